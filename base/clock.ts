@@ -1,0 +1,205 @@
+/** Every wait and every time stamp in the program goes through this. */
+export interface Clock {
+  /** Monotonic time in ms; 0 is an arbitrary start. */
+  now(): number;
+  /** Unix time in ms at `now() === 0`: `unixEpochMs + now()` is wall-clock time. */
+  readonly unixEpochMs: number;
+  /**
+   * Resolves after `ms` (at least one turn later, also for 0).
+   * Rejects with the signal's reason, at once, when the signal aborts.
+   */
+  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+}
+
+/** Unix time in whole seconds, as OpenAI's `created` fields want it. */
+export function unixSeconds(clock: Clock): number {
+  return Math.floor((clock.unixEpochMs + clock.now()) / 1000);
+}
+
+/** The clock of the machine. */
+export class SystemClock implements Clock {
+  readonly unixEpochMs: number = Date.now() - performance.now();
+
+  now(): number {
+    return performance.now();
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        clearTimeout(timer);
+        reject(signal?.reason);
+      };
+      const timer = setTimeout(() => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      }, Math.max(0, ms));
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+}
+
+interface Timer {
+  readonly dueMs: number;
+  readonly order: number;
+  readonly fire: () => void;
+  cancelled: boolean;
+}
+
+/**
+ * A clock whose time moves only when nothing else can: `run` lets every promise and stream settle, then
+ * fires exactly one timer (the earliest; among equals the one set first), and so on. Between two timers the
+ * program is thus quiescent, which makes the order of events the same on every JavaScript runtime.
+ */
+export class VirtualClock implements Clock {
+  readonly unixEpochMs: number;
+  #nowMs = 0;
+  #order = 0;
+  #heap: Timer[] = [];
+
+  constructor(options: { unixEpochMs?: number } = {}) {
+    this.unixEpochMs = options.unixEpochMs ?? 1_700_000_000_000;
+  }
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  /** Timers that are set and not cancelled. */
+  get pendingTimers(): number {
+    let count = 0;
+    for (const timer of this.#heap) if (!timer.cancelled) count++;
+    return count;
+  }
+
+  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        timer.cancelled = true;
+        reject(signal?.reason);
+      };
+      const timer: Timer = {
+        dueMs: this.#nowMs + Math.max(0, ms),
+        order: this.#order++,
+        cancelled: false,
+        fire: () => {
+          signal?.removeEventListener("abort", onAbort);
+          resolve();
+        },
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#push(timer);
+    });
+  }
+
+  /**
+   * Runs `main` to its end in virtual time and returns its value.
+   * Rejects when nothing is left that could wake it (a deadlock), or when `limitMs` of virtual time have passed.
+   */
+  async run<T>(main: () => Promise<T>, options: { limitMs?: number } = {}): Promise<T> {
+    const limitMs = options.limitMs ?? Infinity;
+    let settled = false;
+    const result = main().finally(() => settled = true);
+    result.catch(() => {});
+    while (true) {
+      await settle();
+      if (settled) return result;
+      const timer = this.#pop();
+      if (timer === undefined) {
+        throw new Error(`Virtual clock stopped at ${this.#nowMs} ms: the program waits and no timer is set`);
+      }
+      if (timer.dueMs > limitMs) {
+        throw new Error(`Virtual clock passed its limit of ${limitMs} ms: the program still waits`);
+      }
+      this.#nowMs = timer.dueMs;
+      timer.fire();
+    }
+  }
+
+  /** Runs timers until none is left or the next one is due after `untilMs`; sets the time to `untilMs` if finite. */
+  async advance(untilMs: number = Infinity): Promise<void> {
+    while (true) {
+      await settle();
+      const next = this.#pop();
+      if (next === undefined || next.dueMs > untilMs) {
+        if (next !== undefined) this.#push(next);
+        break;
+      }
+      this.#nowMs = next.dueMs;
+      next.fire();
+    }
+    if (Number.isFinite(untilMs)) this.#nowMs = Math.max(this.#nowMs, untilMs);
+  }
+
+  #push(timer: Timer): void {
+    const heap = this.#heap;
+    let at = heap.push(timer) - 1;
+    while (at > 0) {
+      const parent = (at - 1) >> 1;
+      if (before(heap[parent]!, timer)) break;
+      heap[at] = heap[parent]!;
+      at = parent;
+    }
+    heap[at] = timer;
+  }
+
+  #pop(): Timer | undefined {
+    while (this.#heap.length > 0) {
+      const top = this.#heap[0]!;
+      const last = this.#heap.pop()!;
+      if (this.#heap.length > 0) this.#sink(last);
+      if (!top.cancelled) return top;
+    }
+    return undefined;
+  }
+
+  #sink(timer: Timer): void {
+    const heap = this.#heap;
+    let at = 0;
+    while (true) {
+      let child = 2 * at + 1;
+      if (child >= heap.length) break;
+      if (child + 1 < heap.length && before(heap[child + 1]!, heap[child]!)) child++;
+      if (before(timer, heap[child]!)) break;
+      heap[at] = heap[child]!;
+      at = child;
+    }
+    heap[at] = timer;
+  }
+}
+
+function before(a: Timer, b: Timer): boolean {
+  return a.dueMs < b.dueMs || (a.dueMs === b.dueMs && a.order < b.order);
+}
+
+/** One turn of the event loop: all microtasks, those of web streams included, have run afterwards. */
+function settle(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+/**
+ * A signal that aborts with `reason` after `ms`, together with its release.
+ * Call `release` as soon as the work is over: the timer is then gone.
+ */
+export function deadlineSignal(
+  clock: Clock,
+  ms: number,
+  reason: unknown,
+  parent?: AbortSignal,
+): { signal: AbortSignal; release: () => void } {
+  const controller = new AbortController();
+  const timer = new AbortController();
+  const onParent = () => controller.abort(parent?.reason);
+  if (parent?.aborted) onParent();
+  else parent?.addEventListener("abort", onParent, { once: true });
+  const release = () => {
+    parent?.removeEventListener("abort", onParent);
+    timer.abort();
+  };
+  if (Number.isFinite(ms)) {
+    clock.sleep(ms, timer.signal).then(() => controller.abort(reason), () => {});
+  }
+  return { signal: controller.signal, release };
+}

@@ -1,0 +1,103 @@
+/**
+ * Seeded randomness: xoshiro128** 1.1 (Blackman and Vigna, 2018), its 128-bit state filled by SplitMix32 from a
+ * 32-bit FNV-1a hash of the seed text. Not for secrets. The same seed text gives the same numbers everywhere.
+ */
+export class Random {
+  readonly seed: string;
+  #s0: number;
+  #s1: number;
+  #s2: number;
+  #s3: number;
+
+  constructor(seed: string) {
+    this.seed = seed;
+    let state = fnv1a(seed);
+    const splitMix = () => {
+      state = (state + 0x9e3779b9) | 0;
+      let z = state;
+      z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
+      z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
+      return (z ^ (z >>> 15)) >>> 0;
+    };
+    this.#s0 = splitMix();
+    this.#s1 = splitMix();
+    this.#s2 = splitMix();
+    this.#s3 = splitMix() | 1;
+  }
+
+  /** An independent stream for one purpose: draws from it never shift the numbers of another purpose. */
+  stream(purpose: string): Random {
+    return new Random(`${this.seed}/${purpose}`);
+  }
+
+  /** A whole number in [0, 2^32). */
+  uint32(): number {
+    const result = Math.imul(rotl(Math.imul(this.#s1, 5), 7), 9) >>> 0;
+    const t = this.#s1 << 9;
+    this.#s2 ^= this.#s0;
+    this.#s3 ^= this.#s1;
+    this.#s1 ^= this.#s2;
+    this.#s0 ^= this.#s3;
+    this.#s2 ^= t;
+    this.#s3 = rotl(this.#s3, 11);
+    return result;
+  }
+
+  /** A number in [0, 1) with 53 random bits. */
+  next(): number {
+    return ((this.uint32() >>> 5) * 67108864 + (this.uint32() >>> 6)) / 9007199254740992;
+  }
+
+  /** A whole number in [0, bound); `bound` at most 2^53. */
+  int(bound: number): number {
+    if (!Number.isSafeInteger(bound) || bound < 1) {
+      throw new RangeError(
+        `Cannot draw below bound: it must be a positive safe integer: current value is ${bound}`,
+      );
+    }
+    return Math.floor(this.next() * bound);
+  }
+
+  /** One element of a non-empty list. */
+  pick<T>(list: readonly T[]): T {
+    return list[this.int(list.length)]!;
+  }
+
+  /** A standard normal number (Box-Muller, one of the two). */
+  normal(): number {
+    return Math.sqrt(-2 * Math.log(1 - this.next())) * Math.cos(2 * Math.PI * this.next());
+  }
+
+  /** An exponential number with the given mean. */
+  exponential(mean: number): number {
+    return -mean * Math.log(1 - this.next());
+  }
+
+  /** `length` hexadecimal digits, for ids. */
+  hex(length: number): string {
+    let text = "";
+    while (text.length < length) text += this.uint32().toString(16).padStart(8, "0");
+    return text.slice(0, length);
+  }
+}
+
+/** A seed that nobody can guess, for everything that is not a simulation or a test. */
+export function systemSeed(): string {
+  return Array.from(crypto.getRandomValues(new Uint32Array(4)), (word) => word.toString(16).padStart(8, "0"))
+    .join("");
+}
+
+/** 32-bit FNV-1a over the UTF-16 code units of a text (two bytes each), as an unsigned number. */
+export function fnv1a(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    hash = Math.imul(hash ^ (unit & 0xff), 0x01000193);
+    hash = Math.imul(hash ^ (unit >>> 8), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+function rotl(x: number, k: number): number {
+  return (x << k) | (x >>> (32 - k));
+}

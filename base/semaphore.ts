@@ -1,0 +1,72 @@
+import { CanopyError } from "./errors.ts";
+
+/** A counted resource with a bounded, fair (first come, first served) queue of waiters. */
+export class Semaphore {
+  readonly permits: number;
+  readonly maxWaiting: number;
+  #free: number;
+  #waiters: { grant: () => void }[] = [];
+
+  constructor(options: { permits: number; maxWaiting: number }) {
+    this.permits = options.permits;
+    this.maxWaiting = options.maxWaiting;
+    this.#free = options.permits;
+  }
+
+  get inUse(): number {
+    return this.permits - this.#free;
+  }
+
+  get waiting(): number {
+    return this.#waiters.length;
+  }
+
+  /**
+   * Takes one permit; the returned function gives it back (calling it twice is harmless).
+   * Rejects with `queue_full` (429) when `maxWaiting` others wait already, or with the signal's reason.
+   */
+  acquire(signal?: AbortSignal): Promise<() => void> {
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    if (this.#free > 0) {
+      this.#free--;
+      return Promise.resolve(this.#release());
+    }
+    if (this.#waiters.length >= this.maxWaiting) {
+      return Promise.reject(
+        new CanopyError(
+          `Cannot queue the request: ${this.permits} are running and ${this.maxWaiting} are waiting`,
+          {
+            code: "queue_full",
+            status: 429,
+            retryAfterSeconds: 1,
+          },
+        ),
+      );
+    }
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        this.#waiters = this.#waiters.filter((other) => other !== waiter);
+        reject(signal?.reason);
+      };
+      const waiter = {
+        grant: () => {
+          signal?.removeEventListener("abort", onAbort);
+          resolve(this.#release());
+        },
+      };
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#waiters.push(waiter);
+    });
+  }
+
+  #release(): () => void {
+    let released = false;
+    return () => {
+      if (released) return;
+      released = true;
+      const next = this.#waiters.shift();
+      if (next !== undefined) next.grant();
+      else this.#free++;
+    };
+  }
+}

@@ -1,0 +1,193 @@
+import { z } from "zod";
+
+/** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
+export const samplingSchema = z.looseObject({
+  max_tokens: z.int().min(1).optional(),
+  temperature: z.number().min(0).max(2).optional(),
+  top_p: z.number().gt(0).max(1).optional(),
+  top_k: z.int().min(-1).optional(),
+  min_p: z.number().min(0).max(1).optional(),
+  frequency_penalty: z.number().min(-2).max(2).optional(),
+  presence_penalty: z.number().min(-2).max(2).optional(),
+  repetition_penalty: z.number().gt(0).max(2).optional(),
+  seed: z.int().optional(),
+  stop: z.union([z.string(), z.array(z.string())]).optional(),
+}).describe("Sampling parameters in OpenAI's names");
+
+/** Where a model is served. */
+export const workerSchema = z.union([
+  z.url(),
+  z.strictObject({
+    url: z.url(),
+    /** Sent as bearer token to this worker only. */
+    api_key: z.string().optional(),
+  }),
+  z.strictObject({
+    prefill: z.url(),
+    bootstrap_port: z.int().min(1).max(65535).optional(),
+    decode: z.url(),
+  }),
+]);
+
+export const modelSchema = z.strictObject({
+  model: z.string().min(1).describe("The name the engine knows: a Hub id or a served model name"),
+  engine: z.enum(["openai", "vllm", "sglang", "vllm-pd", "sglang-pd"]).describe("Protocol of the workers"),
+  workers: z.array(workerSchema).default([]),
+  api_key: z.string().optional().describe("Bearer token for the workers"),
+  api_key_env: z.string().optional().describe("Environment variable that holds the bearer token"),
+  headers: z.record(z.string(), z.string()).default({}),
+  tokenizer: z.union([z.string(), z.literal(false)]).optional()
+    .describe("Folder or Hub id of the tokenizer; false: let the engine apply its chat template"),
+  context_tokens: z.int().min(1).optional().describe(
+    "Longest prompt plus answer; asked from the engine if absent",
+  ),
+  served: z.boolean().default(true).describe("Listed and served under its own name, too"),
+  policy: z.enum(["round_robin", "least_in_flight"]).default("least_in_flight"),
+  max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker"),
+  sampling: samplingSchema.optional(),
+  chat_template_arguments: z.record(z.string(), z.json()).default({}),
+  connect_timeout_ms: z.number().positive().default(5_000),
+  first_token_timeout_ms: z.number().positive().default(600_000),
+  idle_timeout_ms: z.number().positive().default(120_000).describe("Longest silence inside a stream"),
+  retries: z.int().min(0).default(1).describe("Attempts on other workers before the first token"),
+  health: z.strictObject({
+    interval_ms: z.number().positive().default(10_000),
+    timeout_ms: z.number().positive().default(5_000),
+    failures: z.int().min(1).default(3).describe("Failed checks in a row that take a worker out"),
+    successes: z.int().min(1).default(1).describe("Good checks in a row that bring it back"),
+  }).prefault({}),
+  breaker: z.strictObject({
+    failures: z.int().min(1).default(5).describe("Failed requests in a row that open the breaker"),
+    open_ms: z.number().positive().default(10_000).describe("Time until one request may try again"),
+  }).prefault({}),
+});
+
+/** How the answers of an agent's precursors are written into its prompt where `[responses]` stands. */
+export const responsesFormatSchema = z.strictObject({
+  item: z.string().default("[index]. [answer]").describe(
+    "One answer; [index] counts from 1, [agent] is its id",
+  ),
+  separator: z.string().default("\n\n"),
+});
+
+/**
+ * A prompt template. Placeholders: `[input_prompts]` (the question), `[responses]` (all precursors' answers),
+ * `<|answer:ID|>` (one precursor's answer). A string is a user message.
+ */
+export const promptSchema = z.union([
+  z.string(),
+  z.strictObject({
+    system: z.string().optional().describe("Appended to the client's system message"),
+    user: z.string().optional().describe(
+      "Replaces the client's conversation; without it the conversation follows",
+    ),
+    responses: responsesFormatSchema.prefault({}),
+  }),
+  z.strictObject({
+    text: z.string().describe("A raw prompt for /v1/completions: no chat template"),
+    responses: responsesFormatSchema.prefault({}),
+  }),
+]);
+
+export const agentSchema = z.strictObject({
+  model: z.string().min(1).describe("A key of `models`"),
+  prompt: z.string().optional().describe("A key of `prompts`, or a built-in prompt"),
+  sampling: samplingSchema.optional(),
+  deadline_ms: z.number().positive().optional(),
+});
+
+/** What happens in a cluster when agents fail or are late. */
+const clusterRules = {
+  min_responses: z.int().min(1).optional().describe("Answers that a cluster needs to go on; default: one"),
+  deadline_ms: z.number().positive().optional().describe("Longest time for each agent"),
+  on_deadline: z.enum(["drop", "use_partial"]).optional(),
+  early_exit: z.lazy(() => earlyExitSchema).optional(),
+};
+
+export const layerSchema = z.strictObject({
+  clusters: z.union([
+    z.int().min(1),
+    z.array(z.strictObject({ agents: z.array(agentSchema).min(1), ...clusterRules })).min(1),
+  ]).default(1),
+  agents: z.array(agentSchema).min(1).optional().describe("The members of each cluster"),
+  prompt: z.string().optional(),
+  sampling: samplingSchema.optional(),
+  ...clusterRules,
+});
+
+export const earlyExitSchema = z.looseObject({
+  metric: z.enum(["none", "q", "answer", "verdict", "agreement", "random"]).default("none"),
+});
+
+export const incrementalPrefillSchema = z.strictObject({
+  mode: z.enum(["off", "auto", "on"]).default("off"),
+  chunk_tokens: z.int().min(1).optional(),
+});
+
+const graphRules = {
+  slots: z.enum(["declared", "completion"]).default("declared"),
+  strip_reasoning: z.boolean().default(true).describe("Remove <think> blocks from what successors read"),
+  deadline_ms: z.number().positive().optional().describe("Longest time for a whole run"),
+  min_responses: z.int().min(1).optional(),
+  on_deadline: z.enum(["drop", "use_partial"]).default("drop"),
+  early_exit: earlyExitSchema.prefault({}),
+  incremental_prefill: incrementalPrefillSchema.prefault({}),
+  sampling: samplingSchema.optional(),
+  compat: z.enum(["moa-vllm"]).optional().describe(
+    "Exact behaviour of MoA-vllm: two-pass substitution, plain join",
+  ),
+};
+
+/** Layers: the i-th agent of a layer reads the i-th cluster of the layer before; one cluster is read by all. */
+export const layeredGraphSchema = z.strictObject({ layers: z.array(layerSchema).min(1), ...graphRules });
+
+/** Any DAG with one root: each agent names the agents it reads. */
+export const explicitGraphSchema = z.strictObject({
+  agents: z.record(
+    z.string(),
+    agentSchema.extend({
+      reads: z.array(z.string()).default([]).describe("Agents whose answers this one reads, as one cluster"),
+      min_responses: z.int().min(1).optional(),
+    }),
+  ),
+  ...graphRules,
+});
+
+export const graphSchema = z.union([layeredGraphSchema, explicitGraphSchema]);
+
+export const serverSchema = z.strictObject({
+  host: z.string().default("127.0.0.1"),
+  port: z.int().min(0).max(65535).default(8000),
+  api_keys: z.array(z.string().min(1)).default([]),
+  admin_key: z.string().min(1).optional(),
+  max_body_bytes: z.int().min(1).default(64 * 1024 * 1024),
+  max_running: z.int().min(1).default(256).describe("Requests that run at once"),
+  max_queued: z.int().min(0).default(1024).describe("Requests that may wait for a place"),
+  queue_timeout_ms: z.number().positive().default(60_000),
+  drain_timeout_ms: z.number().positive().default(30_000),
+  max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
+  log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
+  log_format: z.enum(["json", "text"]).default("text"),
+});
+
+export const configSchema = z.strictObject({
+  $schema: z.string().optional(),
+  server: serverSchema.prefault({}),
+  models: z.record(z.string().min(1), modelSchema),
+  prompts: z.record(z.string().min(1), promptSchema).default({}),
+  graphs: z.record(z.string().min(1), graphSchema).default({}),
+  scorer: z.looseObject({ embedder: z.enum(["onnx", "http", "lexical"]).default("lexical") }).prefault({}),
+});
+
+/** A checked configuration with all defaults filled in. */
+export type Config = z.infer<typeof configSchema>;
+export type ServerConfig = z.infer<typeof serverSchema>;
+export type ModelConfig = z.infer<typeof modelSchema>;
+export type WorkerConfig = z.infer<typeof workerSchema>;
+export type PromptConfig = z.infer<typeof promptSchema>;
+export type AgentConfig = z.infer<typeof agentSchema>;
+export type LayerConfig = z.infer<typeof layerSchema>;
+export type GraphConfig = z.infer<typeof graphSchema>;
+export type LayeredGraphConfig = z.infer<typeof layeredGraphSchema>;
+export type ExplicitGraphConfig = z.infer<typeof explicitGraphSchema>;
+export type SamplingConfig = z.infer<typeof samplingSchema>;

@@ -1,0 +1,171 @@
+import { CanopyError } from "../../base/errors.ts";
+import type { Json, JsonObject } from "../../base/json.ts";
+
+/** One message of a conversation, as OpenAI's API has it; unknown fields are kept. */
+export type ChatMessage = { role: string; content: Json } & JsonObject;
+
+/** What an engine is asked to continue. */
+export type Prompt =
+  | { readonly kind: "tokens"; readonly ids: readonly number[] }
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] };
+
+/** What one protocol family, version and server can do; probed when a worker is first seen. */
+export interface EngineCapabilities {
+  /** Reported by the server, such as `0.5.18`; undefined when it does not say. */
+  readonly version: string | undefined;
+  /** Accepts prompts as token ids. */
+  readonly tokenIds: boolean;
+  /** Returns the ids of generated tokens. */
+  readonly returnsTokenIds: boolean;
+  /** Returns log-probabilities of the chosen tokens. */
+  readonly logprobs: boolean;
+  /** Reports cached prompt tokens in usage. */
+  readonly cachedTokens: boolean;
+  /** How a prefix can be prefilled without generating. */
+  readonly warm: "none" | "max_new_tokens_0" | "max_tokens_1";
+  /** What stops a running decode: closing the stream, or an explicit abort that must come first. */
+  readonly abort: "close" | "abort_then_close";
+  /** Longest prompt plus answer, in tokens; undefined when the server does not say. */
+  readonly contextTokens: number | undefined;
+  /** Most stop strings accepted; undefined when unlimited. */
+  readonly maxStopStrings: number | undefined;
+}
+
+/** Sampling parameters in OpenAI's names. Absent means the engine's default. */
+export interface Sampling {
+  readonly max_tokens?: number;
+  readonly temperature?: number;
+  readonly top_p?: number;
+  readonly top_k?: number;
+  readonly min_p?: number;
+  readonly frequency_penalty?: number;
+  readonly presence_penalty?: number;
+  readonly repetition_penalty?: number;
+  readonly seed?: number;
+  readonly stop?: readonly string[];
+  /** Everything else that goes into the engine's body as it is (`ignore_eos`, `logit_bias`, `tools`, …). */
+  readonly extra?: JsonObject;
+}
+
+/** One generation: always a single sequence. */
+export interface GenerateRequest {
+  /** Unique per attempt; sent as the engine's own request id so that it can be aborted. */
+  readonly id: string;
+  readonly prompt: Prompt;
+  readonly sampling: Sampling;
+  /** Log-probabilities of the chosen token, and of this many alternatives; undefined for none. */
+  readonly logprobs?: number;
+  /** Headers to pass on (`traceparent`, `x-request-id`); lower case. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Log-probability of one generated token. */
+export interface TokenLogprob {
+  readonly token: string;
+  readonly logprob: number;
+  readonly tokenId?: number;
+  readonly top?: readonly { readonly token: string; readonly logprob: number; readonly tokenId?: number }[];
+}
+
+/** Tokens as the engine counted them. */
+export interface EngineUsage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** Of the prompt's tokens, those found in the prefix cache; undefined when not reported. */
+  readonly cachedTokens: number | undefined;
+  /** Of the completion's tokens, those of a reasoning phase; undefined when not reported. */
+  readonly reasoningTokens?: number;
+}
+
+/** Why a generation ended well. */
+export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
+
+/** What comes back while an engine generates. A failure is thrown, never an event. */
+export type GenerateEvent =
+  | {
+    readonly type: "delta";
+    /** New answer text; may be empty while tokens arrive (held-back bytes, stop look-behind). */
+    readonly text: string;
+    /** New reasoning text, where the engine separates it. */
+    readonly reasoning?: string;
+    /** Ids of the new tokens, where the engine returns them; may run ahead of the text. */
+    readonly tokenIds?: readonly number[];
+    readonly logprobs?: readonly TokenLogprob[];
+    /** OpenAI `delta.tool_calls` entries as the engine sent them. */
+    readonly toolCalls?: readonly JsonObject[];
+  }
+  | {
+    readonly type: "end";
+    readonly finishReason: FinishReason;
+    /** The stop string or token id that ended it, where reported. */
+    readonly stopReason?: string | number;
+    readonly usage: EngineUsage;
+  };
+
+/** What `place` is told about the work to come. */
+export interface PlacementHint {
+  /** Workers (by id) not to use again: the ones that an earlier attempt failed on. */
+  readonly exclude?: ReadonlySet<string>;
+  /** Equal keys go to the same worker while it is healthy (an agent's warms and its generate). */
+  readonly stickyKey?: string;
+}
+
+/** Where a request runs. Holds the worker's in-flight count: `release` must be called exactly once. */
+export interface Placement {
+  readonly workerId: string;
+  readonly url: string;
+  /** Tells the pool how it went and gives the place back. Calling it again does nothing. */
+  release(outcome: PlacementOutcome): void;
+}
+
+/** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
+export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
+
+/** The result of a warm. */
+export interface WarmResult {
+  readonly promptTokens: number;
+  readonly cachedTokens: number | undefined;
+}
+
+/** One protocol family in front of the workers of one model. Stateless: state is in the pool. */
+export interface Engine {
+  readonly capabilities: EngineCapabilities;
+  /** Chooses a worker. Throws `no_worker` (503) when none is usable. */
+  place(hint: PlacementHint): Placement;
+  /** Prefills a prefix so that a later prompt that starts with it is cheap. Throws `EngineError`. */
+  warm(prefix: Prompt, at: Placement, signal: AbortSignal): Promise<WarmResult>;
+  /**
+   * Generates; the last event is `end`. Does not release the placement.
+   * When the signal aborts or the iteration is ended early, the engine's decode is stopped: the iterator's
+   * `return` (or its rejection) settles only after the engine was told, in the order its version needs.
+   * Throws `EngineError`, or the signal's reason.
+   */
+  generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent>;
+}
+
+/** A worker failed, or refused a request. */
+export class EngineError extends CanopyError {
+  override readonly name = "EngineError";
+  readonly workerUrl: string;
+  /** True when the same request may succeed on another worker. */
+  readonly retryable: boolean;
+  /** The worker's own HTTP status, if it answered. */
+  readonly workerStatus: number | undefined;
+
+  constructor(message: string, options: {
+    code: string;
+    /** Status for our client: the worker's own for a 4xx, else 502. */
+    status: number;
+    workerUrl: string;
+    retryable: boolean;
+    workerStatus?: number;
+    param?: string;
+    cause?: unknown;
+  }) {
+    super(message, options);
+    this.workerUrl = options.workerUrl;
+    this.retryable = options.retryable;
+    this.workerStatus = options.workerStatus;
+  }
+}

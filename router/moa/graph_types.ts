@@ -1,0 +1,44 @@
+import type { PromptConfig } from "../../cfgs/schema.ts";
+import type { Sampling } from "../engines/engine.ts";
+
+/** One LLM call of a graph. */
+export interface AgentNode {
+  /** `l<layer>.c<cluster>.a<n>`, from 1; in an explicit DAG the name from the config. */
+  readonly id: string;
+  /** Key of the served model. */
+  readonly model: string;
+  readonly prompt: PromptConfig;
+  readonly sampling: Sampling;
+  readonly deadlineMs: number | undefined;
+  /** The clusters whose answers it reads, in prompt order; empty for a leaf. */
+  readonly reads: readonly ClusterNode[];
+}
+
+/** The set of agents that a successor reads together, and the unit of early exit. */
+export interface ClusterNode {
+  /** `l<layer>.c<cluster>`; in an explicit DAG `<successor>.reads`. */
+  readonly id: string;
+  readonly agents: readonly AgentNode[];
+  readonly minResponses: number;
+  readonly onDeadline: "drop" | "use_partial";
+  /** The exit metric's settings (metric `none`: always wait for all). */
+  readonly earlyExit: Readonly<Record<string, unknown>> & { readonly metric: string };
+}
+
+/** A checked graph, ready to be run: a DAG with one root. */
+export interface Graph {
+  /** The virtual model's name. */
+  readonly name: string;
+  /** In topological order: every agent after all that it reads; the root is last. */
+  readonly agents: readonly AgentNode[];
+  readonly clusters: readonly ClusterNode[];
+  readonly root: AgentNode;
+  readonly slots: "declared" | "completion";
+  readonly stripReasoning: boolean;
+  readonly deadlineMs: number | undefined;
+  readonly compat: "moa-vllm" | undefined;
+  readonly incrementalPrefill: {
+    readonly mode: "off" | "auto" | "on";
+    readonly chunkTokens: number | undefined;
+  };
+}

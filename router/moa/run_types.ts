@@ -1,0 +1,122 @@
+import type { Json, JsonObject } from "../../base/json.ts";
+import type { ChatMessage, FinishReason, GenerateEvent, Prompt, Sampling } from "../engines/engine.ts";
+
+/** What one request asks of a graph. */
+export interface RunInput {
+  /** A conversation (chat), or a raw prompt (completions). */
+  readonly question:
+    | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
+    | { readonly kind: "text"; readonly text: string };
+  /** The client's parameters; they go to the root, over the root's own. */
+  readonly rootSampling: Sampling;
+  /** Log-probabilities of the root's tokens, with this many alternatives. */
+  readonly rootLogprobs?: number;
+  /** Answers wanted (`n`): the root is called this many times. */
+  readonly choices: number;
+  /** Headers to pass on to the engines. */
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** The root's output as it comes, for choice `index`; after the last choice's `end` the iteration ends. */
+export type RunEvent =
+  | {
+    readonly type: "delta";
+    readonly index: number;
+    readonly delta: Extract<GenerateEvent, { type: "delta" }>;
+  }
+  | {
+    readonly type: "end";
+    readonly index: number;
+    readonly finishReason: FinishReason;
+    readonly stopReason?: string | number;
+  };
+
+/** Tokens of one agent's calls, all attempts together. */
+export interface AgentUsage {
+  readonly agent: string;
+  readonly model: string;
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** Undefined when no engine reported it. */
+  readonly cachedTokens: number | undefined;
+  readonly reasoningTokens: number;
+  /** Completion tokens that nobody read: of failed, cut or dropped agents. */
+  readonly wastedTokens: number;
+}
+
+/** Tokens of a whole run: the sums over its agents. */
+export interface RunUsage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedTokens: number | undefined;
+  readonly reasoningTokens: number;
+  readonly wastedTokens: number;
+  readonly calls: number;
+  readonly agents: readonly AgentUsage[];
+}
+
+export type AgentState = "waiting" | "queued" | "running" | "done" | "failed" | "cancelled";
+
+/** One thing that happened in a run. `atMs` counts from the run's start. */
+export interface TraceEvent {
+  readonly atMs: number;
+  /** Such as `run_started`, `agent_placed`, `agent_first_token`, `agent_done`, `agent_failed`, `agent_retried`, `cluster_closed`, `exit_decided`, `run_done`. */
+  readonly type: string;
+  readonly agent?: string;
+  readonly cluster?: string;
+  readonly data?: JsonObject;
+}
+
+/** An agent as the run record shows it. */
+export interface AgentRecord {
+  readonly id: string;
+  readonly model: string;
+  readonly state: AgentState;
+  readonly worker: string | undefined;
+  /** The final prompt as sent, undefined until it was. */
+  readonly prompt: Prompt | undefined;
+  readonly text: string;
+  readonly reasoning: string;
+  readonly finishReason: FinishReason | undefined;
+  readonly error: string | undefined;
+  readonly startedAtMs: number | undefined;
+  readonly firstTokenAtMs: number | undefined;
+  readonly endedAtMs: number | undefined;
+  readonly usage: AgentUsage | undefined;
+}
+
+/** Everything about one run, live or ended. */
+export interface RunRecord {
+  readonly id: string;
+  readonly graph: string;
+  readonly state: "running" | "done" | "failed" | "cancelled";
+  readonly startedAtUnixMs: number;
+  readonly durationMs: number | undefined;
+  readonly error: { readonly message: string; readonly code: string } | undefined;
+  readonly usage: RunUsage;
+  readonly agents: readonly AgentRecord[];
+  readonly events: readonly TraceEvent[];
+}
+
+/** A run in progress. */
+export interface Run {
+  readonly id: string;
+  /** The root's output; to be read once. Not reading it pauses the root's stream. Throws the run's error. */
+  readonly output: AsyncIterable<RunEvent>;
+  /** Sums so far; final once `output` has ended. */
+  usage(): RunUsage;
+  /** The record so far. Texts and prompts are included. */
+  record(): RunRecord;
+  /** Past events, then new ones until the run ends. */
+  events(signal: AbortSignal): AsyncIterable<TraceEvent>;
+  /** Ends the run: every engine is told. Resolves when no engine works for it any more. Harmless after the end. */
+  cancel(reason: unknown): Promise<void>;
+  /** Settles (never rejects) when the run has ended and nothing of it is left running. */
+  readonly ended: Promise<void>;
+}
+
+/** Extra response fields a client may ask for with `"canopy": {"include": [...]}`. */
+export type Include = "usage" | "panel" | "trace";
+
+export type { Json };

