@@ -1,0 +1,234 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import OpenAI, { APIError, APIUserAbortError, BadRequestError, NotFoundError } from "openai";
+
+/** A served tree (`moa`), its dense baseline, and the engine models beside it. */
+export interface Target {
+  readonly baseUrl: string;
+  /** A virtual model and the name of a plain engine model. */
+  readonly virtualModel: string;
+  readonly engineModel: string;
+}
+
+const question = [{ role: "user" as const, content: "What is 17 * 23? Show the steps." }];
+
+/** What the official OpenAI client must get from a served tree; run against a router in process and against the binary. */
+export function openAIClientSuite(target: () => Target): void {
+  const client = () => new OpenAI({ baseURL: `${target().baseUrl}/v1`, apiKey: "none", maxRetries: 0 });
+
+  test("The client lists the virtual model and the engine models and retrieves each by name", async () => {
+    const ids = (await client().models.list()).data.map((model) => model.id);
+    assert.ok(ids.includes(target().virtualModel));
+    assert.ok(ids.includes(target().engineModel));
+    for (const id of ids) assert.equal((await client().models.retrieve(id)).id, id);
+  });
+
+  test("A chat completion of the tree has a whole answer and the usage of all its calls", async () => {
+    const answer = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+    });
+    assert.equal(answer.object, "chat.completion");
+    assert.equal(answer.model, target().virtualModel);
+    const choice = answer.choices[0];
+    assert.equal(choice?.message.role, "assistant");
+    assert.ok((choice?.message.content ?? "").length > 0);
+    assert.ok(choice?.finish_reason === "stop" || choice?.finish_reason === "length");
+    const usage = answer.usage;
+    assert.ok(usage !== undefined && usage.completion_tokens > 0);
+    assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens);
+  });
+
+  test("A streamed chat completion carries the role first, one finish reason, and usage only when asked", async () => {
+    const chunks = [];
+    const stream = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      stream: true,
+      stream_options: { include_usage: true },
+    });
+    for await (const chunk of stream) chunks.push(chunk);
+    assert.equal(chunks[0]?.choices[0]?.delta.role, "assistant");
+    assert.equal(chunks.filter((chunk) => chunk.choices[0]?.finish_reason).length, 1);
+    assert.equal(new Set(chunks.map((chunk) => chunk.id)).size, 1);
+    const last = chunks.at(-1);
+    assert.deepEqual(last?.choices, []);
+    assert.ok((last?.usage?.completion_tokens ?? 0) > 0);
+
+    const plain = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      stream: true,
+    });
+    for await (const chunk of plain) {
+      assert.equal(chunk.choices.length, 1);
+      assert.equal(chunk.usage ?? null, null);
+    }
+  });
+
+  test("The client's stream helper assembles the same text as the plain request with a seed", async () => {
+    const body = { model: target().virtualModel, messages: question, seed: 7, temperature: 0 };
+    const plain = await client().chat.completions.create(body);
+    const helper = client().chat.completions.stream(body);
+    const final = await helper.finalChatCompletion();
+    assert.equal(final.choices[0]?.message.content, plain.choices[0]?.message.content);
+  });
+
+  test("Two choices are two answers with their own finish reasons", async () => {
+    const answer = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      n: 2,
+    });
+    assert.deepEqual(answer.choices.map((choice) => choice.index).sort(), [0, 1]);
+    for (const choice of answer.choices) assert.ok(choice.finish_reason);
+  });
+
+  test("max_tokens and stop act on the tree's answer", async () => {
+    const short = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      max_completion_tokens: 3,
+    });
+    assert.equal(short.choices[0]?.finish_reason, "length");
+    const whole = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      seed: 3,
+    });
+    const text = whole.choices[0]?.message.content ?? "";
+    const stop = text.slice(10, 14);
+    const cut = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      seed: 3,
+      stop: [stop],
+    });
+    assert.equal(cut.choices[0]?.message.content, text.slice(0, text.indexOf(stop)));
+    assert.equal(cut.choices[0]?.finish_reason, "stop");
+  });
+
+  test("Log-probabilities of a chat answer spell its text", async () => {
+    const answer = await client().chat.completions.create({
+      model: target().virtualModel,
+      messages: question,
+      logprobs: true,
+      top_logprobs: 2,
+      max_tokens: 8,
+    });
+    const tokens = answer.choices[0]?.logprobs?.content ?? [];
+    assert.equal(tokens.length, 8);
+    for (const token of tokens) {
+      assert.ok(token.logprob <= 0);
+      assert.ok(token.top_logprobs.length >= 1);
+    }
+  });
+
+  test("A text completion answers, echoes when asked, and streams", async () => {
+    const prompt = "The capital of France is";
+    const plain = await client().completions.create({ model: target().virtualModel, prompt, max_tokens: 6 });
+    assert.equal(plain.object, "text_completion");
+    const echoed = await client().completions.create({
+      model: target().virtualModel,
+      prompt,
+      max_tokens: 6,
+      echo: true,
+    });
+    assert.ok(echoed.choices[0]?.text.startsWith(prompt));
+    let streamed = "";
+    const stream = await client().completions.create({
+      model: target().virtualModel,
+      prompt,
+      max_tokens: 6,
+      stream: true,
+    });
+    for await (const chunk of stream) streamed += chunk.choices[0]?.text ?? "";
+    assert.ok(streamed.length > 0);
+  });
+
+  test("A list of prompts gives one choice each, in order of index", async () => {
+    const answer = await client().completions.create({
+      model: target().virtualModel,
+      prompt: ["One plus one is", "Two plus two is"],
+      max_tokens: 4,
+      n: 2,
+    });
+    assert.deepEqual(answer.choices.map((choice) => choice.index).sort(), [0, 1, 2, 3]);
+  });
+
+  test("An engine model answers under its own name", async () => {
+    const answer = await client().chat.completions.create({
+      model: target().engineModel,
+      messages: question,
+      max_tokens: 5,
+    });
+    assert.equal(answer.model, target().engineModel);
+    assert.equal(answer.usage?.completion_tokens, 5);
+  });
+
+  test("Wrong requests raise the client's own error classes with the field at fault", async () => {
+    await assert.rejects(
+      client().chat.completions.create({ model: "nobody", messages: question }),
+      (error) => error instanceof NotFoundError && error.param === "model",
+    );
+    await assert.rejects(
+      client().chat.completions.create({ model: target().virtualModel, messages: question, temperature: 9 }),
+      (error) => error instanceof BadRequestError && error.param === "temperature",
+    );
+    await assert.rejects(
+      client().chat.completions.create({ model: target().virtualModel, messages: [] }),
+      (error) => error instanceof BadRequestError && error.param === "messages",
+    );
+    await assert.rejects(
+      client().completions.create({ model: target().virtualModel, prompt: "x", logprobs: 1, echo: true }),
+      (error) => error instanceof APIError && error.status === 400,
+    );
+  });
+
+  test("A client that leaves a stream leaves no request running", async () => {
+    const controller = new AbortController();
+    const stream = await client().chat.completions.create(
+      { model: target().virtualModel, messages: question, stream: true },
+      { signal: controller.signal },
+    );
+    let seen = 0;
+    await assert.rejects(async () => {
+      for await (const _ of stream) if (++seen === 2) controller.abort();
+      throw new APIUserAbortError();
+    }, APIUserAbortError);
+    await idle(target().baseUrl);
+  });
+
+  test("lm-eval's local-completions body gets one text per prompt at its index", async () => {
+    const response = await fetch(`${target().baseUrl}/v1/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: "Bearer" },
+      body: JSON.stringify({
+        prompt: ["Question: 1 + 1?\nAnswer:", "Question: 2 + 3?\nAnswer:"],
+        model: target().virtualModel,
+        max_tokens: 16,
+        temperature: 0,
+        stop: ["Question:", "</s>", "<|im_end|>"],
+        seed: 1234,
+      }),
+    });
+    assert.equal(response.status, 200);
+    const body = await response.json() as { choices: { index: number; text: string }[] };
+    assert.deepEqual(body.choices.map((choice) => choice.index).sort(), [0, 1]);
+    for (const choice of body.choices) assert.equal(typeof choice.text, "string");
+  });
+}
+
+/** Waits until the router's workers have no request in flight; fails after some 100 looks. */
+async function idle(baseUrl: string): Promise<void> {
+  for (let look = 0; look < 100; look++) {
+    const text = await (await fetch(`${baseUrl}/metrics`)).text();
+    const inFlight = [...text.matchAll(/^canopy_worker_in_flight\{[^}]*\} (\d+)$/gm)].map((match) =>
+      Number(match[1])
+    );
+    assert.ok(inFlight.length > 0, "the router's metrics show its workers");
+    if (inFlight.every((count) => count === 0)) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  assert.fail("requests are still in flight");
+}

@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { openAIClientSuite, type Target } from "../conformance/openai_suite.ts";
+import { type RunningBinary, startBinary } from "./binary.ts";
+
+let binary: RunningBinary;
+let target: Target;
+
+before(async () => {
+  binary = await startBinary(["demo", "--serve-only", "--port", "0", "--speedup", "50"]);
+  target = { baseUrl: binary.url, virtualModel: "moa", engineModel: "4b" };
+});
+
+after(async () => {
+  await binary.stop();
+});
+
+openAIClientSuite(() => target);
+
+test("SIGTERM ends the served demo with exit code 0", async () => {
+  const other = await startBinary(["demo", "--serve-only", "--port", "0"]);
+  assert.equal((await fetch(`${other.url}/readiness`)).status, 200);
+  assert.equal(await other.stop(), 0);
+});
