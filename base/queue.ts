@@ -91,7 +91,7 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
     if (this.size > 0) {
       const value = this.#items[this.#head]!;
       this.#head++;
-      if (this.#head > 64 && this.#head * 2 > this.#items.length) {
+      if (this.size === 0 || (this.#head > 64 && this.#head * 2 > this.#items.length)) {
         this.#items.splice(0, this.#head);
         this.#head = 0;
       }
@@ -111,6 +111,8 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
   cancel(): void {
     this.#items = [];
     this.#head = 0;
+    this.#failed = false;
+    this.#failure = undefined;
     this.close();
   }
 

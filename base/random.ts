@@ -1,6 +1,7 @@
 /**
- * Seeded randomness: xoshiro128** 1.1 (Blackman and Vigna, 2018), its 128-bit state filled by SplitMix32 from a
- * 32-bit FNV-1a hash of the seed text. Not for secrets. The same seed text gives the same numbers everywhere.
+ * Seeded randomness: xoshiro128** 1.1 (Blackman and Vigna, 2018), its state the 128-bit cyrb128 hash (bryc) of the
+ * seed text, so that a million streams never coincide. Not for secrets. The same seed text gives the same numbers
+ * everywhere.
  */
 export class Random {
   readonly seed: string;
@@ -11,18 +12,9 @@ export class Random {
 
   constructor(seed: string) {
     this.seed = seed;
-    let state = fnv1a(seed);
-    const splitMix = () => {
-      state = (state + 0x9e3779b9) | 0;
-      let z = state;
-      z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
-      z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
-      return (z ^ (z >>> 15)) >>> 0;
-    };
-    this.#s0 = splitMix();
-    this.#s1 = splitMix();
-    this.#s2 = splitMix();
-    this.#s3 = splitMix() | 1;
+    [this.#s0, this.#s1, this.#s2, this.#s3] = cyrb128(seed);
+    // The one state that xoshiro never leaves.
+    if ((this.#s0 | this.#s1 | this.#s2 | this.#s3) === 0) this.#s3 = 1;
   }
 
   /** An independent stream for one purpose: draws from it never shift the numbers of another purpose. */
@@ -85,6 +77,27 @@ export class Random {
 export function systemSeed(): string {
   return Array.from(crypto.getRandomValues(new Uint32Array(4)), (word) => word.toString(16).padStart(8, "0"))
     .join("");
+}
+
+/** The cyrb128 hash of a text, as four 32-bit words. */
+function cyrb128(text: string): [number, number, number, number] {
+  let h1 = 1779033703;
+  let h2 = 3144134277;
+  let h3 = 1013904242;
+  let h4 = 2773480762;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    h1 = h2 ^ Math.imul(h1 ^ unit, 597399067);
+    h2 = h3 ^ Math.imul(h2 ^ unit, 2869860233);
+    h3 = h4 ^ Math.imul(h3 ^ unit, 951274213);
+    h4 = h1 ^ Math.imul(h4 ^ unit, 2716044179);
+  }
+  h1 = Math.imul(h3 ^ (h1 >>> 18), 597399067);
+  h2 = Math.imul(h4 ^ (h2 >>> 22), 2869860233);
+  h3 = Math.imul(h1 ^ (h3 >>> 17), 951274213);
+  h4 = Math.imul(h2 ^ (h4 >>> 19), 2716044179);
+  h1 ^= h2 ^ h3 ^ h4;
+  return [h1, h2 ^ h1, h3 ^ h1, h4 ^ h1];
 }
 
 /** 32-bit FNV-1a over the UTF-16 code units of a text (two bytes each), as an unsigned number. */

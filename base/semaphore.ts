@@ -8,6 +8,11 @@ export class Semaphore {
   #waiters: { grant: () => void }[] = [];
 
   constructor(options: { permits: number; maxWaiting: number }) {
+    if (!(options.permits >= 1)) {
+      throw new RangeError(
+        `Cannot make a semaphore: permits must be at least 1: current value is ${options.permits}`,
+      );
+    }
     this.permits = options.permits;
     this.maxWaiting = options.maxWaiting;
     this.#free = options.permits;
@@ -34,7 +39,7 @@ export class Semaphore {
     if (this.#waiters.length >= this.maxWaiting) {
       return Promise.reject(
         new CanopyError(
-          `Cannot queue the request: ${this.permits} are running and ${this.maxWaiting} are waiting`,
+          `Cannot queue the request: ${this.permits} are running and ${this.maxWaiting} are waiting; try again later`,
           {
             code: "queue_full",
             status: 429,
