@@ -213,7 +213,7 @@ function before(a: Timer, b: Timer): boolean {
 
 /**
  * One turn of the event loop, about 1 µs. All microtasks have run afterwards: web streams (tee, pipes, `Response`
- * and `Blob` bodies, compression), `process.nextTick` and message ports are at rest after one turn on Deno and Bun.
+ * and `Blob` bodies), `process.nextTick` and message ports are at rest after one turn on Deno and Bun.
  */
 function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
