@@ -5,6 +5,8 @@ export interface OutgoingRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string;
+  /** Longest wait for a new connection in ms, where the transport can tell connecting from waiting; default 10 s. */
+  readonly connectTimeoutMs?: number;
 }
 
 /** A worker's answer: its head has arrived, its body is still to be read. */
