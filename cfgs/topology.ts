@@ -18,6 +18,8 @@ export interface ExpandedAgent {
   readonly config: AgentConfig & { readonly prompt: string };
   /** Ids of the clusters whose answers it reads, in prompt order; empty for a leaf. */
   readonly reads: readonly string[];
+  /** What becomes of the text that it has written when its deadline passes. */
+  readonly onDeadline: "drop" | "use_partial";
 }
 
 /** The agents that one successor reads together. */
@@ -159,6 +161,7 @@ function expandLayer(
       id: `${id}.a${n + 1}`,
       path: [...cluster.path, "agents", n],
       config: fillAgent(agent, layer, rules.deadline_ms, config.sampling, defaultPrompt),
+      onDeadline: rules.on_deadline ?? config.on_deadline,
     }));
     return {
       members,
@@ -235,6 +238,7 @@ function expandAgents(
       path: agentPath,
       config: fillAgent(agent, {}, undefined, config.sampling, defaultPrompt),
       reads: reads.length === 0 ? [] : [clusterId],
+      onDeadline: config.on_deadline,
     });
     if (reads.length > 0) {
       clusters.push(makeCluster(clusterId, agentPath, reads, { min_responses }, config, problems));

@@ -1,5 +1,5 @@
-import type { PromptConfig } from "../../cfgs/schema.ts";
 import type { Sampling } from "../engines/engine.ts";
+import type { PromptTemplate } from "./template.ts";
 
 /** One LLM call of a graph. */
 export interface AgentNode {
@@ -7,9 +7,13 @@ export interface AgentNode {
   readonly id: string;
   /** Key of the served model. */
   readonly model: string;
-  readonly prompt: PromptConfig;
+  /** Parsed once; agents with the same prompt share it. */
+  readonly template: PromptTemplate;
   readonly sampling: Sampling;
+  /** Longest time from its start to its end, all attempts together. */
   readonly deadlineMs: number | undefined;
+  /** What becomes of the text that it has written when its deadline passes. */
+  readonly onDeadline: "drop" | "use_partial";
   /** The clusters whose answers it reads, in prompt order; empty for a leaf. */
   readonly reads: readonly ClusterNode[];
 }
@@ -19,8 +23,8 @@ export interface ClusterNode {
   /** `l<layer>.c<cluster>`; in an explicit DAG `<successor>.reads`. */
   readonly id: string;
   readonly agents: readonly AgentNode[];
+  /** Answers it needs to close; with fewer the run fails. */
   readonly minResponses: number;
-  readonly onDeadline: "drop" | "use_partial";
   /** The exit metric's settings (metric `none`: always wait for all). */
   readonly earlyExit: Readonly<Record<string, unknown>> & { readonly metric: string };
 }
@@ -31,6 +35,7 @@ export interface Graph {
   readonly name: string;
   /** In topological order: every agent after all that it reads; the root is last. */
   readonly agents: readonly AgentNode[];
+  /** Each has at least one reader. */
   readonly clusters: readonly ClusterNode[];
   readonly root: AgentNode;
   readonly slots: "declared" | "completion";

@@ -1,0 +1,58 @@
+import type { Prompt, Sampling } from "../engines/engine.ts";
+import type { ChatMessage } from "../engines/engine.ts";
+import type { ModelTokenizer } from "../engines/tokenizer.ts";
+import type { ServedModel } from "../services.ts";
+import { mediaParts, textOf } from "./conversation.ts";
+import type { FilledPrompt } from "./prompt.ts";
+
+/** Request fields that only an engine's own chat endpoint understands. */
+const chatFields = [
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "functions",
+  "function_call",
+  "response_format",
+  "reasoning_effort",
+  "chat_template",
+  "chat_template_kwargs",
+  "add_generation_prompt",
+  "continue_final_message",
+  "documents",
+];
+
+/**
+ * The form in which a prompt goes to a model: token ids where the router knows the model's tokenizer and the engine
+ * takes ids, so that every later prompt that begins with the same text begins with the same ids; else as it is.
+ * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
+ */
+export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): Prompt {
+  const { tokenizer } = model;
+  if (tokenizer === undefined || !model.engine.capabilities.tokenIds) return prompt;
+  if (prompt.kind === "text") return { kind: "tokens", ids: tokenizer.encode(prompt.text) };
+  if (!tokenizer.hasChatTemplate || needsChatEndpoint(prompt.messages, sampling)) return prompt;
+  return { kind: "tokens", ids: tokenizer.encode(renderMessages(prompt.messages, model, tokenizer)) };
+}
+
+/** True for what a chat template alone cannot express: tools, structured output, images, engine options. */
+export function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling): boolean {
+  const extra = sampling.extra ?? {};
+  return chatFields.some((field) => Object.hasOwn(extra, field)) ||
+    messages.some((message) =>
+      message.role === "tool" || Object.hasOwn(message, "tool_calls") ||
+      mediaParts(message.content).length > 0
+    );
+}
+
+/** The text of a conversation in the model's own chat template. */
+export function renderMessages(
+  messages: readonly ChatMessage[],
+  model: ServedModel,
+  tokenizer: ModelTokenizer,
+): string {
+  // Many templates know only string contents; engines flatten lists of text parts for them, too.
+  const flat = messages.map((message) =>
+    Array.isArray(message.content) ? { ...message, content: textOf(message.content) } : message
+  );
+  return tokenizer.renderChat(flat, { templateArguments: model.config.chat_template_arguments });
+}
