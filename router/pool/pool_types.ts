@@ -19,6 +19,8 @@ export interface Pool {
   /** Chooses a worker and counts the request there. Throws `no_worker` (503) when none is usable. */
   place(hint: PlacementHint): Placement;
   workers(): readonly WorkerStatus[];
+  /** Lower-case headers that every request to a worker carries, its bearer token among them. */
+  headers?(workerId: string): Readonly<Record<string, string>>;
   /** True when at least one worker can take work. */
   readonly ready: boolean;
 }

@@ -1,0 +1,78 @@
+import type { Clock } from "../../base/clock.ts";
+import type { PlacementOutcome } from "../engines/engine.ts";
+
+/** `closed`: all requests pass. `open`: none should. `half_open`: one probe at a time may. */
+export type BreakerState = "closed" | "open" | "half_open";
+
+/** Leave to send one request; carries the breaker's period in which it was given. */
+export interface BreakerPermit {
+  readonly period: number;
+}
+
+/**
+ * Opens after `failures` failed requests in a row, lets one probe through once `openMs` have passed, and closes
+ * when a probe succeeds. Rejections (4xx, 429, 503) and aborts say nothing about the worker and never count.
+ * The outcome of a request counts only in the period (between two changes of state) in which it was started, so
+ * that stragglers from before a change cannot undo it.
+ */
+export class Breaker {
+  readonly #clock: Clock;
+  readonly #failures: number;
+  readonly #openMs: number;
+  #state: BreakerState = "closed";
+  #period = 0;
+  #failed = 0;
+  #openedAtMs = 0;
+  #probing = false;
+
+  constructor(options: { clock: Clock; failures: number; openMs: number }) {
+    this.#clock = options.clock;
+    this.#failures = options.failures;
+    this.#openMs = options.openMs;
+  }
+
+  get state(): BreakerState {
+    if (this.#state === "open" && this.#clock.now() - this.#openedAtMs >= this.#openMs) {
+      this.#enter("half_open");
+    }
+    return this.#state;
+  }
+
+  /** True when a request may be sent now. */
+  get admits(): boolean {
+    const state = this.state;
+    return state === "closed" || (state === "half_open" && !this.#probing);
+  }
+
+  /**
+   * Counts a request as sent; in `half_open` it is the probe. Also legal when the breaker does not admit (a pool
+   * whose breakers are all open tries anyway): its success then closes the breaker.
+   */
+  begin(): BreakerPermit {
+    if (this.state === "half_open") this.#probing = true;
+    return { period: this.#period };
+  }
+
+  /** Takes in how a request went. Call it once per permit. */
+  end(permit: BreakerPermit, outcome: PlacementOutcome): void {
+    const state = this.state;
+    if (permit.period !== this.#period) return;
+    if (outcome === "ok") {
+      this.#failed = 0;
+      if (state !== "closed") this.#enter("closed");
+    } else if (outcome === "failed") {
+      this.#failed++;
+      if (state === "half_open" || (state === "closed" && this.#failed >= this.#failures)) {
+        this.#openedAtMs = this.#clock.now();
+        this.#enter("open");
+      }
+    } else if (state === "half_open") this.#probing = false;
+  }
+
+  #enter(state: BreakerState): void {
+    this.#state = state;
+    this.#period++;
+    this.#failed = 0;
+    this.#probing = false;
+  }
+}

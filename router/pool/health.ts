@@ -1,0 +1,138 @@
+import { type Clock, deadlineSignal } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
+import type { ModelConfig } from "../../cfgs/schema.ts";
+import type { Transport } from "../transport/transport.ts";
+import { type WorkerAccess, workerHeaders, workerUrl } from "./worker_access.ts";
+
+/** A worker under suspicion, or out of service, is asked at least this often. */
+const SUSPECT_INTERVAL_MS = 1_000;
+/** Shortest time between the starts of two checks, however many requests fail. */
+const MIN_GAP_MS = 100;
+
+/** What the checks of one worker have shown. */
+export type CheckedHealth = "unknown" | "healthy" | "unhealthy";
+
+/** The result of one check: undefined is good, a sentence says what is wrong. */
+export type CheckResult = string | undefined;
+
+/** Counts checks into a state: `failures` bad ones in a row take a worker out, `successes` good ones bring it back. */
+export class HealthState {
+  readonly #rules: { readonly failures: number; readonly successes: number };
+  #health: CheckedHealth = "unknown";
+  #bad = 0;
+  #good = 0;
+
+  constructor(rules: { readonly failures: number; readonly successes: number }) {
+    this.#rules = rules;
+  }
+
+  get health(): CheckedHealth {
+    return this.#health;
+  }
+
+  /** True when the last check was bad, or the worker is still out. */
+  get suspect(): boolean {
+    return this.#bad > 0 || this.#health === "unhealthy";
+  }
+
+  record(good: boolean): void {
+    this.#bad = good ? 0 : this.#bad + 1;
+    this.#good = good ? this.#good + 1 : 0;
+    // A worker never seen before is in with its first good check; `successes` is for those that come back.
+    if (good && (this.#health === "unknown" || this.#good >= this.#rules.successes)) this.#health = "healthy";
+    if (!good && this.#bad >= this.#rules.failures) this.#health = "unhealthy";
+  }
+}
+
+/** What `HealthChecker` needs to know. */
+export interface HealthCheckerOptions {
+  readonly config: ModelConfig;
+  readonly access: WorkerAccess;
+  readonly clock: Clock;
+  readonly transport: Transport;
+  /** Called after every check. */
+  readonly onCheck: (result: CheckResult) => void;
+}
+
+/**
+ * Asks one worker again and again whether it can serve, one check at a time.
+ * SGLang answers `/v1/models` while its scheduler is dead: only `/health` counts, and it takes a second.
+ */
+export class HealthChecker {
+  readonly state: HealthState;
+  readonly #options: HealthCheckerOptions;
+  #lastStartMs = -Infinity;
+  #dueMs = 0;
+  #wake: AbortController | undefined;
+
+  constructor(options: HealthCheckerOptions) {
+    this.#options = options;
+    this.state = new HealthState(options.config.health);
+  }
+
+  /** Checks until the signal aborts; the first time at once. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, config } = this.#options;
+    while (!signal.aborted) {
+      this.#lastStartMs = clock.now();
+      const result = await this.#check(signal);
+      if (signal.aborted) return;
+      this.state.record(result === undefined);
+      this.#options.onCheck(result);
+      const interval = this.state.suspect
+        ? Math.min(SUSPECT_INTERVAL_MS, config.health.interval_ms)
+        : config.health.interval_ms;
+      this.#dueMs = clock.now() + interval;
+      await this.#sleepUntilDue(signal);
+    }
+  }
+
+  /** A request to the worker failed: check soon. During a check, or under suspicion, this changes nothing. */
+  poke(): void {
+    if (this.#wake === undefined || this.state.suspect) return;
+    const soonMs = Math.max(this.#options.clock.now(), this.#lastStartMs + MIN_GAP_MS);
+    if (soonMs >= this.#dueMs) return;
+    this.#dueMs = soonMs;
+    this.#wake.abort();
+  }
+
+  async #sleepUntilDue(signal: AbortSignal): Promise<void> {
+    const { clock } = this.#options;
+    while (!signal.aborted && clock.now() < this.#dueMs) {
+      const wake = new AbortController();
+      const onAbort = () => wake.abort();
+      signal.addEventListener("abort", onAbort, { once: true });
+      this.#wake = wake;
+      await clock.sleep(this.#dueMs - clock.now(), wake.signal).catch(() => {});
+      this.#wake = undefined;
+      signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  async #check(signal: AbortSignal): Promise<CheckResult> {
+    const { config, access, clock, transport } = this.#options;
+    const anyCompatible = config.engine === "openai";
+    const path = anyCompatible ? "/v1/models" : "/health";
+    const timeoutMs = config.health.timeout_ms;
+    const late = new Error(`GET ${path} gave no answer within ${timeoutMs} ms`);
+    const deadline = deadlineSignal(clock, timeoutMs, late, signal);
+    try {
+      const response = await transport.send({
+        method: "GET",
+        url: workerUrl(access.url, path),
+        headers: { ...workerHeaders(config, access), "accept-encoding": "identity" },
+      }, deadline.signal);
+      for await (
+        const _chunk of response.body
+      ) { /* read to the end, so that the connection can be used again */ }
+      const { status } = response;
+      // Not every compatible server lists its models: any answer that is not its own failure shows life.
+      const good = anyCompatible ? status < 500 : status >= 200 && status < 300;
+      return good ? undefined : `GET ${path} was answered with status ${status}`;
+    } catch (error) {
+      return messageOf(error);
+    } finally {
+      deadline.release();
+    }
+  }
+}

@@ -1,0 +1,116 @@
+import type { Clock } from "../../base/clock.ts";
+import type { ModelConfig } from "../../cfgs/schema.ts";
+import type { Placement, PlacementOutcome } from "../engines/engine.ts";
+import type { Transport } from "../transport/transport.ts";
+import { Breaker } from "./breaker.ts";
+import { type CheckResult, HealthChecker } from "./health.ts";
+import type { WorkerStatus } from "./pool_types.ts";
+import { type WorkerAccess, workerHeaders } from "./worker_access.ts";
+
+/** What a `Worker` is made of. */
+export interface WorkerOptions {
+  readonly id: string;
+  readonly ordinal: number;
+  readonly access: WorkerAccess;
+  readonly config: ModelConfig;
+  readonly clock: Clock;
+  readonly transport: Transport;
+  /** Called when the worker goes in or out of service. */
+  readonly onChange: (worker: Worker) => void;
+}
+
+/** One server process: its load, its health and its breaker. */
+export class Worker {
+  readonly id: string;
+  readonly ordinal: number;
+  readonly url: string;
+  /** Lower-case headers that every request to it carries. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly breaker: Breaker;
+  draining = false;
+  readonly #checker: HealthChecker;
+  readonly #onChange: (worker: Worker) => void;
+  #inFlight = 0;
+  #served = 0;
+  #failures = 0;
+  #lastError: string | undefined;
+  #lastHealth: WorkerStatus["health"] = "unknown";
+
+  constructor(options: WorkerOptions) {
+    const { config, clock } = options;
+    this.id = options.id;
+    this.ordinal = options.ordinal;
+    this.url = options.access.url;
+    this.headers = workerHeaders(config, options.access);
+    this.breaker = new Breaker({ clock, failures: config.breaker.failures, openMs: config.breaker.open_ms });
+    this.#onChange = options.onChange;
+    this.#checker = new HealthChecker({
+      config,
+      access: options.access,
+      clock,
+      transport: options.transport,
+      onCheck: (result) => this.#onCheck(result),
+    });
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** True for a worker that is not known to be ill and takes new work; its breaker and load are other questions. */
+  get inService(): boolean {
+    return !this.draining && this.#checker.state.health !== "unhealthy";
+  }
+
+  get status(): WorkerStatus {
+    return {
+      id: this.id,
+      url: this.url,
+      health: this.draining ? "draining" : this.#checker.state.health,
+      breaker: this.breaker.state,
+      inFlight: this.#inFlight,
+      served: this.#served,
+      failures: this.#failures,
+      lastError: this.#lastError,
+    };
+  }
+
+  /** Checks the worker until the signal aborts. */
+  watch(signal: AbortSignal): Promise<void> {
+    return this.#checker.run(signal);
+  }
+
+  /** Counts a request here until its placement is released. */
+  take(): Placement {
+    const permit = this.breaker.begin();
+    this.#inFlight++;
+    let released = false;
+    return {
+      workerId: this.id,
+      url: this.url,
+      release: (outcome) => {
+        if (released) return;
+        released = true;
+        this.#inFlight--;
+        this.breaker.end(permit, outcome);
+        this.#count(outcome);
+      },
+    };
+  }
+
+  #count(outcome: PlacementOutcome): void {
+    if (outcome === "ok") this.#served++;
+    if (outcome !== "failed") return;
+    this.#failures++;
+    this.#lastError ??= "a request failed";
+    this.#checker.poke();
+  }
+
+  #onCheck(result: CheckResult): void {
+    this.#lastError = result;
+    const { health } = this.#checker.state;
+    if (health === this.#lastHealth) return;
+    this.#lastHealth = health;
+    this.#onChange(this);
+  }
+}
