@@ -1,0 +1,161 @@
+import { parseArgs, type ParsedArgs, UsageError } from "./args.ts";
+import type { Io } from "./io.ts";
+
+/** One option of a command. */
+export interface Option {
+  readonly type: "flag" | "text" | "number" | "list";
+  /** One line for the help. */
+  readonly help: string;
+  /** What the value is called in the help, such as `URL`; not for flags. */
+  readonly value?: string;
+  /** Other spellings; those of one letter are short options. */
+  readonly alias?: readonly string[];
+  /** The only values allowed. */
+  readonly choices?: readonly string[];
+  /** Bounds of a number, both included. */
+  readonly min?: number;
+  readonly max?: number;
+  /** Numbers that need not be whole. */
+  readonly fraction?: boolean;
+}
+
+/** The options of a command, by name. */
+export type Options = Readonly<Record<string, Option>>;
+
+type ValueOf<O extends Option> = O["type"] extends "flag" ? boolean
+  : O["type"] extends "list" ? readonly string[]
+  : O["type"] extends "number" ? number | undefined
+  : O["choices"] extends readonly (infer Choice extends string)[] ? Choice | undefined
+  : string | undefined;
+
+/** The values of a command's options; absent flags are false, absent lists are empty. */
+export type OptionValues<T extends Options> = { readonly [Name in keyof T]: ValueOf<T[Name]> };
+
+/** One command of the program. */
+export interface Command {
+  readonly name: string;
+  /** One line for the list of commands. */
+  readonly summary: string;
+  /** The whole help text. */
+  help(): string;
+  /** Runs the command; gives the exit code. Throws `UsageError` for a wrong command line. */
+  run(args: readonly string[], io: Io): Promise<number>;
+}
+
+/** What a command is made of. */
+export interface CommandSpec<T extends Options> {
+  readonly name: string;
+  readonly summary: string;
+  /** Positional arguments as the help shows them, such as `[FILE]`. */
+  readonly arguments?: string;
+  /** Most positional arguments. */
+  readonly maxArguments: number;
+  readonly options: T;
+  /** What else the help says: paragraphs and examples. */
+  readonly details?: string;
+  run(values: OptionValues<T>, positional: readonly string[], io: Io): Promise<number>;
+}
+
+/** Makes a command: its options become typed values, its help is generated from them. */
+export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Command {
+  return {
+    name: spec.name,
+    summary: spec.summary,
+    help: () => helpOf(spec),
+    run: async (args, io) => {
+      const entries = Object.entries<Option>(spec.options);
+      const namesOf = (...types: Option["type"][]) =>
+        entries.filter(([, option]) => types.includes(option.type)).map(([name]) => name);
+      const parsed = parseArgs(args, {
+        boolean: [...namesOf("flag"), "help"],
+        string: namesOf("text", "number", "list"),
+        collect: namesOf("list"),
+        alias: {
+          help: ["h"],
+          ...Object.fromEntries(entries.map(([name, option]) => [name, option.alias ?? []])),
+        },
+      });
+      if (parsed.values.get("help") === true) {
+        io.out.write(helpOf(spec));
+        return 0;
+      }
+      if (parsed._.length > spec.maxArguments) {
+        throw new UsageError(
+          `Unexpected argument "${parsed._[spec.maxArguments]}": ${spec.name} takes ` +
+            (spec.maxArguments === 0 ? "none" : `at most ${spec.maxArguments}`),
+        );
+      }
+      return await spec.run(valuesOf(spec.options, parsed), parsed._, io);
+    },
+  };
+}
+
+function valuesOf<T extends Options>(options: T, parsed: ParsedArgs): OptionValues<T> {
+  const values: Record<string, unknown> = {};
+  for (const [name, option] of Object.entries(options)) {
+    const given = parsed.values.get(name);
+    if (option.type === "flag") values[name] = given === true;
+    else if (option.type === "list") {
+      const list = Array.isArray(given) ? given.map(String) : [];
+      for (const item of list) checkChoice(name, option, item);
+      values[name] = list;
+    } else if (given === undefined) values[name] = undefined;
+    else if (option.type === "number") values[name] = numberOf(name, option, String(given));
+    else {
+      checkChoice(name, option, String(given));
+      values[name] = String(given);
+    }
+  }
+  // Each value was made for its option's type just above.
+  return values as OptionValues<T>;
+}
+
+function numberOf(name: string, option: Option, text: string): number {
+  const number = text.trim() === "" ? NaN : Number(text);
+  const whole = option.fraction ? Number.isFinite(number) : Number.isSafeInteger(number);
+  const { min = -Infinity, max = Infinity } = option;
+  if (whole && number >= min && number <= max) return number;
+  const range = Number.isFinite(max)
+    ? ` from ${min} to ${max}`
+    : Number.isFinite(min)
+    ? ` of at least ${min}`
+    : "";
+  throw new UsageError(
+    `Option --${name} must be a ${option.fraction ? "" : "whole "}number${range}: current value is "${text}"`,
+  );
+}
+
+function checkChoice(name: string, option: Option, text: string): void {
+  if (option.choices === undefined || option.choices.includes(text)) return;
+  throw new UsageError(
+    `Option --${name} must be one of ${option.choices.join(", ")}: current value is "${text}"`,
+  );
+}
+
+function helpOf<T extends Options>(spec: CommandSpec<T>): string {
+  const entries = Object.entries<Option>(spec.options);
+  const usage = ["canopy", spec.name, spec.arguments, "[options]"].filter((part) => part !== undefined);
+  const rows = entries.map(([name, option]): [string, string] => [spellings(name, option), helpLine(option)]);
+  rows.push(["-h, --help", "Show this help"]);
+  const parts = [`${spec.summary}.`, `Usage: ${usage.join(" ")}`, `Options:\n${columns(rows)}`];
+  if (spec.details !== undefined) parts.push(spec.details.trim());
+  return parts.join("\n\n") + "\n";
+}
+
+function spellings(name: string, option: Option): string {
+  const short = (option.alias ?? []).filter((alias) => alias.length === 1).map((alias) => `-${alias}, `).join(
+    "",
+  );
+  return `${short}--${name}${option.type === "flag" ? "" : ` ${option.value ?? "VALUE"}`}`;
+}
+
+function helpLine(option: Option): string {
+  const choices = option.choices === undefined ? "" : ` (${option.choices.join(", ")})`;
+  return option.help + choices + (option.type === "list" ? " (repeatable)" : "");
+}
+
+/** Two columns, the left one as wide as its widest entry. */
+export function columns(rows: readonly (readonly [string, string])[]): string {
+  const width = Math.max(...rows.map(([left]) => left.length));
+  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join("\n");
+}
