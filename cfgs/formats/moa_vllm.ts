@@ -1,0 +1,245 @@
+import { z } from "zod";
+import { formatPath } from "../config_path.ts";
+import { explain, type Finding, wrongValue } from "../explain.ts";
+import { samplingSchema } from "../schema.ts";
+import { findNode, type SourceNode, toJson } from "../source.ts";
+import type { ConfigPath } from "../topology.ts";
+import { type Converted, isCluster } from "./format.ts";
+
+/** Port of the first model when `model2port.json` is absent. */
+export const defaultBasePort = 8010;
+
+/** What MoA-vllm's Python code takes from an agent; everything else it ignores. */
+const agentSchema = z.looseObject({
+  model: z.string().min(1),
+  prompt: z.string(),
+  temperature: samplingSchema.shape.temperature,
+  top_p: samplingSchema.shape.top_p,
+  max_tokens: samplingSchema.shape.max_tokens,
+  max_output_tokens: samplingSchema.shape.max_tokens,
+});
+
+/** MoA-vllm's own defaults; the penalty is fixed in its code. */
+const samplingDefaults = { temperature: 0.7, top_p: 0.9, max_tokens: 1024, repetition_penalty: 1.1 };
+
+const responses = { item: "[answer]", separator: "" };
+
+/** What the conversion needs besides the file. */
+export interface MoaVllmOptions {
+  /** `cluster`: each layer has a level of named clusters (the tree format). */
+  readonly levels: "layer" | "cluster";
+  /** The content of `model2port.json`: model to port. */
+  readonly ports: ReadonlyMap<string, number> | undefined;
+  readonly basePort: number;
+}
+
+interface State {
+  readonly options: MoaVllmOptions;
+  readonly findings: Finding[];
+  /** Text to the name under which it stands in `prompts`. */
+  readonly prompts: Map<string, string>;
+  /** In first-seen order. */
+  readonly models: Set<string>;
+  readonly sources: Map<string, ConfigPath>;
+}
+
+/**
+ * Rewrites MoA-vllm's `configs.json` as a Canopy config with the graph `moa`: proposer layers, then aggregator
+ * layers, in the order of the file, each agent reading all answers of the layer before.
+ */
+export function convertMoaVllm(root: SourceNode, options: MoaVllmOptions): Converted {
+  const state: State = { options, findings: [], prompts: new Map(), models: new Set(), sources: new Map() };
+  const layers: { clusters: { agents: unknown[] }[] }[] = [];
+  let last: { path: ConfigPath; agents: number } | undefined;
+  for (const stage of ["proposer", "aggregator"]) {
+    const found = findNode(root, [stage])?.node;
+    if (found?.kind !== "map") {
+      state.findings.push(wrongValue([stage], found && toJson(found), "an object with the stage's layers"));
+      continue;
+    }
+    if (stage === "aggregator" && found.entries.size === 0) {
+      state.findings.push(wrongValue([stage], {}, "at least one layer: the last one writes the answer"));
+    }
+    for (const [name, { node }] of found.entries) {
+      const path = [stage, name];
+      const clusters = convertLayer(node, path, layers.length, stage, state);
+      if (clusters === undefined) continue;
+      layers.push({ clusters });
+      last = { path, agents: clusters.reduce((sum, cluster) => sum + cluster.agents.length, 0) };
+    }
+  }
+  if (last !== undefined && last.agents > 1) {
+    const message =
+      `${formatPath(last.path)} is the last layer and has ${last.agents} agents: MoA-vllm would ` +
+      `answer with their texts one after the other, Canopy needs one last agent; keep one, or add an aggregator ` +
+      `layer with one agent`;
+    state.findings.push({ severity: "error", path: last.path, atKey: true, value: undefined, message });
+  }
+  checkTopLevel(root, state);
+  return {
+    value: assemble(layers, state),
+    findings: state.findings,
+    sourceOf: (path) => {
+      for (let length = path.length; length > 0; length--) {
+        const source = state.sources.get(JSON.stringify(path.slice(0, length)));
+        if (source !== undefined) return [...source, ...path.slice(length)];
+      }
+      return undefined;
+    },
+  };
+}
+
+function convertLayer(
+  node: SourceNode,
+  path: ConfigPath,
+  index: number,
+  stage: string,
+  state: State,
+): { agents: unknown[] }[] | undefined {
+  if (node.kind !== "map" || node.entries.size === 0) {
+    state.findings.push(wrongValue(path, toJson(node), "an object with the layer's agents"));
+    return undefined;
+  }
+  const target = ["graphs", "moa", "layers", index];
+  state.sources.set(JSON.stringify(target), path);
+  const clustered = state.options.levels === "cluster" &&
+    [...node.entries.values()].every((entry) => isCluster(entry.node));
+  const clusters = clustered
+    ? [...node.entries].map(([name, entry]) => ({ path: [...path, name], node: entry.node }))
+    : [{ path, node }];
+  return clusters.map((cluster, at) => {
+    const clusterTarget = [...target, "clusters", at];
+    state.sources.set(JSON.stringify(clusterTarget), cluster.path);
+    const members = cluster.node.kind === "map" ? [...cluster.node.entries] : [];
+    return {
+      agents: members.map(([name, entry], n) =>
+        convertAgent(entry.node, [...cluster.path, name], [...clusterTarget, "agents", n], stage, state)
+      ),
+    };
+  });
+}
+
+function convertAgent(
+  node: SourceNode,
+  path: ConfigPath,
+  target: ConfigPath,
+  stage: string,
+  state: State,
+): unknown {
+  const value = toJson(node);
+  const problems = explain(agentSchema, value, path);
+  state.findings.push(...problems);
+  const parsed = agentSchema.safeParse(value);
+  if (!parsed.success) return undefined;
+  const { model, prompt, temperature, top_p, max_tokens, max_output_tokens, ...unknown } = parsed.data;
+  for (const key of Object.keys(unknown)) {
+    warn(state, [...path, key], "is ignored: MoA-vllm does not use it");
+  }
+  if (max_output_tokens !== undefined) {
+    warn(state, [...path, "max_output_tokens"], "is MoA-vllm's older spelling of max_tokens");
+  }
+  const maxTokens = max_tokens ?? max_output_tokens;
+  const given = {
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(top_p === undefined ? {} : { top_p }),
+    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
+  };
+  state.models.add(model);
+  const source = (keys: ConfigPath, key: string) => {
+    state.sources.set(JSON.stringify([...target, ...keys]), [...path, key]);
+  };
+  state.sources.set(JSON.stringify(target), path);
+  for (const key of Object.keys(given)) source(["sampling", key], key);
+  if (max_tokens === undefined && maxTokens !== undefined) {
+    source(["sampling", "max_tokens"], "max_output_tokens");
+  }
+  return {
+    model,
+    prompt: promptName(
+      currentSpelling(prompt, [...path, "prompt"], state),
+      [...path, "prompt"],
+      stage,
+      state,
+    ),
+    sampling: { ...samplingDefaults, ...given },
+  };
+}
+
+/** Early versions wrote `{input_prompts}` and `{responses}`; only a prompt without the new marks is one of those. */
+function currentSpelling(prompt: string, path: ConfigPath, state: State): string {
+  if (prompt.includes("[input_prompts]") || prompt.includes("[responses]")) return prompt;
+  const renewed = prompt.replaceAll("{input_prompts}", "[input_prompts]").replaceAll(
+    "{responses}",
+    "[responses]",
+  );
+  if (renewed !== prompt) {
+    warn(
+      state,
+      path,
+      "uses MoA-vllm's older marks {input_prompts} and {responses}: they are read as [input_prompts] and [responses]",
+    );
+  }
+  return renewed;
+}
+
+/** Equal texts share one entry of `prompts`, named after the stage that has it first. */
+function promptName(text: string, path: ConfigPath, stage: string, state: State): string {
+  const known = state.prompts.get(text);
+  if (known !== undefined) return known;
+  const count = [...state.prompts.values()].filter((name) => name.startsWith(stage)).length;
+  const name = count === 0 ? stage : `${stage}-${count + 1}`;
+  state.prompts.set(text, name);
+  state.sources.set(JSON.stringify(["prompts", name, "text"]), path);
+  return name;
+}
+
+function checkTopLevel(root: SourceNode, state: State): void {
+  if (root.kind !== "map") return;
+  for (const key of root.entries.keys()) {
+    if (key === "show_intermediate_results") {
+      warn(state, [key], "is ignored: ask with `canopy chat --show` to see what each agent said");
+    } else if (key !== "proposer" && key !== "aggregator") {
+      warn(state, [key], "is ignored: MoA-vllm does not use it");
+    }
+  }
+}
+
+function warn(state: State, path: ConfigPath, what: string): void {
+  const message = `${formatPath(path)} ${what}`;
+  state.findings.push({ severity: "warning", path, atKey: true, value: undefined, message });
+}
+
+function assemble(layers: readonly { clusters: { agents: unknown[] }[] }[], state: State): unknown {
+  const { ports, basePort } = state.options;
+  const models: [string, unknown][] = [];
+  for (const [index, model] of [...state.models].entries()) {
+    const port = ports === undefined ? basePort + index : ports.get(model);
+    if (port === undefined) {
+      const path = [model];
+      const message = `model2port.json has no port for the model ${JSON.stringify(model)}: add one, ` +
+        `or give --base-port`;
+      state.findings.push({ severity: "error", path, atKey: true, value: undefined, message });
+      continue;
+    }
+    const workers = [`http://localhost:${port}`];
+    models.push([model, { model, engine: "vllm", workers, api_key: "EMPTY", tokenizer: false }]);
+  }
+  const prompts = [...state.prompts].map(([text, name]) => [name, { text, responses }]);
+  const graph = {
+    compat: "moa-vllm",
+    strip_reasoning: false,
+    layers: layers.map(({ clusters }) =>
+      clusters.length === 1 ? { agents: clusters[0]?.agents } : { clusters }
+    ),
+  };
+  for (const [index, { clusters }] of layers.entries()) {
+    if (clusters.length !== 1) continue;
+    // The only cluster of a layer is written without its level, so its sources move up, too.
+    const from = JSON.stringify(["graphs", "moa", "layers", index, "clusters", 0]).slice(0, -1);
+    const to = JSON.stringify(["graphs", "moa", "layers", index]).slice(0, -1);
+    for (const [key, source] of [...state.sources]) {
+      if (key.startsWith(`${from},`)) state.sources.set(to + key.slice(from.length), source);
+    }
+  }
+  return { models: Object.fromEntries(models), prompts: Object.fromEntries(prompts), graphs: { moa: graph } };
+}

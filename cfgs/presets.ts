@@ -1,0 +1,22 @@
+import moa931 from "./presets/moa-9-3-1.jsonc" with { type: "text" };
+import moa991Dense from "./presets/moa-9-9-1-dense.jsonc" with { type: "text" };
+import moaVllmExample from "./presets/moa-vllm-example.jsonc" with { type: "text" };
+import ollama31 from "./presets/ollama-3-1.jsonc" with { type: "text" };
+import singleModel931 from "./presets/single-model-9-3-1.jsonc" with { type: "text" };
+
+// Text imports put the files into the binaries of both runtimes.
+const presets: Readonly<Record<string, string>> = {
+  "moa-9-3-1": moa931,
+  "moa-9-9-1-dense": moa991Dense,
+  "single-model-9-3-1": singleModel931,
+  "moa-vllm-example": moaVllmExample,
+  "ollama-3-1": ollama31,
+};
+
+/** The configurations that come with Canopy. */
+export const presetNames: readonly string[] = Object.keys(presets);
+
+/** The text of a preset; undefined when there is none of this name. */
+export function presetText(name: string): string | undefined {
+  return Object.hasOwn(presets, name) ? presets[name] : undefined;
+}
