@@ -1,4 +1,3 @@
-import { stripVTControlCharacters } from "node:util";
 import picocolors from "picocolors";
 import type { Io, Output } from "./io.ts";
 
@@ -12,11 +11,13 @@ export function colorsOf(output: Output, env: Io["env"]): Colors {
 }
 
 // deno-lint-ignore no-control-regex
+const ESCAPES = /\u001b(?:\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\))/g;
+// deno-lint-ignore no-control-regex
 const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
 /** A text from outside made safe to print: no escape sequences, no control characters but line breaks and tabs. */
 export function printable(text: string): string {
-  return stripVTControlCharacters(text).replace(CONTROL, "");
+  return text.replace(ESCAPES, "").replace(CONTROL, "");
 }
 
 /** A text from outside on one line. */
@@ -27,7 +28,7 @@ export function oneLine(text: string): string {
 /** Columns that a text takes on a terminal: 2 for East Asian wide characters and emoji, 0 for combining marks. */
 export function widthOf(text: string): number {
   let width = 0;
-  for (const char of stripVTControlCharacters(text)) width += charWidth(char.codePointAt(0)!);
+  for (const char of text.replace(ESCAPES, "")) width += charWidth(char.codePointAt(0)!);
   return width;
 }
 

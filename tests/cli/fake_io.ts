@@ -1,0 +1,57 @@
+import { VirtualClock } from "../../base/clock.ts";
+import { Random } from "../../base/random.ts";
+import type { Io, Output } from "../../cli/io.ts";
+
+/** An output that keeps what is written to it. */
+export class FakeOutput implements Output {
+  text = "";
+  readonly isTerminal: boolean;
+  readonly columns: number;
+  readonly rows: number;
+
+  constructor(options: { terminal?: boolean; columns?: number; rows?: number } = {}) {
+    this.isTerminal = options.terminal ?? false;
+    this.columns = options.columns ?? 80;
+    this.rows = options.rows ?? 24;
+  }
+
+  write(text: string): void {
+    this.text += text;
+  }
+}
+
+/** The outside of a command, all of it in memory. */
+export interface FakeIo extends Io {
+  readonly out: FakeOutput;
+  readonly err: FakeOutput;
+  /** Asks the command to stop, as Ctrl-C does. */
+  interrupt(): void;
+}
+
+export function fakeIo(
+  options: {
+    terminal?: boolean;
+    columns?: number;
+    rows?: number;
+    env?: Io["env"];
+    cwd?: string;
+    clock?: Io["clock"];
+    /** What is typed when the command asks. */
+    typed?: readonly string[];
+  } = {},
+): FakeIo {
+  const stop = new AbortController();
+  const typed = [...(options.typed ?? [])];
+  return {
+    out: new FakeOutput(options),
+    err: new FakeOutput(options),
+    env: options.env ?? {},
+    cwd: options.cwd ?? ".",
+    clock: options.clock ?? new VirtualClock(),
+    random: new Random("cli"),
+    stop: stop.signal,
+    canAsk: options.typed !== undefined,
+    ask: () => Promise.resolve(typed.shift()),
+    interrupt: () => stop.abort(new Error("interrupted")),
+  };
+}
