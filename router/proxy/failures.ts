@@ -1,0 +1,74 @@
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { EngineError, type PlacementOutcome } from "../engines/engine.ts";
+import { TransportError } from "../transport/transport.ts";
+import { errorEventStatus } from "./answer_stream.ts";
+import { endsWithDone, isEventStream } from "./answer_kind.ts";
+import type { UpstreamCall } from "./upstream_call.ts";
+
+/** Why an attempt counts as failed. */
+export interface Failure {
+  /** The sentence for the client. */
+  readonly error: CanopyError;
+  readonly outcome: PlacementOutcome;
+  /** True when another worker may do better. */
+  readonly retryable: boolean;
+  /** True when the worker's own answer is there and the client should see it (429, 503). */
+  readonly deliverable: boolean;
+  /** True when the worker cannot have seen the request: an idle close crossed it on a reused connection. */
+  readonly unseen: boolean;
+}
+
+/** The failure of an attempt that gave no answer: the worker's time limit (504), all else 502. */
+export function failureOfError(call: UpstreamCall, error: unknown): Failure {
+  const broken = error instanceof TransportError;
+  return {
+    error: workerError(call, "did not answer", "worker_unreachable", error),
+    outcome: "failed",
+    retryable: broken,
+    deliverable: false,
+    unseen: broken && error.code === "reset_before_head" && error.reusedSocket,
+  };
+}
+
+/** The failure in an answer; undefined for one that the client should have: 2xx, 3xx, and 4xx other than 429. */
+export function failureOfAnswer(call: UpstreamCall, path: string): Failure | undefined {
+  const { status, headers } = call.response;
+  if (status === 429 || status === 503) {
+    const failure = badAnswer(call, `answered ${path} with status ${status}`, status);
+    return { ...failure, outcome: "rejected", deliverable: true };
+  }
+  if (status >= 500) return badAnswer(call, `answered ${path} with status ${status}`, status);
+  if (!isEventStream(headers) || !endsWithDone(status, path)) return undefined;
+  if (call.first === undefined) return badAnswer(call, "ended its stream without a single event", status);
+  const inner = errorEventStatus(call.first);
+  if (inner === undefined || inner < 500) return undefined;
+  return badAnswer(call, `began its stream with an error of status ${inner}`, inner);
+}
+
+/** The error for an answer that broke after its first chunk. */
+export function brokenAnswer(call: UpstreamCall, error: unknown): CanopyError {
+  return workerError(call, "broke off in the middle of its answer", "worker_broke_off", error);
+}
+
+function badAnswer(call: UpstreamCall, what: string, workerStatus: number): Failure {
+  const error = new EngineError(`${call.worker} ${what}`, {
+    code: "worker_failed",
+    status: 502,
+    workerUrl: call.url,
+    workerStatus,
+    retryable: true,
+  });
+  return { error, outcome: "failed", retryable: true, deliverable: false, unseen: false };
+}
+
+function workerError(call: UpstreamCall, what: string, code: string, error: unknown): CanopyError {
+  if (CanopyError.is(error)) return error;
+  const reason = error instanceof TransportError ? error.code.replaceAll("_", " ") : messageOf(error);
+  return new EngineError(`${call.worker} ${what}: ${reason}`, {
+    code,
+    status: 502,
+    workerUrl: call.url,
+    retryable: code === "worker_unreachable",
+    cause: error,
+  });
+}

@@ -1,0 +1,201 @@
+import { badRequest, type CanopyError } from "../../base/errors.ts";
+
+/** A range of bytes: `start` inclusive, `end` exclusive. */
+export interface ByteRange {
+  readonly start: number;
+  readonly end: number;
+}
+
+/** Called for each member of the top-level object; the key's range is without its quotes. True ends the walk. */
+export type MemberVisitor = (key: ByteRange, value: ByteRange) => boolean | void;
+
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+const COMMA = 0x2c;
+const COLON = 0x3a;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+const OPEN_ARRAY = 0x5b;
+const CLOSE_ARRAY = 0x5d;
+const ESCAPES = new Set(Array.from('"\\/bfnrt', (letter) => letter.charCodeAt(0)));
+const LITERALS = ["true", "false", "null"].map((text) => new TextEncoder().encode(text));
+
+/**
+ * Walks the members of the JSON object in `bytes`, without decoding them, up to its closing brace; returns the
+ * index behind that brace, or behind the value at which the visitor ended the walk.
+ * Throws 400 `invalid_json` where the grammar (RFC 8259) is broken before that; UTF-8 is not checked.
+ */
+export function walkObject(bytes: Uint8Array, start: number, visit: MemberVisitor): number {
+  let at = skipSpace(bytes, start);
+  if (bytes[at] !== OPEN_OBJECT) throw invalid(at, "a JSON object is expected");
+  at = skipSpace(bytes, at + 1);
+  if (bytes[at] === CLOSE_OBJECT) return at + 1;
+  while (true) {
+    const keyEnd = skipString(bytes, at);
+    const key = { start: at + 1, end: keyEnd - 1 };
+    const valueStart = skipSpace(bytes, skipColon(bytes, keyEnd));
+    const valueEnd = skipValue(bytes, valueStart);
+    if (visit(key, { start: valueStart, end: valueEnd }) === true) return valueEnd;
+    at = skipSpace(bytes, valueEnd);
+    if (bytes[at] === CLOSE_OBJECT) return at + 1;
+    if (bytes[at] !== COMMA) throw invalid(at, "',' or '}' is expected");
+    at = skipSpace(bytes, at + 1);
+  }
+}
+
+/** Walks the items of the JSON array that starts at `start`; throws as `walkObject` does. */
+export function walkArray(bytes: Uint8Array, start: number, visit: (item: ByteRange) => void): void {
+  let at = skipSpace(bytes, start + 1);
+  if (bytes[at] === CLOSE_ARRAY) return;
+  while (true) {
+    const end = skipValue(bytes, at);
+    visit({ start: at, end });
+    at = skipSpace(bytes, end);
+    if (bytes[at] === CLOSE_ARRAY) return;
+    if (bytes[at] !== COMMA) throw invalid(at, "',' or ']' is expected");
+    at = skipSpace(bytes, at + 1);
+  }
+}
+
+/** The index of the first byte at or behind `at` that is not JSON white space. */
+export function skipSpace(bytes: Uint8Array, at: number): number {
+  while (true) {
+    const byte = bytes[at];
+    if (byte !== 0x20 && byte !== 0x0a && byte !== 0x0d && byte !== 0x09) return at;
+    at++;
+  }
+}
+
+/** True when the key or string content in `range` (without quotes) is `name`, escapes understood. */
+export function contentIs(bytes: Uint8Array, range: ByteRange, name: Uint8Array): boolean {
+  const { start, end } = range;
+  if (end - start === name.length) {
+    let same = true;
+    for (let i = 0; same && i < name.length; i++) same = bytes[start + i] === name[i];
+    if (same) return true;
+  }
+  // An escaped spelling of a name is longer than the name, at most six bytes a letter.
+  if (end - start <= name.length || end - start > 6 * name.length) return false;
+  if (bytes.subarray(start, end).indexOf(BACKSLASH) < 0) return false;
+  return decodeString(bytes, { start: start - 1, end: end + 1 }) === new TextDecoder().decode(name);
+}
+
+/** The text of the JSON string in `range` (with its quotes); undefined when the value is not a string. */
+export function decodeString(bytes: Uint8Array, range: ByteRange): string | undefined {
+  if (bytes[range.start] !== QUOTE) return undefined;
+  const value: unknown = JSON.parse(new TextDecoder().decode(bytes.subarray(range.start, range.end)));
+  return typeof value === "string" ? value : undefined;
+}
+
+/** The error for bytes that are not what they should be. */
+export function invalid(at: number, expected: string): CanopyError {
+  return badRequest(
+    undefined,
+    `Cannot read the body as JSON: at byte ${at} ${expected}; send valid JSON`,
+    "invalid_json",
+  );
+}
+
+/** Iterative, so that depth costs memory (a byte range bounded by the body), never the stack. */
+function skipValue(bytes: Uint8Array, start: number): number {
+  let at = start;
+  const closers: number[] = [];
+  while (true) {
+    const byte = bytes[at];
+    if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
+      const closer = byte === OPEN_OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY;
+      at = skipSpace(bytes, at + 1);
+      if (bytes[at] === closer) at++;
+      else {
+        closers.push(closer);
+        if (closer === CLOSE_OBJECT) at = skipSpace(bytes, skipColon(bytes, skipString(bytes, at)));
+        continue;
+      }
+    } else if (byte === QUOTE) at = skipString(bytes, at);
+    else at = skipScalar(bytes, at);
+    while (true) {
+      const closer = closers.at(-1);
+      if (closer === undefined) return at;
+      at = skipSpace(bytes, at);
+      if (bytes[at] === closer) {
+        closers.pop();
+        at++;
+        continue;
+      }
+      if (bytes[at] !== COMMA) throw invalid(at, "',' or a closing bracket is expected");
+      at = skipSpace(bytes, at + 1);
+      if (closer === CLOSE_OBJECT) at = skipSpace(bytes, skipColon(bytes, skipString(bytes, at)));
+      break;
+    }
+  }
+}
+
+function skipColon(bytes: Uint8Array, start: number): number {
+  const at = skipSpace(bytes, start);
+  if (bytes[at] !== COLON) throw invalid(at, "':' is expected");
+  return at + 1;
+}
+
+function skipString(bytes: Uint8Array, start: number): number {
+  if (bytes[start] !== QUOTE) throw invalid(start, "a string is expected");
+  let at = start + 1;
+  while (true) {
+    const byte = bytes[at];
+    if (byte === QUOTE) return at + 1;
+    if (byte === undefined) throw invalid(at, "a string does not end");
+    if (byte < 0x20) throw invalid(at, "a string holds a bare control character");
+    at = byte === BACKSLASH ? skipEscape(bytes, at + 1) : at + 1;
+  }
+}
+
+function skipEscape(bytes: Uint8Array, at: number): number {
+  const byte = bytes[at];
+  if (byte === 0x75 /* u */) {
+    for (let i = 1; i <= 4; i++) {
+      if (!isHexDigit(bytes[at + i])) throw invalid(at + i, "four hexadecimal digits are expected");
+    }
+    return at + 5;
+  }
+  if (byte === undefined || !ESCAPES.has(byte)) throw invalid(at, "an escape is not one of JSON's");
+  return at + 1;
+}
+
+function skipScalar(bytes: Uint8Array, start: number): number {
+  for (const literal of LITERALS) {
+    if (bytes[start] !== literal[0]) continue;
+    for (let i = 1; i < literal.length; i++) {
+      if (bytes[start + i] !== literal[i]) throw invalid(start, "a value is expected");
+    }
+    return start + literal.length;
+  }
+  return skipNumber(bytes, start);
+}
+
+function skipNumber(bytes: Uint8Array, start: number): number {
+  let at = bytes[start] === 0x2d /* - */ ? start + 1 : start;
+  at = bytes[at] === 0x30 /* 0 */ ? at + 1 : skipDigits(bytes, at);
+  if (bytes[at] === 0x2e /* . */) at = skipDigits(bytes, at + 1);
+  if (bytes[at] === 0x65 /* e */ || bytes[at] === 0x45 /* E */) {
+    at++;
+    if (bytes[at] === 0x2b /* + */ || bytes[at] === 0x2d /* - */) at++;
+    at = skipDigits(bytes, at);
+  }
+  return at;
+}
+
+function skipDigits(bytes: Uint8Array, start: number): number {
+  let at = start;
+  while (isDigit(bytes[at])) at++;
+  if (at === start) throw invalid(start, "a value is expected");
+  return at;
+}
+
+function isDigit(byte: number | undefined): boolean {
+  return byte !== undefined && byte >= 0x30 && byte <= 0x39;
+}
+
+function isHexDigit(byte: number | undefined): boolean {
+  if (byte === undefined) return false;
+  const lower = byte | 0x20;
+  return isDigit(byte) || (lower >= 0x61 && lower <= 0x66);
+}
