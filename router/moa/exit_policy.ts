@@ -5,12 +5,16 @@ import type { ClusterNode } from "./graph_types.ts";
 /** A member that has answered, as an exit policy sees it. */
 export interface Completion {
   readonly agent: string;
-  /** What successors would read. */
+  /** What successors read. */
   readonly text: string;
+  /** Place in the order in which the run's agents ended, from 1. */
+  readonly sequence: number;
 }
 
 /** A cluster in which members still work, right after one has answered. */
 export interface ClusterState {
+  /** With the cluster's id and the number of completions the seed of everything random in a decision. */
+  readonly runId: string;
   readonly cluster: ClusterNode;
   /** In the order in which they came; never empty. */
   readonly completions: readonly Completion[];

@@ -1,5 +1,4 @@
-import type { Prompt, Sampling } from "../engines/engine.ts";
-import type { ChatMessage } from "../engines/engine.ts";
+import type { ChatMessage, Prompt, Sampling } from "../engines/engine.ts";
 import type { ModelTokenizer } from "../engines/tokenizer.ts";
 import type { ServedModel } from "../services.ts";
 import { mediaParts, textOf } from "./conversation.ts";
@@ -34,10 +33,15 @@ export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: S
   return { kind: "tokens", ids: tokenizer.encode(renderMessages(prompt.messages, model, tokenizer)) };
 }
 
+/** True when the parameters hold some that only an engine's own chat endpoint understands. */
+export function hasChatFields(sampling: Sampling): boolean {
+  const { extra } = sampling;
+  return extra !== undefined && chatFields.some((field) => Object.hasOwn(extra, field));
+}
+
 /** True for what a chat template alone cannot express: tools, structured output, images, engine options. */
-export function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling): boolean {
-  const extra = sampling.extra ?? {};
-  return chatFields.some((field) => Object.hasOwn(extra, field)) ||
+function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling): boolean {
+  return hasChatFields(sampling) ||
     messages.some((message) =>
       message.role === "tool" || Object.hasOwn(message, "tool_calls") ||
       mediaParts(message.content).length > 0
@@ -45,7 +49,7 @@ export function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sa
 }
 
 /** The text of a conversation in the model's own chat template. */
-export function renderMessages(
+function renderMessages(
   messages: readonly ChatMessage[],
   model: ServedModel,
   tokenizer: ModelTokenizer,

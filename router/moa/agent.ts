@@ -1,0 +1,301 @@
+import type { Clock } from "../../base/clock.ts";
+import { deadlineSignal } from "../../base/clock.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import type { Random } from "../../base/random.ts";
+import type {
+  FinishReason,
+  GenerateEvent,
+  GenerateRequest,
+  Placement,
+  PlacementOutcome,
+  Prompt,
+  Sampling,
+} from "../engines/engine.ts";
+import { EngineError } from "../engines/engine.ts";
+import type { ServedModel } from "../services.ts";
+import type { AgentNode } from "./graph_types.ts";
+import { type Delta, OutputLog, tokensOf } from "./output_log.ts";
+import type { PlaceQueue } from "./place_queue.ts";
+import type { AgentRecord, AgentState, AgentUsage } from "./run_types.ts";
+import type { Trace } from "./trace.ts";
+
+/** Shortest pause before another worker is tried, and the random part on top of it. */
+const retryPauseMs = { least: 25, random: 100 };
+
+/** What an agent's call needs from its run. */
+export interface AgentContext {
+  readonly model: ServedModel;
+  readonly places: PlaceQueue;
+  /** Of two calls that wait for a place, the one with the lower rank comes first. */
+  readonly rank: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly trace: Trace;
+  /** A name for one attempt, unique among all engines' requests; none is the beginning of another. */
+  nextRequestId(): string;
+}
+
+/** What an agent is to generate from. */
+export interface AgentRequest {
+  readonly prompt: Prompt;
+  readonly sampling: Sampling;
+  readonly logprobs?: number;
+  readonly headers?: Readonly<Record<string, string>>;
+  /** Gets each event, one at a time; while it waits, the engine's stream is not read. */
+  forward?(event: GenerateEvent, signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * One agent's call in one run: `waiting` for its precursors, `queued` from its start to its first token, `running`,
+ * then `done`, `failed` or `cancelled`. What it has said is in `log`.
+ */
+export class AgentCall {
+  /** The agent's id; the root's second choice is `<id>#2`. */
+  readonly id: string;
+  readonly node: AgentNode;
+  readonly choice: number;
+  readonly log = new OutputLog();
+  readonly #context: AgentContext;
+  readonly #controller = new AbortController();
+  #state: AgentState = "waiting";
+  #error: unknown = undefined;
+  #worker: string | undefined;
+  #prompt: Prompt | undefined;
+  #calls = 0;
+  #end: Extract<GenerateEvent, { type: "end" }> | undefined;
+  #finishReason: FinishReason | undefined;
+  #startedAtMs: number | undefined;
+  #firstTokenAtMs: number | undefined;
+  #endedAtMs: number | undefined;
+
+  constructor(node: AgentNode, choice: number, context: AgentContext) {
+    this.id = choice === 0 ? node.id : `${node.id}#${choice + 1}`;
+    this.node = node;
+    this.choice = choice;
+    this.#context = context;
+  }
+
+  get state(): AgentState {
+    return this.#state;
+  }
+
+  /** Why it failed or was cancelled. */
+  get error(): unknown {
+    return this.#error;
+  }
+
+  /**
+   * Generates. Resolves, and never rejects, when the call has ended and its engine does not work for it any more;
+   * `state` then tells how. Does nothing when it was cancelled before.
+   */
+  async run(request: AgentRequest): Promise<void> {
+    if (this.#state !== "waiting") return;
+    this.#state = "queued";
+    this.#prompt = request.prompt;
+    this.#startedAtMs = this.#context.trace.nowMs;
+    this.#note("agent_queued");
+    const overdue = this.#overdueError();
+    const deadline = deadlineSignal(
+      this.#context.clock,
+      this.node.deadlineMs ?? Infinity,
+      overdue,
+      this.#controller.signal,
+    );
+    try {
+      this.#complete(await this.#generate(request, deadline.signal));
+    } catch (error) {
+      const cut = error === overdue && this.node.onDeadline === "use_partial" && this.log.text !== "";
+      if (cut) this.#complete({ finishReason: "length" });
+      else this.fail(error);
+    } finally {
+      deadline.release();
+    }
+    if (this.state === "done") await this.#forwardEnd(request);
+  }
+
+  /** Ends the call without an answer; its text is not used. Its engine is told; `run` resolves once it knows. */
+  cancel(reason: unknown): void {
+    this.#finish("cancelled", reason);
+    this.#controller.abort(reason);
+  }
+
+  /** Ends the call with an error. */
+  fail(error: unknown): void {
+    this.#finish("failed", error);
+  }
+
+  /**
+   * Tokens so far. Of an attempt that did not end well, the tokens that came are counted; its prompt counts once a
+   * token came, where the router knows the prompt's tokens: engines do not report the usage of broken requests.
+   */
+  usage(): AgentUsage | undefined {
+    if (this.#calls === 0) return undefined;
+    const usage = this.#end?.usage;
+    const completionTokens = usage?.completionTokens ?? this.log.tokens;
+    const read = usage !== undefined || this.log.tokens > 0;
+    const knownPromptTokens = read && this.#prompt?.kind === "tokens" ? this.#prompt.ids.length : 0;
+    const wasted = this.#state === "failed" || this.#state === "cancelled";
+    return {
+      agent: this.node.id,
+      model: this.node.model,
+      calls: this.#calls,
+      promptTokens: usage === undefined || usage.reported === false ? knownPromptTokens : usage.promptTokens,
+      completionTokens,
+      cachedTokens: usage?.cachedTokens,
+      reasoningTokens: usage?.reasoningTokens ?? 0,
+      wastedTokens: wasted ? completionTokens : 0,
+    };
+  }
+
+  record(): AgentRecord {
+    return {
+      id: this.id,
+      model: this.node.model,
+      state: this.#state,
+      worker: this.#worker,
+      prompt: this.#prompt,
+      text: this.log.text,
+      reasoning: this.log.reasoning,
+      finishReason: this.#finishReason,
+      error: this.#error === undefined ? undefined : messageOf(this.#error),
+      startedAtMs: this.#startedAtMs,
+      firstTokenAtMs: this.#firstTokenAtMs,
+      endedAtMs: this.#endedAtMs,
+      usage: this.usage(),
+    };
+  }
+
+  /** Tries workers until one answers; another one is tried only while no token has come. */
+  async #generate(
+    request: AgentRequest,
+    signal: AbortSignal,
+  ): Promise<Extract<GenerateEvent, { type: "end" }>> {
+    const failedOn = new Set<string>();
+    let failure: unknown;
+    for (let retriesLeft = this.#context.model.config.retries;; retriesLeft--) {
+      const placement = await this.#place(failedOn, failure, signal);
+      try {
+        return await this.#attempt(request, placement, signal);
+      } catch (error) {
+        signal.throwIfAborted();
+        const retryable = error instanceof EngineError && error.retryable && this.log.tokens === 0;
+        if (!retryable || retriesLeft === 0) throw error;
+        failure = error;
+        failedOn.add(placement.workerId);
+        this.#note("agent_retried", { worker: placement.workerId, error: messageOf(error) });
+      }
+      const { clock, random } = this.#context;
+      await clock.sleep(retryPauseMs.least + random.next() * retryPauseMs.random, signal);
+    }
+  }
+
+  /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
+  async #place(failedOn: ReadonlySet<string>, failure: unknown, signal: AbortSignal): Promise<Placement> {
+    const hint = failedOn.size === 0 ? {} : { exclude: failedOn };
+    try {
+      return await this.#context.places.place(hint, this.#context.rank, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      throw failure ?? error;
+    }
+  }
+
+  async #attempt(
+    request: AgentRequest,
+    placement: Placement,
+    signal: AbortSignal,
+  ): Promise<Extract<GenerateEvent, { type: "end" }>> {
+    const generate: GenerateRequest = {
+      id: this.#context.nextRequestId(),
+      prompt: request.prompt,
+      sampling: request.sampling,
+      ...(request.logprobs === undefined ? {} : { logprobs: request.logprobs }),
+      ...(request.headers === undefined ? {} : { headers: request.headers }),
+    };
+    this.#worker = placement.workerId;
+    this.#calls++;
+    this.#note("agent_placed", { worker: placement.workerId, request: generate.id });
+    let outcome: PlacementOutcome = "aborted";
+    try {
+      let end: Extract<GenerateEvent, { type: "end" }> | undefined;
+      for await (const event of this.#context.model.engine.generate(generate, placement, signal)) {
+        signal.throwIfAborted();
+        if (event.type === "end") end = event;
+        else {
+          this.#onDelta(event);
+          if (request.forward !== undefined) await request.forward(event, signal);
+        }
+      }
+      signal.throwIfAborted();
+      if (end === undefined) throw unfinishedError(placement);
+      outcome = "ok";
+      return this.#end = end;
+    } catch (error) {
+      if (!signal.aborted) outcome = outcomeOf(error);
+      throw error;
+    } finally {
+      placement.release(outcome);
+    }
+  }
+
+  #onDelta(delta: Delta): void {
+    this.log.append(delta);
+    if (this.#state !== "queued" || tokensOf(delta) === 0) return;
+    this.#state = "running";
+    this.#firstTokenAtMs = this.#context.trace.nowMs;
+    this.#note("agent_first_token");
+  }
+
+  #complete(end: { readonly finishReason: FinishReason }): void {
+    this.#finishReason = end.finishReason;
+    this.#finish("done", undefined);
+  }
+
+  #finish(state: "done" | "failed" | "cancelled", error: unknown): void {
+    if (this.#endedAtMs !== undefined) return;
+    this.#state = state;
+    this.#error = error;
+    this.#endedAtMs = this.#context.trace.nowMs;
+    this.log.end();
+    this.#note(`agent_${state}`, {
+      tokens: this.usage()?.completionTokens ?? 0,
+      ...(this.#finishReason === undefined ? {} : { finish_reason: this.#finishReason }),
+      ...(error === undefined ? {} : { error: messageOf(error) }),
+    });
+  }
+
+  /** The last event goes out when the call is done, so that whoever has seen it finds it done. */
+  async #forwardEnd(request: AgentRequest): Promise<void> {
+    if (request.forward === undefined || this.#finishReason === undefined) return;
+    const usage = { promptTokens: 0, completionTokens: this.log.tokens, cachedTokens: undefined };
+    const end = this.#end ?? { type: "end", finishReason: this.#finishReason, usage };
+    // Rejects only when the call is cancelled: the reader has gone.
+    await request.forward(end, this.#controller.signal).catch(() => {});
+  }
+
+  #overdueError(): CanopyError {
+    return new CanopyError(`Agent ${this.id} took longer than its deadline of ${this.node.deadlineMs} ms`, {
+      code: "deadline_exceeded",
+      status: 504,
+    });
+  }
+
+  #note(type: string, data?: Record<string, string | number>): void {
+    this.#context.trace.add(type, { agent: this.id, ...(data === undefined ? {} : { data }) });
+  }
+}
+
+function unfinishedError(placement: Placement): EngineError {
+  return new EngineError(`Worker ${placement.url} ended its stream without a finish reason`, {
+    code: "stream_truncated",
+    status: 502,
+    workerUrl: placement.url,
+    retryable: true,
+  });
+}
+
+/** Whether an error counts against the worker, or is its answer to this request alone. */
+function outcomeOf(error: unknown): PlacementOutcome {
+  const status = error instanceof EngineError ? error.workerStatus : undefined;
+  return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";
+}

@@ -1,0 +1,57 @@
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import type { MemberFailure } from "./cluster.ts";
+import type { AgentNode, ClusterNode } from "./graph_types.ts";
+
+/** Agents that an error text names; the trace has them all. */
+const maxNamed = 8;
+
+/** The run's error when a cluster cannot reach its `minResponses`: 502, or 400 when the request itself was refused. */
+export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFailure[]): CanopyError {
+  const named = failures.slice(0, maxNamed).map((failure) =>
+    `${describe(failure.agent)}: ${messageOf(failure.error)}`
+  );
+  const more = failures.length > maxNamed ? `; and ${failures.length - maxNamed} more` : "";
+  const answers = cluster.agents.length - failures.length;
+  const message =
+    `Cluster ${cluster.id} needs ${cluster.minResponses} of ${cluster.agents.length} answers and can ` +
+    `get at most ${answers}: ${named.join("; ")}${more}`;
+  const first = failures[0]?.error;
+  if (failures.every((failure) => isClientFault(failure.error)) && CanopyError.is(first)) {
+    return asClientFault(first, message);
+  }
+  return new CanopyError(message, { code: "agents_failed", status: 502, cause: first });
+}
+
+/** The run's error when the root fails: the status tells a client whether it, time, load or a worker is at fault. */
+export function rootFailure(root: AgentNode, error: unknown): CanopyError {
+  const message = `${describe(root)} failed: ${messageOf(error)}`;
+  if (!CanopyError.is(error)) {
+    return new CanopyError(message, { code: "agents_failed", status: 502, cause: error });
+  }
+  if (isClientFault(error)) return asClientFault(error, message);
+  const passed = error.status === 429 || error.status === 503 || error.status === 504;
+  return new CanopyError(message, {
+    code: error.code,
+    status: passed ? error.status : 502,
+    ...(error.retryAfterSeconds === undefined ? {} : { retryAfterSeconds: error.retryAfterSeconds }),
+    cause: error,
+  });
+}
+
+/** A worker's 401 or 404 is about our config; these three are about what the client sent. */
+function isClientFault(error: unknown): boolean {
+  return CanopyError.is(error) && (error.status === 400 || error.status === 413 || error.status === 422);
+}
+
+function asClientFault(error: CanopyError, message: string): CanopyError {
+  return new CanopyError(message, {
+    code: error.code,
+    status: 400,
+    ...(error.param === undefined ? {} : { param: error.param }),
+    cause: error,
+  });
+}
+
+function describe(agent: AgentNode): string {
+  return `agent ${agent.id} (model ${agent.model})`;
+}
