@@ -1,0 +1,58 @@
+import type { Context } from "hono";
+import type { Random } from "../../base/random.ts";
+import type { JsonObject } from "../../base/json.ts";
+import type { Relay } from "../proxy/relay_types.ts";
+import type { RouterServices, ServedModel } from "../services.ts";
+import type { Access, Keys } from "./auth.ts";
+import type { Admission } from "./admission.ts";
+import type { Drain } from "./drain.ts";
+import type { Metrics } from "./metrics.ts";
+
+/** A request that is about to reach an engine, for the check against what is known to kill it. */
+export interface GuardedRequest {
+  readonly engine: ServedModel["config"]["engine"];
+  readonly version: string | undefined;
+  readonly vocabSize: number | undefined;
+  /** Such as `/v1/completions`. */
+  readonly path: string;
+  readonly body: JsonObject;
+}
+
+/** What the handlers have at hand. */
+export interface HttpServices extends RouterServices {
+  readonly relay: Relay;
+  readonly admission: Admission;
+  readonly drain: Drain;
+  readonly keys: Keys;
+  readonly metrics: Metrics;
+  /** For ids. */
+  readonly random: Random;
+  /** Throws 400 naming the field of a request that is known to kill or hang the engine. */
+  readonly refuseDeadly: (request: GuardedRequest) => void;
+  /** When the router started, as unix time in seconds. */
+  readonly startedAt: number;
+}
+
+export type Env = { Variables: { requestId: string } };
+export type Call = Context<Env>;
+
+/** One route: how it is matched, who may call it, what it does, how /openapi.json describes it. */
+export interface Route {
+  readonly method: "GET" | "POST" | "DELETE";
+  /** Hono's pattern; `:id{.+}` also matches slashes. */
+  readonly path: string;
+  readonly access: Access;
+  readonly handle: (call: Call) => Response | Promise<Response>;
+  readonly operation: Operation;
+}
+
+/** What /openapi.json says of a route. Schema names are keys of its components. */
+export interface Operation {
+  readonly summary: string;
+  readonly request?: string;
+  /** Absent: an object without further description. */
+  readonly response?: string;
+  readonly contentType?: "application/json" | "text/event-stream" | "text/plain";
+  /** The JSON answer may come as server-sent events, too. */
+  readonly streams?: boolean;
+}

@@ -1,0 +1,116 @@
+import { badRequest, CanopyError } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/json.ts";
+import type { Graph } from "../moa/graph_types.ts";
+import type { ServedModel } from "../services.ts";
+import { parseJsonObject, readBody } from "./body.ts";
+import type { Call, HttpServices } from "./context.ts";
+import { serveEngine } from "./openai/engine_model.ts";
+import { serveVirtual } from "./openai/virtual_model.ts";
+import { outcomeOfError, Work } from "./work.ts";
+
+/** What a route asks of a model. `engine`: something that only engine models can do. */
+export type Task = "chat" | "completion" | "engine";
+
+/** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
+export async function dispatch(http: HttpServices, call: Call, task: Task): Promise<Response> {
+  const work = new Work(call.req.raw, http.drain, http.metrics);
+  try {
+    const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, work.signal);
+    const body = parseJsonObject(bytes);
+    const url = new URL(call.req.url);
+    const target = findTarget(http, body, url.pathname);
+    const requestId = call.get("requestId");
+    if ("model" in target) {
+      work.model = target.model.name;
+      const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": requestId };
+      return await serveEngine(
+        http,
+        { model: target.model, path: url.pathname + url.search, headers, bytes, body },
+        work,
+      );
+    }
+    const { graph } = target;
+    work.model = graph.name;
+    if (task === "engine") {
+      throw new CanopyError(
+        `${graph.name} is a virtual model and has no ${url.pathname}: ask an engine model`,
+        { code: "model_not_supported", status: 404, param: "model" },
+      );
+    }
+    return await serveVirtual(
+      http,
+      { kind: task, graph, body, headers: tracingHeaders(call, requestId) },
+      work,
+    );
+  } catch (error) {
+    work.end(outcomeOfError(error));
+    throw error;
+  }
+}
+
+/** The graph or model that a request is for. Throws 400 without a name, 404 for a name that is not served. */
+function findTarget(
+  http: HttpServices,
+  body: JsonObject,
+  path: string,
+): { graph: Graph } | { model: ServedModel } {
+  const name = body["model"];
+  if (name === undefined || name === null) {
+    const only = modelOfUnnamed(http, path);
+    if (only !== undefined) return { model: only };
+    throw badRequest(
+      "model",
+      "model is required: GET /v1/models lists the models that are served",
+      "missing_field",
+    );
+  }
+  if (typeof name !== "string") throw badRequest("model", "model must be a string");
+  const graph = http.moa.graphs.get(name);
+  if (graph !== undefined) return { graph };
+  const model = findServedModel(http, name);
+  if (model !== undefined) return { model };
+  throw modelNotFound(name);
+}
+
+/** SGLang's own clients name no model: they mean the only one there is. */
+function modelOfUnnamed(http: HttpServices, path: string): ServedModel | undefined {
+  if (path === "/tokenize" || path === "/detokenize") {
+    // Clients that probe for a tokenizer (lm-eval, vllm bench) take this for "there is none".
+    throw new CanopyError(`${path} needs the name of an engine model: a virtual model has no tokenizer`, {
+      code: "model_not_supported",
+      status: 404,
+      param: "model",
+    });
+  }
+  if (path !== "/generate") return undefined;
+  const served = [...http.models.values()].filter((model) => model.config.served);
+  return served.length === 1 ? served[0] : undefined;
+}
+
+/** A served engine model by its listed name, or by the engine's own name if only one has it. */
+export function findServedModel(http: HttpServices, name: string): ServedModel | undefined {
+  const listed = http.models.get(name);
+  if (listed?.config.served === true) return listed;
+  const sameName = [...http.models.values()].filter(({ config }) => config.served && config.model === name);
+  return sameName.length === 1 ? sameName[0] : undefined;
+}
+
+export function modelNotFound(name: string): CanopyError {
+  const shown = JSON.stringify(name.slice(0, 100));
+  return new CanopyError(`The model ${shown} does not exist here: GET /v1/models lists those that do`, {
+    code: "model_not_found",
+    status: 404,
+    param: "model",
+    type: "invalid_request_error",
+  });
+}
+
+/** What a virtual model's engine calls inherit from the client's request. */
+function tracingHeaders(call: Call, requestId: string): Record<string, string> {
+  const headers: Record<string, string> = { "x-request-id": requestId };
+  for (const name of ["traceparent", "tracestate"]) {
+    const value = call.req.header(name);
+    if (value !== undefined) headers[name] = value;
+  }
+  return headers;
+}

@@ -1,0 +1,23 @@
+import type { JsonObject } from "../../../base/json.ts";
+import type { RunEvent } from "../../moa/run_types.ts";
+
+/** What every object of one answer begins with. */
+export interface AnswerHead {
+  readonly id: string;
+  /** Unix time in seconds. */
+  readonly created: number;
+  /** The name that the client asked for. */
+  readonly model: string;
+}
+
+/** Turns the events of a request's runs into OpenAI's objects. Keeps what it has seen: one per request. */
+export interface Answer {
+  /** The chunks (`choices` of one each) that an event becomes in a stream; none for a token without text. */
+  chunks(event: RunEvent): JsonObject[];
+  /** The last chunk of a stream: no choices. */
+  closing(fields: JsonObject): JsonObject;
+  /** Takes an event in for `whole`. */
+  add(event: RunEvent): void;
+  /** The answer of a request without `stream`. */
+  whole(fields: JsonObject): JsonObject;
+}

@@ -1,0 +1,72 @@
+import { badRequest } from "../../../base/errors.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
+import type { ChatMessage } from "../../engines/engine.ts";
+import { fieldError } from "./field_error.ts";
+import { isSet } from "./optional.ts";
+import { commonPlan, type Plan, requireLogprobs, type Target } from "./plan.ts";
+import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
+import { readSampling } from "./sampling.ts";
+
+/** Reads a chat request to a virtual model. Throws 400 naming the field at fault. */
+export function readChat(body: JsonObject, target: Target, headers: Readonly<Record<string, string>>): Plan {
+  const parsed = chatRequestSchema.safeParse(body);
+  if (!parsed.success) throw fieldError(parsed.error, body);
+  const request = parsed.data;
+  for (const name of ["prompt", "echo", "suffix", "best_of"]) {
+    if (isSet(body[name]) && body[name] !== false) {
+      throw badRequest(name, `${name} belongs to /v1/completions: leave it out of a chat request`);
+    }
+  }
+  const logprobs = readLogprobs(request);
+  if (logprobs !== undefined) requireLogprobs(target);
+  const common = commonPlan(request, body, target);
+  return {
+    ...common,
+    inputs: [{
+      question: { kind: "chat", messages: readMessages(body["messages"] ?? []) },
+      rootSampling: readSampling(request, body),
+      ...(logprobs === undefined ? {} : { rootLogprobs: logprobs }),
+      choices: common.choices,
+      headers,
+    }],
+    logprobs: logprobs !== undefined,
+    echo: undefined,
+  };
+}
+
+function readLogprobs(request: ChatRequest): number | undefined {
+  if (request.logprobs === true) return request.top_logprobs ?? 0;
+  if (isSet(request.top_logprobs) && request.top_logprobs > 0) {
+    throw badRequest("top_logprobs", "top_logprobs needs logprobs: true");
+  }
+  return undefined;
+}
+
+/** Unknown fields are kept; `null` fields are left out, since engines refuse some of them (`name: null`). */
+function readMessages(messages: Json): ChatMessage[] {
+  if (!Array.isArray(messages)) return [];
+  return messages.map((message, at) => {
+    if (!isJsonObject(message)) throw badRequest(`messages[${at}]`, `messages[${at}] must be an object`);
+    const { role, content } = message;
+    if (typeof role !== "string") {
+      throw badRequest(`messages[${at}].role`, `messages[${at}].role is required`);
+    }
+    checkContent(role, content ?? null, at);
+    const kept = Object.entries(message).filter(([name, value]) => value !== null && name !== "content");
+    return { ...Object.fromEntries(kept), role, content: content ?? null };
+  });
+}
+
+function checkContent(role: string, content: Json, at: number): void {
+  const name = `messages[${at}].content`;
+  // Only an assistant's message may consist of something else (tool calls, a refusal).
+  if (content === null && role !== "assistant") {
+    throw badRequest(name, `${name} is required`, "missing_field");
+  }
+  if (!Array.isArray(content)) return;
+  content.forEach((part, index) => {
+    if (isJsonObject(part) && part["type"] === "text" && typeof part["text"] !== "string") {
+      throw badRequest(`${name}[${index}].text`, `${name}[${index}].text must be a string`);
+    }
+  });
+}

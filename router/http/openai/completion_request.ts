@@ -1,0 +1,118 @@
+import { badRequest } from "../../../base/errors.ts";
+import type { Json, JsonObject } from "../../../base/json.ts";
+import { fieldError, shown } from "./field_error.ts";
+import { isSet } from "./optional.ts";
+import { commonPlan, type Plan, requireLogprobs, type Target } from "./plan.ts";
+import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
+import { readSampling } from "./sampling.ts";
+
+/** Reads a completions request to a virtual model. Throws 400 naming the field at fault. */
+export function readCompletion(
+  body: JsonObject,
+  target: Target,
+  headers: Readonly<Record<string, string>>,
+): Plan {
+  const parsed = completionRequestSchema.safeParse(body);
+  if (!parsed.success) throw fieldError(parsed.error, body);
+  const request = parsed.data;
+  refuseOthers(request, body);
+  const logprobs = typeof request.logprobs === "number" ? request.logprobs : undefined;
+  if (logprobs !== undefined) requireLogprobs(target);
+  const common = commonPlan(request, body, target);
+  const prompts = readPrompts(body["prompt"], target);
+  const rootSampling = readSampling(request, body);
+  return {
+    ...common,
+    inputs: prompts.map((text) => ({
+      question: { kind: "text", text },
+      rootSampling,
+      ...(logprobs === undefined ? {} : { rootLogprobs: logprobs }),
+      choices: common.choices,
+      headers,
+    })),
+    logprobs: logprobs !== undefined,
+    echo: request.echo === true ? prompts : undefined,
+  };
+}
+
+function refuseOthers(request: CompletionRequest, body: JsonObject): void {
+  if (isSet(request.suffix) && request.suffix !== "") {
+    throw badRequest("suffix", "suffix is not supported: a virtual model does not fill in the middle");
+  }
+  if (isSet(request.best_of) && request.best_of !== (request.n ?? 1)) {
+    throw badRequest(
+      "best_of",
+      `best_of must equal n: current values are ${request.best_of} and ${request.n ?? 1}`,
+    );
+  }
+  if (request.echo === true && typeof request.logprobs === "number") {
+    throw badRequest(
+      "echo",
+      "echo cannot be combined with logprobs: a virtual model has no single prompt whose tokens could be scored; " +
+        "ask an engine model for log-likelihoods",
+      "unsupported_parameter",
+    );
+  }
+  for (const name of ["messages", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs"]) {
+    if (isSet(body[name]) && body[name] !== false) {
+      throw badRequest(
+        name,
+        `${name} belongs to /v1/chat/completions: leave it out of a completions request`,
+      );
+    }
+  }
+}
+
+/** The prompts as texts; token ids are decoded with the tokenizer of the root's model. */
+function readPrompts(prompt: Json | undefined, target: Target): string[] {
+  const rule = "prompt must be a text, a list of texts, a list of token ids, or a list of such lists";
+  if (prompt === undefined || prompt === null) {
+    throw badRequest("prompt", `prompt is required: ${rule}`, "missing_field");
+  }
+  if (typeof prompt === "string") return [readText(prompt, "prompt")];
+  if (!Array.isArray(prompt)) throw badRequest("prompt", `${rule}: current value is ${shown(prompt)}`);
+  const first = prompt[0];
+  if (first === undefined) throw badRequest("prompt", "prompt must not be an empty list");
+  if (typeof first === "number") return [decode(prompt, "prompt", target)];
+  if (prompt.length > MAX_PROMPTS) {
+    throw badRequest("prompt", `prompt may hold at most ${MAX_PROMPTS} prompts: it holds ${prompt.length}`);
+  }
+  return prompt.map((one, at) => {
+    const name = `prompt[${at}]`;
+    if (typeof one !== typeof first || (!Array.isArray(one) && typeof one !== "string")) {
+      throw badRequest(name, `${rule}: ${name} is ${shown(one)}`);
+    }
+    return typeof one === "string" ? readText(one, name) : decode(one, name, target);
+  });
+}
+
+function readText(text: string, name: string): string {
+  if (text === "") throw badRequest(name, `${name} must not be empty`);
+  return text;
+}
+
+function decode(ids: readonly Json[], name: string, target: Target): string {
+  const tokenizer = target.root?.tokenizer;
+  if (tokenizer === undefined) {
+    throw badRequest(
+      name,
+      `${name} holds token ids, and the tokenizer of ${target.graph.root.model}, the root of ` +
+        `${target.graph.name}, is not known here: send text`,
+      "unsupported_parameter",
+    );
+  }
+  if (ids.length === 0) throw badRequest(name, `${name} must not be an empty list`);
+  const checked: number[] = [];
+  for (const [at, id] of ids.entries()) {
+    if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id >= tokenizer.vocabSize) {
+      throw badRequest(
+        `${name}[${at}]`,
+        `${name}[${at}] must be a token id from 0 to ${tokenizer.vocabSize - 1}: current value is ${
+          shown(id)
+        }`,
+      );
+    }
+    checked.push(id);
+  }
+  return tokenizer.decode(checked, { skipSpecialTokens: false });
+}

@@ -1,0 +1,40 @@
+import type { JsonObject } from "../../../base/json.ts";
+import type { ServedModel } from "../../services.ts";
+import type { HttpServices } from "../context.ts";
+import { outcomeOf, pulledBody, type Work } from "../work.ts";
+
+/** One request for an engine model: its bytes go to a worker as they came. */
+export interface EngineRequest {
+  readonly model: ServedModel;
+  /** With the query, if any. */
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly bytes: Uint8Array;
+  /** The same, parsed. */
+  readonly body: JsonObject;
+}
+
+/** Relays a request to a worker, holding a place until the answer was taken. Throws `CanopyError`. */
+export async function serveEngine(http: HttpServices, request: EngineRequest, work: Work): Promise<Response> {
+  const { model, path, headers, bytes, body } = request;
+  http.refuseDeadly({
+    engine: model.config.engine,
+    version: model.engine.capabilities.version,
+    vocabSize: model.tokenizer?.vocabSize,
+    path: path.split("?")[0] ?? path,
+    body,
+  });
+  const release = await http.admission.take(work.signal);
+  work.onEnd(release);
+  const response = await http.relay.relay(model, { method: "POST", path, headers, body: bytes }, work.signal);
+  if (response.body === null) {
+    work.end(outcomeOf(response.status));
+    return new Response(null, { status: response.status, headers: response.headers });
+  }
+  const reader = response.body.getReader();
+  const pieces = { next: () => reader.read(), return: () => reader.cancel() };
+  return new Response(pulledBody(pieces, work, outcomeOf(response.status)), {
+    status: response.status,
+    headers: response.headers,
+  });
+}

@@ -1,0 +1,74 @@
+import type { z } from "zod";
+import { badRequest, type CanopyError } from "../../../base/errors.ts";
+
+/** The 400 for the first thing that a schema found wrong; its message names the field, the rule and the value. */
+export function fieldError(error: z.ZodError, body: unknown): CanopyError {
+  const issue = error.issues[0];
+  if (issue === undefined) return badRequest("body", "The body does not have the form of a request");
+  const param = fieldName(issue.path);
+  const value = valueAt(body, issue.path);
+  if (value === undefined) return badRequest(param, `${param} is required: ${rule(issue)}`, "missing_field");
+  if (typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)) {
+    return badRequest(
+      param,
+      `${param} must lie between -2^53 and 2^53 for a virtual model: larger integers are not carried exactly`,
+    );
+  }
+  return badRequest(param, `${param} ${rule(issue)}: current value is ${shown(value)}`);
+}
+
+/** `["messages", 0, "content"]` as `messages[0].content`. */
+export function fieldName(path: readonly PropertyKey[]): string {
+  let name = "";
+  for (const step of path) {
+    if (typeof step === "number") name += `[${step}]`;
+    else name += (name === "" ? "" : ".") + String(step).slice(0, 100);
+  }
+  return name === "" ? "body" : name;
+}
+
+/** A value as JSON, cut to a length that fits a sentence. */
+export function shown(value: unknown): string {
+  if (typeof value === "string" && value.length > 60) return `${JSON.stringify(value.slice(0, 60))}…`;
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  if (typeof value === "object" && value !== null) return "an object";
+  return JSON.stringify(value) ?? String(value);
+}
+
+function rule(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case "invalid_type":
+      return `must be ${TYPES[issue.expected] ?? issue.expected}`;
+    case "too_small":
+      if (issue.origin === "array") return `must have at least ${issue.minimum} element(s)`;
+      if (issue.origin === "string") return "must not be empty";
+      return `must be ${issue.inclusive === true ? "at least" : "above"} ${issue.minimum}`;
+    case "too_big":
+      return issue.origin === "array"
+        ? `must have at most ${issue.maximum} elements`
+        : `must be at most ${issue.maximum}`;
+    case "invalid_value":
+      return `must be one of ${issue.values.map((value) => JSON.stringify(value)).join(", ")}`;
+    default:
+      return issue.message;
+  }
+}
+
+const TYPES: Readonly<Record<string, string>> = {
+  string: "a string",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  array: "a list",
+  object: "an object",
+  record: "an object",
+};
+
+function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
+  let value = body;
+  for (const step of path) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, step)) return undefined;
+    value = Reflect.get(value, step);
+  }
+  return value;
+}

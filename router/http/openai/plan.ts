@@ -1,0 +1,65 @@
+import { badRequest } from "../../../base/errors.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { Graph } from "../../moa/graph_types.ts";
+import type { Include, RunInput } from "../../moa/run_types.ts";
+import type { ServedModel } from "../../services.ts";
+import { isSet } from "./optional.ts";
+import type { CommonRequest } from "./request_schema.ts";
+
+/** What a request to a virtual model comes down to. */
+export interface Plan {
+  readonly graph: Graph;
+  /** The name that the client asked for: every answer bears it. */
+  readonly model: string;
+  /** One run per prompt. */
+  readonly inputs: readonly RunInput[];
+  /** Answers per prompt; choice `i` of prompt `p` has index `p * choices + i`. */
+  readonly choices: number;
+  readonly stream: boolean;
+  readonly includeUsage: boolean;
+  readonly continuousUsage: boolean;
+  /** What `canopy.include` asks for; undefined when `canopy` is absent. */
+  readonly include: readonly Include[] | undefined;
+  readonly logprobs: boolean;
+  /** The prompts' texts, to be repeated before the answers (`echo`). */
+  readonly echo: readonly string[] | undefined;
+}
+
+/** A graph that a request is for, with the model of its root. */
+export interface Target {
+  readonly graph: Graph;
+  /** Undefined only when the graph's root names no served model. */
+  readonly root: ServedModel | undefined;
+}
+
+/** The parts of a plan that both endpoints read alike. */
+export function commonPlan(
+  request: CommonRequest,
+  body: JsonObject,
+  target: Target,
+): Pick<Plan, "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include"> {
+  const stream = request.stream === true;
+  if (!stream && isSet(request.stream_options)) {
+    throw badRequest("stream_options", "stream_options needs stream: true");
+  }
+  return {
+    graph: target.graph,
+    model: String(body["model"]),
+    choices: request.n ?? 1,
+    stream,
+    includeUsage: request.stream_options?.include_usage === true,
+    continuousUsage: request.stream_options?.continuous_usage_stats === true,
+    include: isSet(request.canopy) ? request.canopy.include ?? [] : undefined,
+  };
+}
+
+/** Throws 400 when log-probabilities are asked from a root whose engine has none. */
+export function requireLogprobs(target: Target): void {
+  if (target.root !== undefined && !target.root.engine.capabilities.logprobs) {
+    throw badRequest(
+      "logprobs",
+      `logprobs cannot be given: the engine of ${target.root.name}, the root of ${target.graph.name}, returns none`,
+      "unsupported_parameter",
+    );
+  }
+}

@@ -1,0 +1,112 @@
+import { z } from "zod";
+
+/** Most answers per prompt. */
+export const MAX_CHOICES = 16;
+/** Most prompts in one completions request. */
+export const MAX_PROMPTS = 1024;
+/** Most alternatives per token. */
+export const MAX_LOGPROBS = 20;
+
+const stopSchema = z.union([z.string().min(1), z.array(z.string().min(1)).max(256)], {
+  error: "must be a string or a list of at most 256 strings, none of them empty",
+});
+
+/**
+ * Fields that both endpoints share, for virtual models. `null` stands for "not set" everywhere; fields that are not
+ * listed go to the root's engine as they are.
+ */
+const commonFields = {
+  model: z.string().describe("A virtual model or an engine model: GET /v1/models lists them"),
+  stream: z.boolean().nullish(),
+  stream_options: z.looseObject({
+    include_usage: z.boolean().nullish().describe("One more chunk at the end, with the usage and no choices"),
+    continuous_usage_stats: z.boolean().nullish().describe("The usage so far in every chunk"),
+  }).nullish().describe("Only with stream"),
+  n: z.int().min(1).max(MAX_CHOICES).nullish().describe("Answers wanted; the root is called this many times"),
+  max_tokens: z.int().min(1).nullish().describe("Longest answer of the root, in tokens"),
+  max_completion_tokens: z.int().min(1).nullish().describe("The newer name of max_tokens; wins over it"),
+  temperature: z.number().min(0).max(2).nullish(),
+  top_p: z.number().gt(0).max(1).nullish(),
+  top_k: z.int().min(-1).nullish(),
+  min_p: z.number().min(0).max(1).nullish(),
+  frequency_penalty: z.number().min(-2).max(2).nullish(),
+  presence_penalty: z.number().min(-2).max(2).nullish(),
+  repetition_penalty: z.number().gt(0).max(2).nullish(),
+  seed: z.int().nullish().describe("Between -2^53 and 2^53"),
+  stop: stopSchema.nullish(),
+  logit_bias: z.record(z.string(), z.number().min(-100).max(100)).nullish(),
+  response_format: z.looseObject({
+    type: z.string(),
+    json_schema: z.looseObject({}).nullish(),
+  }).nullish(),
+  canopy: z.looseObject({
+    include: z.array(z.enum(["usage", "panel", "trace"])).nullish().describe(
+      "What to add to the answer: usage per agent and model, the panel's answers, the trace",
+    ),
+  }).nullish().describe("Canopy's own options"),
+  user: z.unknown().optional().describe("Accepted and ignored"),
+  metadata: z.unknown().optional().describe("Accepted and ignored"),
+  store: z.unknown().optional().describe("Accepted and ignored"),
+};
+
+const contentSchema = z.union([z.string(), z.array(z.looseObject({ type: z.string() })).min(1)], {
+  error: "must be a string or a non-empty list of objects with a `type`",
+});
+
+export const messageSchema = z.looseObject({
+  role: z.enum(["system", "developer", "user", "assistant", "tool", "function"]),
+  content: contentSchema.nullish(),
+});
+
+export const toolSchema = z.looseObject({
+  type: z.string(),
+  function: z.looseObject({ name: z.string().min(1) }).nullish(),
+});
+
+const toolFields = {
+  tools: z.array(toolSchema).nullish().describe("For the root only"),
+  tool_choice: z.union([z.string(), z.looseObject({ type: z.string() })], {
+    error: "must be a string or an object with a `type`",
+  }).nullish(),
+  parallel_tool_calls: z.boolean().nullish(),
+};
+
+export const chatRequestSchema = z.looseObject({
+  ...commonFields,
+  messages: z.array(messageSchema).min(1),
+  logprobs: z.boolean().nullish(),
+  top_logprobs: z.int().min(0).max(MAX_LOGPROBS).nullish().describe("Only with logprobs"),
+  ...toolFields,
+});
+
+/** Checked by hand (`readPrompts`): a union over a million token ids would be slow and its errors vague. */
+const promptSchema = z.unknown().meta({
+  description: "A text, a list of texts, a list of token ids, or a list of such lists",
+  anyOf: [
+    { type: "string", minLength: 1 },
+    { type: "array", minItems: 1, items: { type: "string", minLength: 1 } },
+    { type: "array", minItems: 1, items: { type: "integer", minimum: 0 } },
+    {
+      type: "array",
+      minItems: 1,
+      items: { type: "array", minItems: 1, items: { type: "integer", minimum: 0 } },
+    },
+  ],
+});
+
+export const completionRequestSchema = z.looseObject({
+  ...commonFields,
+  prompt: promptSchema,
+  logprobs: z.union([z.int().min(0).max(MAX_LOGPROBS), z.literal(false)], {
+    error: `must be a whole number from 0 to ${MAX_LOGPROBS}`,
+  }).nullish(),
+  echo: z.boolean().nullish().describe("The prompt's text before the answer; not together with logprobs"),
+  best_of: z.int().nullish().describe("Only equal to n"),
+  suffix: z.string().nullish().describe("Refused unless empty"),
+});
+
+export type ChatRequest = z.infer<typeof chatRequestSchema>;
+export type CompletionRequest = z.infer<typeof completionRequestSchema>;
+const sharedSchema = z.object({ ...commonFields, ...toolFields });
+/** What both have; the tools are only ever set in a chat request. */
+export type CommonRequest = z.infer<typeof sharedSchema>;

@@ -1,0 +1,113 @@
+import { z } from "zod";
+
+const finishReason = z.enum(["stop", "length", "tool_calls", "content_filter"]);
+
+export const usageSchema = z.strictObject({
+  prompt_tokens: z.int().min(0),
+  completion_tokens: z.int().min(0),
+  total_tokens: z.int().min(0),
+  prompt_tokens_details: z.strictObject({ cached_tokens: z.int().min(0) }).optional(),
+  completion_tokens_details: z.strictObject({ reasoning_tokens: z.int().min(0) }),
+}).describe("The sum over all engine calls of the request");
+
+const tokenLogprob = {
+  token: z.string(),
+  logprob: z.number(),
+  bytes: z.array(z.int().min(0).max(255)).nullable(),
+};
+
+const chatLogprobsSchema = z.strictObject({
+  content: z.array(z.strictObject({ ...tokenLogprob, top_logprobs: z.array(z.strictObject(tokenLogprob)) })),
+  refusal: z.null(),
+});
+
+const completionLogprobsSchema = z.strictObject({
+  tokens: z.array(z.string()),
+  token_logprobs: z.array(z.number()),
+  top_logprobs: z.array(z.record(z.string(), z.number())),
+  text_offset: z.array(z.int().min(0)),
+});
+
+const canopySchema = z.looseObject({}).describe("What `canopy.include` asked for");
+
+export const chatCompletionSchema = z.strictObject({
+  id: z.string().startsWith("chatcmpl-"),
+  object: z.literal("chat.completion"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(z.strictObject({
+    index: z.int().min(0),
+    message: z.strictObject({
+      role: z.literal("assistant"),
+      content: z.string().nullable(),
+      refusal: z.null(),
+      reasoning_content: z.string().optional(),
+      tool_calls: z.array(z.looseObject({})).optional(),
+    }),
+    logprobs: chatLogprobsSchema.nullable(),
+    finish_reason: finishReason,
+  })),
+  usage: usageSchema,
+  canopy: canopySchema.optional(),
+});
+
+export const chatChunkSchema = z.strictObject({
+  id: z.string().startsWith("chatcmpl-"),
+  object: z.literal("chat.completion.chunk"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(z.strictObject({
+    index: z.int().min(0),
+    delta: z.strictObject({
+      role: z.literal("assistant").optional(),
+      content: z.string().optional(),
+      reasoning_content: z.string().optional(),
+      tool_calls: z.array(z.looseObject({ index: z.int() })).optional(),
+    }),
+    logprobs: chatLogprobsSchema.nullable(),
+    finish_reason: finishReason.nullable(),
+  })),
+  usage: usageSchema.nullish(),
+  canopy: canopySchema.optional(),
+});
+
+/** Whole answers and chunks have the same form. */
+export const completionSchema = z.strictObject({
+  id: z.string().startsWith("cmpl-"),
+  object: z.literal("text_completion"),
+  created: z.int(),
+  model: z.string(),
+  choices: z.array(z.strictObject({
+    index: z.int().min(0),
+    text: z.string(),
+    logprobs: completionLogprobsSchema.nullable(),
+    finish_reason: finishReason.nullable(),
+  })),
+  usage: usageSchema.nullish(),
+  canopy: canopySchema.optional(),
+});
+
+export const modelSchema = z.strictObject({
+  id: z.string(),
+  object: z.literal("model"),
+  created: z.int(),
+  owned_by: z.string(),
+  max_model_len: z.int().optional(),
+});
+
+export const modelListSchema = z.strictObject({ object: z.literal("list"), data: z.array(modelSchema) });
+
+export const errorSchema = z.strictObject({
+  error: z.strictObject({
+    message: z.string().min(1),
+    type: z.string(),
+    param: z.string().nullable(),
+    code: z.string(),
+  }),
+});
+
+export const engineRequestSchema = z.looseObject({
+  model: z.string().optional().describe(
+    "An engine model; may be left out of /generate when there is only one",
+  ),
+});

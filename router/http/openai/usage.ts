@@ -1,0 +1,113 @@
+import type { Json, JsonObject } from "../../../base/json.ts";
+import type { AgentUsage, Include, Run, RunUsage } from "../../moa/run_types.ts";
+
+/** OpenAI's `usage`: the sum over all calls of all runs. Details that no engine reported are left out. */
+export function usageBody(usages: readonly RunUsage[]): JsonObject {
+  const sum = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
+  let cachedKnown = false;
+  for (const usage of usages) {
+    sum.prompt += usage.promptTokens;
+    sum.completion += usage.completionTokens;
+    sum.reasoning += usage.reasoningTokens;
+    sum.cached += usage.cachedTokens ?? 0;
+    cachedKnown ||= usage.cachedTokens !== undefined;
+  }
+  return {
+    prompt_tokens: sum.prompt,
+    completion_tokens: sum.completion,
+    total_tokens: sum.prompt + sum.completion,
+    ...(cachedKnown ? { prompt_tokens_details: { cached_tokens: sum.cached } } : {}),
+    completion_tokens_details: { reasoning_tokens: sum.reasoning },
+  };
+}
+
+/** The `canopy` object of an answer: what `include` asks for, of one run, or of several under `runs`. */
+export function canopyBody(runs: readonly Run[], include: readonly Include[]): JsonObject {
+  const parts = runs.map((run) => ofRun(run, include));
+  return parts.length === 1 ? parts[0]! : { runs: parts };
+}
+
+function ofRun(run: Run, include: readonly Include[]): JsonObject {
+  const body: JsonObject = { run_id: run.id };
+  if (include.includes("usage")) body["usage"] = breakdown(run.usage());
+  if (include.includes("panel") || include.includes("trace")) {
+    const record = run.record();
+    if (include.includes("panel")) {
+      // The last agent is the root: its text is the answer itself.
+      body["panel"] = record.agents.slice(0, -1).map((agent): Json => ({
+        agent: agent.id,
+        model: agent.model,
+        state: agent.state,
+        text: agent.text,
+        finish_reason: agent.finishReason ?? null,
+        error: agent.error ?? null,
+      }));
+    }
+    if (include.includes("trace")) {
+      body["trace"] = record.events.map((event): Json => ({
+        at_ms: event.atMs,
+        type: event.type,
+        ...(event.agent === undefined ? {} : { agent: event.agent }),
+        ...(event.cluster === undefined ? {} : { cluster: event.cluster }),
+        ...(event.data === undefined ? {} : { data: event.data }),
+      }));
+    }
+  }
+  return body;
+}
+
+interface Counts {
+  calls: number;
+  promptTokens: number;
+  completionTokens: number;
+  cachedTokens: number | undefined;
+  reasoningTokens: number;
+  wastedTokens: number;
+}
+
+/** Usage of a run as JSON, with its sums per agent and per model. */
+export function breakdown(usage: RunUsage): JsonObject {
+  return {
+    ...countsBody(usage),
+    agents: usage.agents.map((agent): Json => ({
+      agent: agent.agent,
+      model: agent.model,
+      ...countsBody(agent),
+    })),
+    models: [...byModel(usage.agents)].map(([model, counts]): Json => ({ model, ...countsBody(counts) })),
+  };
+}
+
+/** Sums over the agents of each model, in order of first appearance. */
+export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
+  const models = new Map<string, Counts>();
+  for (const agent of agents) {
+    const sum = models.get(agent.model) ?? {
+      calls: 0,
+      promptTokens: 0,
+      completionTokens: 0,
+      cachedTokens: undefined,
+      reasoningTokens: 0,
+      wastedTokens: 0,
+    };
+    sum.calls += agent.calls;
+    sum.promptTokens += agent.promptTokens;
+    sum.completionTokens += agent.completionTokens;
+    sum.reasoningTokens += agent.reasoningTokens;
+    sum.wastedTokens += agent.wastedTokens;
+    if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
+    models.set(agent.model, sum);
+  }
+  return models;
+}
+
+function countsBody(counts: Readonly<Counts>): JsonObject {
+  return {
+    calls: counts.calls,
+    prompt_tokens: counts.promptTokens,
+    completion_tokens: counts.completionTokens,
+    cached_tokens: counts.cachedTokens ?? null,
+    reasoning_tokens: counts.reasoningTokens,
+    wasted_tokens: counts.wastedTokens,
+  };
+}

@@ -1,0 +1,137 @@
+import { unixSeconds } from "../../../base/clock.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { Graph } from "../../moa/graph_types.ts";
+import type { RunEvent } from "../../moa/run_types.ts";
+import { refuseDeepNesting } from "../body.ts";
+import type { HttpServices } from "../context.ts";
+import { asCanopyError, errorBody } from "../errors.ts";
+import { pulledBody, type Work } from "../work.ts";
+import type { Answer } from "./answer.ts";
+import { ChatAnswer } from "./chat_answer.ts";
+import { readChat } from "./chat_request.ts";
+import { CompletionAnswer } from "./completion_answer.ts";
+import { readCompletion } from "./completion_request.ts";
+import type { Plan, Target } from "./plan.ts";
+import { RunGroup } from "./run_group.ts";
+import { canopyBody, usageBody } from "./usage.ts";
+
+/** One request for a graph. */
+export interface VirtualRequest {
+  readonly kind: "chat" | "completion";
+  readonly graph: Graph;
+  readonly body: JsonObject;
+  /** Passed on to the engines. */
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/**
+ * Serves a request for a virtual model. The head of a stream is sent with the root's first output, so that an error
+ * before it has its true status; a later one is the stream's last event. Throws `CanopyError`.
+ */
+export async function serveVirtual(
+  http: HttpServices,
+  request: VirtualRequest,
+  work: Work,
+): Promise<Response> {
+  const { graph, body, headers } = request;
+  refuseDeepNesting(body);
+  const target: Target = { graph, root: http.models.get(graph.root.model) };
+  const plan = request.kind === "chat"
+    ? readChat(body, target, headers)
+    : readCompletion(body, target, headers);
+  guardRoot(http, target, plan, request.kind);
+
+  const group = await RunGroup.start({
+    moa: http.moa,
+    admission: http.admission,
+    plan,
+    signal: work.signal,
+    onRunStarted: (run) => http.metrics.followRun(graph.name, run),
+  });
+  const answer = newAnswer(http, request.kind, plan);
+  const events = group.events();
+  if (!plan.stream) {
+    for await (const event of events) answer.add(event);
+    const whole = answer.whole({ usage: usageOf(group), ...canopyOf(group, plan) });
+    work.end("ok");
+    return new Response(JSON.stringify(whole), {
+      headers: { "content-type": "application/json", ...runIds(group) },
+    });
+  }
+  const first = await events.next();
+  const pieces = streamed(first, events, { group, plan, answer, work });
+  return new Response(pulledBody(pieces, work), {
+    headers: { "content-type": "text/event-stream", "cache-control": "no-cache", ...runIds(group) },
+  });
+}
+
+/** What goes to the root as it is must not kill its engine, either. */
+function guardRoot(http: HttpServices, { root }: Target, plan: Plan, kind: VirtualRequest["kind"]): void {
+  const extra = plan.inputs[0]?.rootSampling.extra;
+  if (root === undefined || extra === undefined) return;
+  http.refuseDeadly({
+    engine: root.config.engine,
+    version: root.engine.capabilities.version,
+    vocabSize: root.tokenizer?.vocabSize,
+    path: kind === "chat" ? "/v1/chat/completions" : "/v1/completions",
+    body: extra,
+  });
+}
+
+function newAnswer(http: HttpServices, kind: VirtualRequest["kind"], plan: Plan): Answer {
+  const choices = plan.inputs.length * plan.choices;
+  const created = unixSeconds(http.clock);
+  const id = http.random.hex(24);
+  const { model, logprobs } = plan;
+  if (kind === "chat") return new ChatAnswer({ id: `chatcmpl-${id}`, created, model }, { choices, logprobs });
+  const echo = (index: number) => plan.echo?.[Math.floor(index / plan.choices)] ?? "";
+  return new CompletionAnswer({ id: `cmpl-${id}`, created, model }, { choices, logprobs, echo });
+}
+
+const utf8 = new TextEncoder();
+const DONE = utf8.encode("data: [DONE]\n\n");
+
+function sse(data: object): Uint8Array {
+  return utf8.encode(`data: ${JSON.stringify(data)}\n\n`);
+}
+
+/** The events of a stream. A failure becomes its last event, without `[DONE]`. */
+async function* streamed(
+  first: IteratorResult<RunEvent, void>,
+  events: AsyncGenerator<RunEvent, void, undefined>,
+  { group, plan, answer, work }: { group: RunGroup; plan: Plan; answer: Answer; work: Work },
+): AsyncGenerator<Uint8Array, void, undefined> {
+  try {
+    for (let next = first; next.done !== true; next = await events.next()) {
+      for (const chunk of answer.chunks(next.value)) {
+        if (plan.continuousUsage) yield sse({ ...chunk, usage: usageOf(group) });
+        else yield sse(plan.includeUsage ? { ...chunk, usage: null } : chunk);
+      }
+    }
+    if (plan.includeUsage || plan.include !== undefined) {
+      const usage = plan.includeUsage ? { usage: usageOf(group) } : {};
+      yield sse(answer.closing({ ...usage, ...canopyOf(group, plan) }));
+    }
+    yield DONE;
+  } catch (error) {
+    work.end("stream_error");
+    yield sse(errorBody(asCanopyError(error)));
+  } finally {
+    await events.return();
+  }
+}
+
+function usageOf(group: RunGroup): JsonObject {
+  return usageBody(group.runs.map((run) => run.usage()));
+}
+
+function canopyOf(group: RunGroup, plan: Plan): JsonObject {
+  return plan.include === undefined ? {} : { canopy: canopyBody(group.runs, plan.include) };
+}
+
+/** Most run ids in one header. */
+const MAX_RUN_IDS = 32;
+
+function runIds(group: RunGroup): Record<string, string> {
+  return { "x-canopy-run-id": group.runs.slice(0, MAX_RUN_IDS).map((run) => run.id).join(",") };
+}

@@ -1,0 +1,74 @@
+/** What a server needs of an app: `fetch` as web servers have it. */
+export interface Fetches {
+  fetch(request: Request): Response | Promise<Response>;
+}
+
+/** A server that listens. */
+export interface HttpServer {
+  /** Such as `http://127.0.0.1:8000`, with the port that was really taken. */
+  readonly url: string;
+  /** Refuses new connections; resolves when the requests in flight have been answered. */
+  shutdown(): Promise<void>;
+}
+
+interface DenoServer {
+  readonly addr: { readonly port: number };
+  shutdown(): Promise<void>;
+}
+interface DenoRuntime {
+  serve(
+    options: { hostname: string; port: number; onListen: () => void },
+    handler: (request: Request) => Response | Promise<Response>,
+  ): DenoServer;
+}
+interface BunServer {
+  readonly port: number;
+  stop(closeActive: boolean): Promise<void>;
+}
+interface BunRuntime {
+  serve(options: {
+    hostname: string;
+    port: number;
+    idleTimeout: number;
+    maxRequestBodySize: number;
+    development: boolean;
+    fetch: (request: Request) => Response | Promise<Response>;
+  }): BunServer;
+}
+
+/** Starts the runtime's own HTTP server. Throws when the address cannot be taken. */
+export function serveHttp(app: Fetches, options: { host: string; port: number }): HttpServer {
+  const { host, port } = options;
+  const handler = (request: Request) => app.fetch(request);
+  const runtime: object = globalThis;
+  if (hasDeno(runtime)) {
+    const server = runtime.Deno.serve({ hostname: host, port, onListen: () => {} }, handler);
+    return { url: urlOf(host, server.addr.port), shutdown: () => server.shutdown() };
+  }
+  if (hasBun(runtime)) {
+    const server = runtime.Bun.serve({
+      hostname: host,
+      port,
+      // Bun cuts quiet streams after 10 s otherwise; a tree may think for minutes before its first byte.
+      idleTimeout: 0,
+      // The app has its own limit, with an error that says so.
+      maxRequestBodySize: Number.MAX_SAFE_INTEGER,
+      development: false,
+      fetch: handler,
+    });
+    return { url: urlOf(host, server.port), shutdown: () => server.stop(false) };
+  }
+  throw new Error("Cannot serve HTTP: neither Deno nor Bun is running this program");
+}
+
+function hasDeno(scope: object): scope is { Deno: DenoRuntime } {
+  return "Deno" in scope;
+}
+
+function hasBun(scope: object): scope is { Bun: BunRuntime } {
+  return "Bun" in scope;
+}
+
+function urlOf(host: string, port: number): string {
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+}
