@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { messageOf } from "../base/errors.ts";
-import { formatPath, valueAt } from "./config_path.ts";
+import { formatPath, isWithin, valueAt } from "./config_path.ts";
 import { checkConfig } from "./check.ts";
 import { explain, type Finding } from "./explain.ts";
 import { type ConfigFormat, type Converted, detectFormat } from "./formats/format.ts";
@@ -71,10 +71,9 @@ export function loadConfig(options: LoadOptions): LoadedConfig {
   const overridden = applyOverrides(converted.value, options.env, options.overrides ?? []);
   const { applied } = overridden;
   const placed = (finding: Finding): ConfigProblem => {
-    const by = overrideOf(applied, finding.path);
+    const by = overrideOf(applied, finding.path) ?? makerOf(applied, converted.value, finding.path);
     if (by !== undefined) return problemOf(finding, by.name, undefined);
-    const path = converted.sourceOf(finding.path) ?? (format === "canopy" ? finding.path : []);
-    return problemOf(finding, source, place({ ...finding, path }));
+    return problemOf(finding, source, place({ ...finding, path: converted.sourceOf(finding.path) ?? [] }));
   };
   const problems = [
     ...overridden.problems.map((finding) => problemOf(finding, finding.origin, undefined)),
@@ -213,6 +212,17 @@ function convert(
   }
   const basePort = options.basePort ?? defaultBasePort;
   return convertMoaVllm(root, { levels: format === "tree" ? "cluster" : "layer", ports, basePort });
+}
+
+/** The override that made what the file does not have: setting a part of something makes the whole. */
+function makerOf(
+  applied: readonly AppliedOverride[],
+  fileValue: unknown,
+  path: ConfigPath,
+): AppliedOverride | undefined {
+  const missing = path.findIndex((_, at) => valueAt(fileValue, path.slice(0, at + 1)) === undefined);
+  if (missing < 0) return undefined;
+  return applied.findLast((override) => isWithin(override.path, path.slice(0, missing + 1)));
 }
 
 /** Fills in the keys that environment variables hold. */

@@ -4,7 +4,10 @@ export function nearest(given: string, known: Iterable<string>): string | undefi
   let best: string | undefined;
   let bestDistance = Math.max(1, Math.floor(wanted.length / 3)) + 1;
   for (const name of known) {
-    const distance = editDistance(wanted, name.toLowerCase());
+    const candidate = name.toLowerCase();
+    // An abbreviation, such as warn for warning, is as near as one typing error.
+    const shortened = wanted.length >= 3 && candidate.startsWith(wanted);
+    const distance = shortened && candidate !== wanted ? 1 : editDistance(wanted, candidate);
     if (distance < bestDistance) {
       best = name;
       bestDistance = distance;

@@ -1,4 +1,4 @@
-import { isWithin, parsePath } from "./config_path.ts";
+import { formatPath, isWithin, parsePath } from "./config_path.ts";
 import { explain, type Finding } from "./explain.ts";
 import { keysOf, schemasAt } from "./schema_walk.ts";
 import { configSchema } from "./schema.ts";
@@ -55,7 +55,7 @@ export function applyOverrides(
     const outcomes = candidates.map((candidate) => setAt(current, path, candidate));
     const first = outcomes[0];
     if (first === undefined || typeof first === "string") {
-      const message = `${name} cannot be applied: ${first ?? "it has no value"}`;
+      const message = `${formatPath(path)} cannot be set: ${first ?? "there is no value"}`;
       problems.push({ severity: "error", path, atKey: false, value: undefined, message, origin: name });
       return;
     }
@@ -75,9 +75,9 @@ export function applyOverrides(
   for (const flag of flags) {
     const path = parsePath(flag.path);
     if (path === undefined) {
-      const message =
-        `${flag.origin} cannot be applied: ${JSON.stringify(flag.path)} is not a path such as ` +
-        `server.port or graphs.moa.layers[0]`;
+      const message = `${
+        JSON.stringify(flag.path)
+      } is not a path such as server.port or graphs.moa.layers[0]`;
       problems.push({
         severity: "error",
         path: [],

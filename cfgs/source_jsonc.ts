@@ -41,12 +41,11 @@ export function parseJsonc(text: string): SourceText {
     offset,
     message: sentences[printParseErrorCode(error)] ?? "this is not valid JSON",
   }));
-  if (tree === undefined) {
-    if (problems.length === 0) problems.push({ offset: 0, message: "the file is empty" });
-    return { root: undefined, problems };
+  if (tree === undefined && isEmpty(text)) {
+    return { root: undefined, problems: [{ offset: 0, message: "the file is empty" }] };
   }
   // One slip makes a parser stumble several times: the first report is the one that helps.
-  if (problems.length > 0) return { root: undefined, problems: problems.slice(0, 1) };
+  if (tree === undefined || problems.length > 0) return { root: undefined, problems: problems.slice(0, 1) };
   const state = { problems, nodes: 0 };
   const root = convert(tree, state);
   return { root: state.problems.length === 0 ? root : undefined, problems: state.problems };
@@ -96,4 +95,9 @@ function firstTooDeep(text: string): number | undefined {
     } else if (first === "]" || first === "}") depth--;
   }
   return undefined;
+}
+
+/** True for a text with nothing but comments. */
+function isEmpty(text: string): boolean {
+  return text.replace(/\/\/.*|\/\*[^]*?\*\//g, "").trim() === "";
 }

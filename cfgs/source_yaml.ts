@@ -22,12 +22,12 @@ export function parseYaml(text: string): SourceText {
   } catch (error) {
     return {
       root: undefined,
-      problems: [{ offset: 0, message: `this is not valid YAML: ${messageOf(error)}` }],
+      problems: [{ offset: 0, message: `this is not valid YAML: ${plain(messageOf(error))}` }],
     };
   }
   const first = document.errors[0];
   if (first !== undefined) {
-    const message = `this is not valid YAML: ${first.message.replace(/\s+/g, " ").trim()}`;
+    const message = `this is not valid YAML: ${plain(first.message)}`;
     return { root: undefined, problems: [{ offset: first.pos[0], message }] };
   }
   if (document.contents === null) {
@@ -111,4 +111,10 @@ function offsetOf(node: unknown): number | undefined {
   if (typeof node !== "object" || node === null || !("range" in node)) return undefined;
   const { range } = node;
   return Array.isArray(range) && typeof range[0] === "number" ? range[0] : undefined;
+}
+
+function plain(message: string): string {
+  return message.startsWith("Maximum call stack")
+    ? "values are nested too deeply"
+    : message.replace(/\s+/g, " ").trim();
 }
