@@ -30,6 +30,8 @@ export interface EngineCapabilities {
   readonly contextTokens: number | undefined;
   /** Most stop strings accepted; undefined when unlimited. */
   readonly maxStopStrings: number | undefined;
+  /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */
+  readonly incrementalStream?: boolean;
 }
 
 /** Sampling parameters in OpenAI's names. Absent means the engine's default. */
@@ -76,6 +78,8 @@ export interface EngineUsage {
   readonly cachedTokens: number | undefined;
   /** Of the completion's tokens, those of a reasoning phase; undefined when not reported. */
   readonly reasoningTokens?: number;
+  /** False when the engine sent no usage: `completionTokens` is then its number of deltas, `promptTokens` 0. */
+  readonly reported?: boolean;
 }
 
 /** Why a generation ended well. */

@@ -1,0 +1,23 @@
+import { CanopyError } from "../../base/errors.ts";
+import type { Engine } from "./engine.ts";
+import type { EngineOptions } from "./engine_options.ts";
+import { OpenAiEngine } from "./openai.ts";
+import { SglangEngine } from "./sglang.ts";
+import { VllmEngine } from "./vllm.ts";
+
+/** The engine of a model's protocol family. Throws 500 `unsupported_engine` for families that are not built yet. */
+export function createEngine(options: EngineOptions): Engine {
+  switch (options.config.engine) {
+    case "openai":
+      return new OpenAiEngine(options);
+    case "vllm":
+      return new VllmEngine(options);
+    case "sglang":
+      return new SglangEngine(options);
+    default:
+      throw new CanopyError(
+        `Cannot serve "${options.config.model}": engine ${options.config.engine} is not supported yet, use vllm or sglang`,
+        { code: "unsupported_engine", status: 500 },
+      );
+  }
+}

@@ -1,0 +1,66 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Random } from "../../base/random.ts";
+import type { ModelConfig } from "../../cfgs/schema.ts";
+import type { Pool } from "../pool/pool_types.ts";
+import { workerHeaders, workerUrl } from "../pool/worker_access.ts";
+import type { Transport } from "../transport/transport.ts";
+import type { EngineCapabilities, GenerateRequest, Placement } from "./engine.ts";
+import { refuseDeadly } from "./guards.ts";
+import type { ModelTokenizer } from "./tokenizer.ts";
+import type { WorkerCallOptions } from "./worker_call.ts";
+
+/** What an engine is made of. */
+export interface EngineOptions {
+  readonly config: ModelConfig;
+  readonly pool: Pool;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  /** For ids that engines know requests by. */
+  readonly random: Random;
+  /** As `probe` found them; `defaultCapabilities(config)` when no worker has answered yet. */
+  readonly capabilities: EngineCapabilities;
+  /** Bounds the token ids that may be sent. */
+  readonly tokenizer?: ModelTokenizer | undefined;
+}
+
+/** The URL, headers and limits of a call to a placed worker. */
+export function callOptions(
+  options: EngineOptions,
+  at: Placement,
+  path: string,
+  body: WorkerCallOptions["body"],
+  signal: AbortSignal,
+  headers: GenerateRequest["headers"] = {},
+): WorkerCallOptions {
+  const { config, transport, clock, capabilities, tokenizer } = options;
+  refuseDeadly({
+    engine: config.engine,
+    version: capabilities.version,
+    vocabSize: tokenizer?.vocabSize,
+    path,
+    body,
+  });
+  return {
+    transport,
+    clock,
+    config,
+    workerUrl: at.url,
+    url: workerUrl(at.url, path),
+    headers: { ...headers, ...headersFor(options, at.url) },
+    body,
+    signal,
+  };
+}
+
+/** The headers that a worker gets: its model's, and its own key. */
+export function headersFor(options: Pick<EngineOptions, "config">, url: string): Record<string, string> {
+  const worker = options.config.workers.find((entry) =>
+    typeof entry === "object" && "url" in entry && sameBase(entry.url, url)
+  );
+  const apiKey = typeof worker === "object" && "url" in worker ? worker.api_key : undefined;
+  return workerHeaders(options.config, { url, ...(apiKey === undefined ? {} : { apiKey }) });
+}
+
+function sameBase(a: string, b: string): boolean {
+  return a.replace(/\/+$/, "") === b.replace(/\/+$/, "");
+}

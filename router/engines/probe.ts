@@ -1,0 +1,166 @@
+import { type Clock, deadlineSignal } from "../../base/clock.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import type { ModelConfig } from "../../cfgs/schema.ts";
+import { workerUrl } from "../pool/worker_access.ts";
+import type { Transport } from "../transport/transport.ts";
+import type { EngineCapabilities } from "./engine.ts";
+import { olderThan } from "./version.ts";
+import { connectionError, workerRefusal } from "./worker_errors.ts";
+
+/** Longest answer to a probe; SGLang's server info is some 32 kB. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+
+/** What it takes to ask a worker what it can do. */
+export interface ProbeOptions {
+  readonly config: ModelConfig;
+  readonly transport: Transport;
+  readonly clock: Clock;
+  /** The worker's base URL; the decode side of a pair. */
+  readonly url: string;
+  /** As `workerHeaders` gives them. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly signal: AbortSignal;
+}
+
+/** What an engine of the model's family can do when its server has not been asked: the newest version's abilities. */
+export function defaultCapabilities(
+  config: Pick<ModelConfig, "engine" | "context_tokens">,
+): EngineCapabilities {
+  const unknown = { version: undefined, contextTokens: config.context_tokens, maxStopStrings: undefined };
+  switch (config.engine) {
+    case "openai":
+      return {
+        ...unknown,
+        tokenIds: false,
+        returnsTokenIds: false,
+        logprobs: true,
+        cachedTokens: true,
+        warm: "none",
+        abort: "close",
+      };
+    case "vllm":
+    case "vllm-pd":
+      return {
+        ...unknown,
+        maxStopStrings: 4,
+        tokenIds: true,
+        returnsTokenIds: true,
+        logprobs: true,
+        cachedTokens: true,
+        warm: "max_tokens_1",
+        abort: "close",
+      };
+    case "sglang":
+    case "sglang-pd":
+      return {
+        ...unknown,
+        tokenIds: true,
+        returnsTokenIds: true,
+        logprobs: true,
+        cachedTokens: true,
+        warm: "max_new_tokens_0",
+        abort: "abort_then_close",
+      };
+  }
+}
+
+/**
+ * Asks one worker for its version and limits. Needs one answer to `/v1/models` (or SGLang's server info): throws
+ * `EngineError` when the worker cannot be reached or refuses; what it does not say stays undefined.
+ */
+export async function probe(options: ProbeOptions): Promise<EngineCapabilities> {
+  const { config } = options;
+  const base = defaultCapabilities(config);
+  if (config.engine === "vllm" || config.engine === "vllm-pd") return await probeVllm(options, base);
+  if (config.engine === "sglang" || config.engine === "sglang-pd") return await probeSglang(options, base);
+  const models = await get(options, "/v1/models");
+  return { ...base, contextTokens: config.context_tokens ?? contextOf(models, config.model) };
+}
+
+async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promise<EngineCapabilities> {
+  const [models, about] = await Promise.all([get(options, "/v1/models"), get(options, "/version")]);
+  const version = typeof about?.version === "string" ? about.version : undefined;
+  const old = (than: string) => version !== undefined && olderThan(version, than);
+  const { maxStopStrings: _, ...rest } = base;
+  return {
+    ...rest,
+    version,
+    contextTokens: options.config.context_tokens ?? contextOf(models, options.config.model),
+    returnsTokenIds: !old("0.10.2"),
+    // The limit is known of 0.32 only; earlier versions take any number.
+    maxStopStrings: old("0.32.0") ? undefined : 4,
+  };
+}
+
+async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Promise<EngineCapabilities> {
+  const models = await get(options, "/v1/models");
+  const info = await get(options, "/get_server_info") ?? await get(options, "/server_info");
+  const version = typeof info?.version === "string" ? info.version : undefined;
+  const old = (than: string) => version !== undefined && olderThan(version, than);
+  const incremental = info?.incremental_streaming_output ?? info?.stream_output;
+  const context = contextOf(models, options.config.model) ??
+    (typeof info?.context_length === "number" ? info.context_length : undefined);
+  return {
+    ...base,
+    version,
+    contextTokens: options.config.context_tokens ?? context,
+    // 0.5.3 to 0.5.5 lose ids when events are merged.
+    returnsTokenIds: !old("0.5.6"),
+    // Before 0.5.10 the flag made only the ids incremental, not the text.
+    ...(version === undefined || typeof incremental !== "boolean"
+      ? {}
+      : { incrementalStream: incremental && !old("0.5.10") }),
+  };
+}
+
+/** A GET's JSON object; undefined for 404 and the like, and for anything that is not an object. */
+async function get(options: ProbeOptions, path: string): Promise<JsonObject | undefined> {
+  const { transport, clock, url, headers, config } = options;
+  const late = new Error(`No answer to ${path} within ${config.health.timeout_ms} ms`);
+  const { signal, release } = deadlineSignal(clock, config.health.timeout_ms, late, options.signal);
+  try {
+    const response = await transport.send({
+      method: "GET",
+      url: workerUrl(url, path),
+      headers,
+      connectTimeoutMs: config.connect_timeout_ms,
+    }, signal);
+    const decoder = new TextDecoder();
+    let text = "";
+    for await (const chunk of response.body) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.length > MAX_ANSWER_BYTES) return undefined;
+    }
+    const { status } = response;
+    if (status === 401 || status === 403 || status === 429 || status >= 500) {
+      throw workerRefusal(url, status, text);
+    }
+    if (status !== 200) return undefined;
+    return asObject(text);
+  } catch (error) {
+    options.signal.throwIfAborted();
+    throw connectionError(url, error);
+  } finally {
+    release();
+  }
+}
+
+function asObject(text: string): JsonObject | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return isJsonObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The context length that a model list states for a model: vLLM's and SGLang's field, OpenRouter's, llama.cpp's. */
+function contextOf(models: JsonObject | undefined, name: string): number | undefined {
+  const list = Array.isArray(models?.data) ? models.data.filter(isJsonObject) : [];
+  const model = list.find((item) => item.id === name) ?? (list.length === 1 ? list[0] : undefined);
+  const meta = isJsonObject(model?.meta) ? model.meta : {};
+  for (const value of [model?.max_model_len, model?.context_length, meta.n_ctx_train]) {
+    if (typeof value === "number" && value > 0) return value;
+  }
+  return undefined;
+}

@@ -1,0 +1,43 @@
+import { createParser, type EventSourceParser } from "eventsource-parser";
+
+/** Longest event accepted unless told otherwise, in UTF-16 units: cumulative streams with log-probabilities are large. */
+const DEFAULT_MAX_EVENT_LENGTH = 32 * 1024 * 1024;
+
+/** The data of the event that ends an OpenAI-style stream; it counts only as a whole event. */
+export const DONE = "[DONE]";
+
+/** Cuts the bytes of an event stream into events, wherever the pieces of the stream begin and end. */
+export class SseParser {
+  readonly #decoder = new TextDecoder();
+  readonly #parser: EventSourceParser;
+  #events: string[] = [];
+  #failure: Error | undefined;
+
+  constructor(options: { maxEventLength?: number } = {}) {
+    const maxBufferSize = options.maxEventLength ?? DEFAULT_MAX_EVENT_LENGTH;
+    this.#parser = createParser({
+      maxBufferSize,
+      onEvent: (event) => void this.#events.push(event.data),
+      onError: (error) => {
+        // Unknown fields are to be ignored (the standard says so); only an endless event is an error.
+        if (error.type === "max-buffer-size-exceeded") {
+          this.#failure = new Error(`An event of the stream is longer than ${maxBufferSize} characters`);
+        }
+      },
+    });
+  }
+
+  /** The data of the events that these bytes complete. Throws when an event exceeds the limit. */
+  push(bytes: Uint8Array): string[] {
+    return this.#feed(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  #feed(text: string): string[] {
+    if (this.#failure === undefined) this.#parser.feed(text);
+    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#events.length === 0) return [];
+    const events = this.#events;
+    this.#events = [];
+    return events;
+  }
+}
