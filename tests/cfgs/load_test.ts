@@ -71,7 +71,7 @@ test("What is not well-formed is reported with line and column", () => {
 });
 
 test("Files that would exhaust a parser are refused", () => {
-  const deep = "[".repeat(100_000);
+  const deep = "[".repeat(20_000);
   assert.deepEqual(complaints(deep), ["canopy.jsonc:1:201: values are nested deeper than 200 levels"]);
   assert.deepEqual(complaints(`"\n${deep}"`), [
     "canopy.jsonc:2:201: values are nested deeper than 200 levels",
