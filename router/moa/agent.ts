@@ -234,7 +234,7 @@ export class AgentCall {
       if (!signal.aborted) outcome = outcomeOf(error);
       throw error;
     } finally {
-      placement.release(outcome);
+      this.#context.places.release(placement, outcome);
     }
   }
 

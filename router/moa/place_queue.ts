@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
-import type { Engine, Placement, PlacementHint } from "../engines/engine.ts";
+import type { Engine, Placement, PlacementHint, PlacementOutcome } from "../engines/engine.ts";
 
 /** How often a full model is asked again: others than this queue may have given places back. */
 const pollMs = 100;
@@ -44,7 +44,7 @@ export class PlaceQueue {
         hint,
         resolve: (placement) => {
           signal.removeEventListener("abort", onAbort);
-          resolve(this.#returning(placement));
+          resolve(placement);
         },
         reject: (error) => {
           signal.removeEventListener("abort", onAbort);
@@ -56,6 +56,12 @@ export class PlaceQueue {
       this.#waiters.splice(after < 0 ? this.#waiters.length : after, 0, waiter);
       this.#serve();
     });
+  }
+
+  /** Gives a place back; the next in line has it. */
+  release(placement: Placement, outcome: PlacementOutcome): void {
+    placement.release(outcome);
+    if (this.#waiters.length > 0) this.#serve();
   }
 
   /** Gives out places, in order, until a call in line finds none. */
@@ -93,18 +99,6 @@ export class PlaceQueue {
       this.#poll = undefined;
       this.#serve();
     }, () => {});
-  }
-
-  /** The placement, which on release lets the next in line have it. */
-  #returning(placement: Placement): Placement {
-    return {
-      workerId: placement.workerId,
-      url: placement.url,
-      release: (outcome) => {
-        placement.release(outcome);
-        if (this.#waiters.length > 0) this.#serve();
-      },
-    };
   }
 }
 
