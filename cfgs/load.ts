@@ -139,13 +139,7 @@ function readSource(
   const syntax = options.syntax ?? byExtension;
   if (text !== undefined) return { text: tidy(text), source: path ?? "the configuration", syntax };
   if (path === undefined) fail("the configuration", "no configuration was given: name a file or a preset");
-  if (existsSync(path)) {
-    try {
-      return { text: tidy(readFileSync(path, "utf8")), source: path, syntax };
-    } catch (error) {
-      fail(path, `this file cannot be read: ${messageOf(error)}`);
-    }
-  }
+  if (existsSync(path)) return { text: readText(path), source: path, syntax };
   const preset = presetText(path);
   if (preset === undefined) {
     fail(
@@ -156,6 +150,14 @@ function readSource(
     );
   }
   return { text: tidy(preset), source: `preset ${path}`, syntax: "jsonc" };
+}
+
+function readText(path: string): string {
+  try {
+    return tidy(readFileSync(path, "utf8"));
+  } catch (error) {
+    fail(path, `this file cannot be read: ${messageOf(error)}`);
+  }
 }
 
 /** Windows editors put a byte order mark first. */
@@ -204,7 +206,7 @@ function convert(
   let ports: ReadonlyMap<string, number> | undefined;
   const beside = options.path === undefined ? undefined : join(dirname(options.path), "model2port.json");
   if (options.basePort === undefined && beside !== undefined && existsSync(beside)) {
-    const read = readModelPorts(tidy(readFileSync(beside, "utf8")));
+    const read = readModelPorts(readText(beside));
     if (read.ports === undefined) {
       throw new ConfigError(read.findings.map((finding) => problemOf(finding, beside, undefined)));
     }
