@@ -1,0 +1,106 @@
+import type { Hono } from "hono";
+import type { Clock } from "../base/clock.ts";
+import { CanopyError } from "../base/errors.ts";
+import { logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
+import type { Config } from "../cfgs/schema.ts";
+import { loadTokenizer } from "./engines/hf_tokenizer.ts";
+import type { ModelTokenizer } from "./engines/tokenizer.ts";
+import { createApp } from "./http/app.ts";
+import type { Env } from "./http/context.ts";
+import { Drain } from "./http/drain.ts";
+import { type HttpServer, serveHttp } from "./http/serve.ts";
+import { createModels } from "./models.ts";
+import { createMoa } from "./moa/moa.ts";
+import { createRelay } from "./proxy/relay.ts";
+import type { RouterServices } from "./services.ts";
+import type { Transport } from "./transport/transport.ts";
+
+/** What a router is made of. */
+export interface RouterOptions {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly transport: Transport;
+  /** For /openapi.json. */
+  readonly version?: string;
+  /** By default from a local folder or the Hub. */
+  readonly loadTokenizer?: (source: string) => Promise<ModelTokenizer>;
+}
+
+/** The whole router. */
+export interface Router {
+  /** The HTTP surface, usable without a port. */
+  readonly app: Hono<Env>;
+  readonly services: RouterServices;
+  /** Resolves when every worker was asked once what it can do (whether it answered or not). */
+  readonly ready: () => Promise<void>;
+  /** Listens on a port; 0 takes a free one. Throws `address_in_use` (500). */
+  listen(address: { host: string; port: number }): Promise<{ url: string }>;
+  /** Refuses new requests and lets the others finish, up to the configured time; then closes. */
+  drain(): Promise<void>;
+  /** Ends everything at once: runs are cancelled on their engines, connections closed. */
+  close(): Promise<void>;
+}
+
+/** Builds a router from its configuration. Throws when a graph cannot be run or a tokenizer cannot be loaded. */
+export async function createRouter(options: RouterOptions): Promise<Router> {
+  const { config, clock, random, transport } = options;
+  const models = await createModels({
+    config,
+    clock,
+    random,
+    transport,
+    loadTokenizer: options.loadTokenizer ?? ((source) => loadTokenizer(source, { transport, clock })),
+  });
+  const moa = createMoa({ config, clock, random, models });
+  const relay = createRelay({ clock, random: random.stream("relay"), transport, log: logger("relay") });
+  const services: RouterServices = { config, clock, random, transport, models, moa };
+  const drain = new Drain({ clock, timeoutMs: config.server.drain_timeout_ms });
+  const app = createApp({
+    ...services,
+    relay,
+    drain,
+    ...(options.version === undefined ? {} : { version: options.version }),
+  });
+  const life = new AbortController();
+  const probed = Promise.all([...models.values()].map((model) => model.start(life.signal)));
+  probed.catch(() => {});
+  let server: HttpServer | undefined;
+  let closed: Promise<void> | undefined;
+
+  async function end(): Promise<void> {
+    await moa.close(
+      new CanopyError("The router is shutting down", {
+        code: "shutting_down",
+        status: 503,
+        retryAfterSeconds: 1,
+      }),
+    );
+    life.abort(new Error("The router was closed"));
+    await server?.shutdown();
+  }
+
+  return {
+    app,
+    services,
+    ready: async () => void await probed,
+    listen: async ({ host, port }) => {
+      try {
+        server = await serveHttp(app, { host, port });
+      } catch (cause) {
+        throw new CanopyError(`Cannot listen on ${host}:${port}: choose another port or stop what uses it`, {
+          code: "address_in_use",
+          status: 500,
+          cause,
+        });
+      }
+      return { url: server.url };
+    },
+    drain: async () => {
+      await drain.drain();
+      await (closed ??= end());
+    },
+    close: () => closed ??= end(),
+  };
+}
