@@ -4,7 +4,7 @@ import type { Relay } from "../proxy/relay_types.ts";
 import type { RouterServices } from "../services.ts";
 import { Admission } from "./admission.ts";
 import { Keys } from "./auth.ts";
-import type { Call, Env, GuardedRequest, HttpServices, Route } from "./context.ts";
+import type { Call, Env, HttpServices, Route } from "./context.ts";
 import { Drain } from "./drain.ts";
 import { errorResponse, methodNotAllowed, notFound } from "./errors.ts";
 import { Metrics } from "./metrics.ts";
@@ -19,8 +19,6 @@ import { runRoutes } from "./routes/runs.ts";
 /** What the HTTP surface is made of. */
 export interface AppServices extends RouterServices {
   readonly relay: Relay;
-  /** Throws 400 for a request that is known to kill or hang an engine. */
-  readonly refuseDeadly: (request: GuardedRequest) => void;
   /** By default with the bounds of `config.server`. */
   readonly admission?: Admission;
   /** By default with the time-out of `config.server`; pass one in order to start the drain on SIGTERM. */

@@ -1,22 +1,11 @@
 import type { Context } from "hono";
 import type { Random } from "../../base/random.ts";
-import type { JsonObject } from "../../base/json.ts";
 import type { Relay } from "../proxy/relay_types.ts";
-import type { RouterServices, ServedModel } from "../services.ts";
+import type { RouterServices } from "../services.ts";
 import type { Access, Keys } from "./auth.ts";
 import type { Admission } from "./admission.ts";
 import type { Drain } from "./drain.ts";
 import type { Metrics } from "./metrics.ts";
-
-/** A request that is about to reach an engine, for the check against what is known to kill it. */
-export interface GuardedRequest {
-  readonly engine: ServedModel["config"]["engine"];
-  readonly version: string | undefined;
-  readonly vocabSize: number | undefined;
-  /** Such as `/v1/completions`. */
-  readonly path: string;
-  readonly body: JsonObject;
-}
 
 /** What the handlers have at hand. */
 export interface HttpServices extends RouterServices {
@@ -27,8 +16,6 @@ export interface HttpServices extends RouterServices {
   readonly metrics: Metrics;
   /** For ids. */
   readonly random: Random;
-  /** Throws 400 naming the field of a request that is known to kill or hang the engine. */
-  readonly refuseDeadly: (request: GuardedRequest) => void;
   /** When the router started, as unix time in seconds. */
   readonly startedAt: number;
 }

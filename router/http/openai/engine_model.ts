@@ -1,4 +1,5 @@
 import type { JsonObject } from "../../../base/json.ts";
+import { refuseDeadly } from "../../engines/guards.ts";
 import type { ServedModel } from "../../services.ts";
 import type { HttpServices } from "../context.ts";
 import { outcomeOf, pulledBody, type Work } from "../work.ts";
@@ -17,7 +18,7 @@ export interface EngineRequest {
 /** Relays a request to a worker, holding a place until the answer was taken. Throws `CanopyError`. */
 export async function serveEngine(http: HttpServices, request: EngineRequest, work: Work): Promise<Response> {
   const { model, path, headers, bytes, body } = request;
-  http.refuseDeadly({
+  refuseDeadly({
     engine: model.config.engine,
     version: model.engine.capabilities.version,
     vocabSize: model.tokenizer?.vocabSize,

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { AgentUsage, Include, Run, RunUsage } from "../../moa/run_types.ts";
+import type { Graph } from "../../moa/graph_types.ts";
+import type { AgentUsage, Include, Run, RunUsage, TraceEvent } from "../../moa/run_types.ts";
 
 /** OpenAI's `usage`: the sum over all calls of all runs. Details that no engine reported are left out. */
 export function usageBody(usages: readonly RunUsage[]): JsonObject {
@@ -22,19 +23,20 @@ export function usageBody(usages: readonly RunUsage[]): JsonObject {
 }
 
 /** The `canopy` object of an answer: what `include` asks for, of one run, or of several under `runs`. */
-export function canopyBody(runs: readonly Run[], include: readonly Include[]): JsonObject {
-  const parts = runs.map((run) => ofRun(run, include));
+export function canopyBody(runs: readonly Run[], graph: Graph, include: readonly Include[]): JsonObject {
+  const panel = new Set(graph.agents.filter((agent) => agent !== graph.root).map((agent) => agent.id));
+  const parts = runs.map((run) => ofRun(run, panel, include));
   return parts.length === 1 ? parts[0]! : { runs: parts };
 }
 
-function ofRun(run: Run, include: readonly Include[]): JsonObject {
+function ofRun(run: Run, panel: ReadonlySet<string>, include: readonly Include[]): JsonObject {
   const body: JsonObject = { run_id: run.id };
   if (include.includes("usage")) body["usage"] = breakdown(run.usage());
   if (include.includes("panel") || include.includes("trace")) {
     const record = run.record();
     if (include.includes("panel")) {
-      // The last agent is the root: its text is the answer itself.
-      body["panel"] = record.agents.slice(0, -1).map((agent): Json => ({
+      // All but the root, whose text is the answer itself.
+      body["panel"] = record.agents.filter((agent) => panel.has(agent.id)).map((agent): Json => ({
         agent: agent.id,
         model: agent.model,
         state: agent.state,
@@ -44,16 +46,21 @@ function ofRun(run: Run, include: readonly Include[]): JsonObject {
       }));
     }
     if (include.includes("trace")) {
-      body["trace"] = record.events.map((event): Json => ({
-        at_ms: event.atMs,
-        type: event.type,
-        ...(event.agent === undefined ? {} : { agent: event.agent }),
-        ...(event.cluster === undefined ? {} : { cluster: event.cluster }),
-        ...(event.data === undefined ? {} : { data: event.data }),
-      }));
+      body["trace"] = record.events.map(traceEventBody);
     }
   }
   return body;
+}
+
+/** A trace event as JSON. */
+export function traceEventBody(event: TraceEvent): JsonObject {
+  return {
+    at_ms: event.atMs,
+    type: event.type,
+    ...(event.agent === undefined ? {} : { agent: event.agent }),
+    ...(event.cluster === undefined ? {} : { cluster: event.cluster }),
+    ...(event.data === undefined ? {} : { data: event.data }),
+  };
 }
 
 interface Counts {

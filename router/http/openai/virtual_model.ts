@@ -1,5 +1,6 @@
 import { unixSeconds } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
+import { refuseDeadly } from "../../engines/guards.ts";
 import type { Graph } from "../../moa/graph_types.ts";
 import type { RunEvent } from "../../moa/run_types.ts";
 import { refuseDeepNesting } from "../body.ts";
@@ -39,7 +40,7 @@ export async function serveVirtual(
   const plan = request.kind === "chat"
     ? readChat(body, target, headers)
     : readCompletion(body, target, headers);
-  guardRoot(http, target, plan, request.kind);
+  guardRoot(target, plan, request.kind);
 
   const group = await RunGroup.start({
     moa: http.moa,
@@ -66,10 +67,10 @@ export async function serveVirtual(
 }
 
 /** What goes to the root as it is must not kill its engine, either. */
-function guardRoot(http: HttpServices, { root }: Target, plan: Plan, kind: VirtualRequest["kind"]): void {
+function guardRoot({ root }: Target, plan: Plan, kind: VirtualRequest["kind"]): void {
   const extra = plan.inputs[0]?.rootSampling.extra;
   if (root === undefined || extra === undefined) return;
-  http.refuseDeadly({
+  refuseDeadly({
     engine: root.config.engine,
     version: root.engine.capabilities.version,
     vocabSize: root.tokenizer?.vocabSize,
@@ -126,7 +127,7 @@ function usageOf(group: RunGroup): JsonObject {
 }
 
 function canopyOf(group: RunGroup, plan: Plan): JsonObject {
-  return plan.include === undefined ? {} : { canopy: canopyBody(group.runs, plan.include) };
+  return plan.include === undefined ? {} : { canopy: canopyBody(group.runs, plan.graph, plan.include) };
 }
 
 /** Most run ids in one header. */

@@ -1,8 +1,8 @@
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { AgentRecord, Run, RunRecord, TraceEvent } from "../../moa/run_types.ts";
+import type { AgentRecord, Run, RunRecord } from "../../moa/run_types.ts";
 import type { Call, HttpServices, Route } from "../context.ts";
-import { breakdown } from "../openai/usage.ts";
+import { breakdown, traceEventBody } from "../openai/usage.ts";
 import { asCanopyError, errorBody } from "../errors.ts";
 
 const DEFAULT_LIMIT = 100;
@@ -120,7 +120,7 @@ function recordBody(record: RunRecord): JsonObject {
   return {
     ...summaryBody(record),
     agents: record.agents.map(agentBody),
-    events: record.events.map(eventBody),
+    events: record.events.map(traceEventBody),
   };
 }
 
@@ -148,16 +148,6 @@ function promptBody(prompt: AgentRecord["prompt"]): Json {
   return { kind: "chat", messages: [...prompt.messages] };
 }
 
-function eventBody(event: TraceEvent): Json {
-  return {
-    at_ms: event.atMs,
-    type: event.type,
-    ...(event.agent === undefined ? {} : { agent: event.agent }),
-    ...(event.cluster === undefined ? {} : { cluster: event.cluster }),
-    ...(event.data === undefined ? {} : { data: event.data }),
-  };
-}
-
 const utf8 = new TextEncoder();
 
 /** One `data:` line per event, `[DONE]` at the end of the run. */
@@ -173,7 +163,7 @@ function eventStream(run: Run, client: AbortSignal): Response {
       async pull(controller) {
         try {
           const next = await events.next();
-          if (next.done !== true) return controller.enqueue(line(JSON.stringify(eventBody(next.value))));
+          if (next.done !== true) return controller.enqueue(line(JSON.stringify(traceEventBody(next.value))));
           controller.enqueue(line("[DONE]"));
         } catch (error) {
           if (!gone.signal.aborted) controller.enqueue(line(JSON.stringify(errorBody(asCanopyError(error)))));
