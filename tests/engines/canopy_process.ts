@@ -1,0 +1,118 @@
+/** Canopy as these tests see it: what they assume about its configuration and its answers stands here only. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { AgentRecord, RunRecord } from "../../router/moa/run_types.ts";
+import { startBinary } from "../e2e/binary.ts";
+import { type EngineProcess, tinyModel } from "./engine_process.ts";
+import { send } from "./http_request.ts";
+
+/** A running `canopy serve`. */
+export interface CanopyProcess {
+  readonly url: string;
+  /** All that it printed. */
+  output(): string;
+  stop(): Promise<void>;
+}
+
+/** The parameters that a test gives to agents, in OpenAI's names. */
+export type Sampling = Readonly<Record<string, number | boolean>>;
+
+/** One agent of a test's graph. */
+export interface TestAgent {
+  readonly model: string;
+  readonly sampling: Sampling;
+}
+
+/** Layers of clusters of agents; the last layer has one agent. */
+export interface TestGraph {
+  readonly layers: readonly (readonly (readonly TestAgent[])[])[];
+  readonly incrementalPrefill?: "off" | "auto" | "on";
+  readonly deadlineMs?: number;
+}
+
+/** The configuration of graphs over engines; each engine serves all of its model names. */
+export function configText(
+  engines: readonly EngineProcess[],
+  graphs: Readonly<Record<string, TestGraph>>,
+): string {
+  return JSON.stringify({
+    models: Object.fromEntries(
+      engines.flatMap(({ engine, url, modelNames }) =>
+        modelNames.map((model) => [model, { model, engine, workers: [url], tokenizer: tinyModel }])
+      ),
+    ),
+    graphs: Object.fromEntries(
+      Object.entries(graphs).map(([name, graph]) => [name, {
+        layers: graph.layers.map((clusters) => ({ clusters: clusters.map((agents) => ({ agents })) })),
+        incremental_prefill: { mode: graph.incrementalPrefill ?? "off" },
+        early_exit: { metric: "none" },
+        ...(graph.deadlineMs === undefined ? {} : { deadline_ms: graph.deadlineMs }),
+      }]),
+    ),
+  });
+}
+
+/** Writes the configuration to a new folder and serves it on a free port. */
+export async function startCanopy(config: string): Promise<CanopyProcess> {
+  const folder = await mkdtemp(join(tmpdir(), "canopy-test-"));
+  try {
+    const file = join(folder, "canopy.jsonc");
+    await writeFile(file, config);
+    const binary = await startBinary(["serve", file, "--port", "0"], { cwd: folder });
+    return {
+      url: binary.url,
+      output: binary.output,
+      stop: async () => {
+        await binary.stop();
+        await rm(folder, { recursive: true, force: true });
+      },
+    };
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** The record of the run that was started last. */
+export async function lastRun(canopyUrl: string): Promise<RunRecord> {
+  const list: { data: { id: string }[] } = JSON.parse((await send("GET", `${canopyUrl}/v1/runs`)).text);
+  const id = list.data[0]?.id;
+  if (id === undefined) throw new Error("no run is recorded");
+  return JSON.parse((await send("GET", `${canopyUrl}/v1/runs/${id}`)).text);
+}
+
+/** The final prompt of an agent as text. */
+export async function promptText({ id, prompt }: AgentRecord, engine: EngineProcess): Promise<string> {
+  switch (prompt?.kind) {
+    case "tokens":
+      return await engine.detokenize(prompt.ids);
+    case "text":
+      return prompt.text;
+    case "chat":
+      return prompt.messages.map(({ content }) =>
+        typeof content === "string" ? content : JSON.stringify(content)
+      )
+        .join("\n");
+    case undefined:
+      throw new Error(`agent ${id} has no prompt in the run record`);
+  }
+}
+
+/** The ids of the agents whose answers the agents of a layered graph read, in order; layer 1 reads nobody. */
+export function precursors({ layers }: TestGraph): Map<string, string[]> {
+  const reads = new Map<string, string[]>();
+  for (const [at, clusters] of layers.entries()) {
+    const before = (layers[at - 1] ?? []).map((agents, cluster) =>
+      agents.map((_, n) => `l${at}.c${cluster + 1}.a${n + 1}`)
+    );
+    const readers = clusters.flatMap((agents, cluster) =>
+      agents.map((_, n) => `l${at + 1}.c${cluster + 1}.a${n + 1}`)
+    );
+    // One cluster is read by all agents of the next layer, several are shared out among them.
+    for (const [n, id] of readers.entries()) {
+      reads.set(id, before.length === 1 ? before[0] ?? [] : before[n] ?? []);
+    }
+  }
+  return reads;
+}
