@@ -12,6 +12,8 @@ export interface Server {
 
 /** What a question comes back as. */
 export type ChatEvent =
+  /** The answer has begun; the id of its run, where the server tells. */
+  | { readonly type: "head"; readonly runId: string | undefined }
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "usage"; readonly usage: JsonObject }
   /** The answer's `canopy` object. */
@@ -48,6 +50,7 @@ export async function* streamChat(
     body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
   }, signal);
   if (response.status !== 200) throw await refusal(server, response);
+  yield { type: "head", runId: response.headers["x-canopy-run-id"] };
   const parser = new SseParser();
   let done = false;
   for await (const bytes of response.body) {

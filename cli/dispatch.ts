@@ -1,12 +1,9 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { nearest } from "../cfgs/nearest.ts";
-import manifest from "../package.json" with { type: "json" };
 import { UsageError } from "./args.ts";
 import { columns, type Command } from "./command.ts";
 import type { Io } from "./io.ts";
-
-/** The program's version, as in package.json. */
-export const version: string = manifest.version;
+import { version } from "./version.ts";
 
 /** Commands that documents speak of and this version does not have, and what to do instead. */
 const ABSENT: Readonly<Record<string, string>> = {

@@ -2,6 +2,8 @@ import process from "node:process";
 import { createInterface } from "node:readline/promises";
 import { type Clock, SystemClock } from "../base/clock.ts";
 import { Random, systemSeed } from "../base/random.ts";
+import { systemTransport } from "../router/transport/system.ts";
+import type { Transport } from "../router/transport/transport.ts";
 
 /** A place that text is written to. */
 export interface Output {
@@ -22,12 +24,16 @@ export interface Io {
   readonly cwd: string;
   readonly clock: Clock;
   readonly random: Random;
+  /** The way to servers and engines. */
+  readonly transport: Transport;
   /** Aborts when the user or the system asks the program to stop (SIGINT, SIGTERM). */
   readonly stop: AbortSignal;
   /** True when questions can be typed. */
   readonly canAsk: boolean;
   /** One line from the keyboard; undefined at its end or when `stop` aborts. */
   ask(prompt: string): Promise<string | undefined>;
+  /** All of what was piped in; empty when questions can be typed instead. */
+  readInput(): Promise<string>;
 }
 
 function outputOf(stream: NodeJS.WriteStream): Output {
@@ -62,6 +68,7 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
     if (error.code === "EPIPE") process.exit(0);
   };
   process.stdout.on("error", onPipeError);
+  const transport = systemTransport();
   try {
     process.exitCode = await main(process.argv.slice(2), {
       out: outputOf(process.stdout),
@@ -70,15 +77,41 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
       cwd: process.cwd(),
       clock: new SystemClock(),
       random: new Random(systemSeed()),
+      transport,
       stop: stop.signal,
       canAsk: process.stdin.isTTY === true,
       ask: (prompt) => ask(prompt, stop.signal),
+      readInput: () => readInput(stop.signal),
     });
   } finally {
+    await transport.close();
     process.off("SIGINT", onInterrupt);
     process.off("SIGTERM", onTerminate);
     process.stdout.off("error", onPipeError);
   }
+}
+
+/** Most characters of piped input. */
+const MAX_INPUT_LENGTH = 16 * 1024 * 1024;
+
+async function readInput(signal: AbortSignal): Promise<string> {
+  if (process.stdin.isTTY === true) return "";
+  let text = "";
+  process.stdin.setEncoding("utf8");
+  const onStop = () => void process.stdin.destroy();
+  signal.addEventListener("abort", onStop, { once: true });
+  try {
+    for await (const piece of process.stdin) {
+      text += piece;
+      if (text.length > MAX_INPUT_LENGTH) {
+        throw new Error(`Cannot read the input: it is longer than ${MAX_INPUT_LENGTH} characters`);
+      }
+    }
+  } finally {
+    signal.removeEventListener("abort", onStop);
+  }
+  signal.throwIfAborted();
+  return text;
 }
 
 async function ask(prompt: string, signal: AbortSignal): Promise<string | undefined> {

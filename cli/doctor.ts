@@ -1,0 +1,101 @@
+import { checkLoaded, loadConfig, type LoadedConfig } from "../cfgs/load.ts";
+import { ConfigError, problemText } from "../cfgs/problems.ts";
+import { defineCommand } from "./command.ts";
+import { defaultConfigFiles, findConfigFile } from "./config_file.ts";
+import { checkWorkers, type Finding } from "./doctor_workers.ts";
+import { hostFacts, listGpus } from "./host_facts.ts";
+import type { Io } from "./io.ts";
+import { portProblem } from "./ports.ts";
+import { colorsOf } from "./terminal.ts";
+import { version } from "./version.ts";
+
+/** `canopy doctor`: what this host can run, and what stands in the way. */
+export const doctorCommand = defineCommand({
+  name: "doctor",
+  summary: "Say what this host can run: runtime, GPUs, configuration, workers, ports",
+  arguments: "[FILE]",
+  maxArguments: 1,
+  options: { json: { type: "flag", help: "Print the findings as JSON" } },
+  details:
+    "The exit code is 1 when something would not work. Without FILE the configuration in this folder is used.",
+  run: async (values, [file], io) => {
+    const findings: Finding[] = [{
+      level: "ok",
+      subject: "runtime",
+      text: `Canopy ${version}, ${hostFacts()}`,
+    }];
+    findings.push(await checkGpus(io));
+    const { config, found } = checkConfiguration(file ?? findConfigFile(io), io);
+    findings.push(...found);
+    const { host, port } = config?.config.server ?? { host: "127.0.0.1", port: 8000 };
+    findings.push(await checkPort(host, port));
+    if (config !== undefined) findings.push(...await checkWorkers(config.config, io));
+    io.stop.throwIfAborted();
+    io.out.write(values.json ? `${JSON.stringify({ findings }, null, 2)}\n` : reportText(findings, io));
+    return findings.some((finding) => finding.level === "problem") ? 1 : 0;
+  },
+});
+
+async function checkGpus(io: Io): Promise<Finding> {
+  const listed = await listGpus(io.stop);
+  if (listed === undefined || listed.gpus.length === 0) {
+    const text = 'no nvidia-smi or rocm-smi answers here: use engines on other hosts, or try "canopy demo"';
+    return { level: "warning", subject: "GPU", text };
+  }
+  return { level: "ok", subject: "GPU", text: `${listed.gpus.join("; ")} (${listed.tool})` };
+}
+
+function checkConfiguration(
+  path: string | undefined,
+  io: Io,
+): { config: LoadedConfig | undefined; found: Finding[] } {
+  const subject = "configuration";
+  if (path === undefined) {
+    const text = `none of ${
+      defaultConfigFiles.join(", ")
+    } is in this folder: write one, or name a file or preset`;
+    return { config: undefined, found: [{ level: "warning", subject, text }] };
+  }
+  try {
+    const config = loadConfig({ path, env: io.env });
+    const problems = checkLoaded(config);
+    const found = problems.map((problem): Finding => ({
+      level: problem.severity === "error" ? "problem" : "warning",
+      subject,
+      text: problemText(problem),
+    }));
+    if (found.every((finding) => finding.level !== "problem")) {
+      found.unshift({ level: "ok", subject, text: `${config.source} can be served` });
+    }
+    return { config, found };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    const found = error.problems.map((problem): Finding => ({
+      level: "problem",
+      subject,
+      text: problemText(problem),
+    }));
+    return { config: undefined, found };
+  }
+}
+
+async function checkPort(host: string, port: number): Promise<Finding> {
+  const subject = `port ${port}`;
+  const problem = port === 0 ? undefined : await portProblem(host, port);
+  if (problem === undefined) return { level: "ok", subject, text: `free on ${host}` };
+  const text = `cannot be listened on at ${host}, ${problem}: stop what uses it, or set server.port`;
+  return { level: "warning", subject, text };
+}
+
+function reportText(findings: readonly Finding[], io: Io): string {
+  const colors = colorsOf(io.out, io.env);
+  const marks = { ok: colors.green("✓"), warning: colors.yellow("!"), problem: colors.red("✗") };
+  const lines = findings.map(({ level, subject, text }) =>
+    `${marks[level]} ${colors.bold(subject)}: ${text}`
+  );
+  const problems = findings.filter((finding) => finding.level === "problem").length;
+  lines.push(
+    problems === 0 ? "Nothing stands in the way." : `${problems} ${problems === 1 ? "problem" : "problems"}.`,
+  );
+  return lines.map((line) => `${line}\n`).join("");
+}
