@@ -46,7 +46,8 @@ export class RunGroup {
   static async start(options: RunGroupOptions): Promise<RunGroup> {
     const release = await options.admission.take(options.signal);
     const group = new RunGroup(options);
-    group.#openLane(release);
+    group.#lanes++;
+    void group.#runLane(release, group.#nextInput++);
     return group;
   }
 
@@ -66,18 +67,11 @@ export class RunGroup {
     }
   }
 
-  #openLane(release: () => void): void {
-    this.#lanes++;
-    // A lane never rejects: its errors end the queue.
-    void this.#runLane(release, this.#nextInput++);
-  }
-
-  /** Runs prompts one after the other on one place. */
+  /** Runs prompts one after the other on one place. Never rejects: its errors end the queue. */
   async #runLane(release: () => void, first: number): Promise<void> {
     const { admission, plan } = this.#options;
     try {
       for (let index = first; index < plan.inputs.length; index = this.#nextInput++) {
-        await this.#openMoreLanes();
         await this.#runOne(plan.inputs[index]!, index);
         if (admission.waiting > 0 && this.#lanes > 1) break;
       }
@@ -89,14 +83,13 @@ export class RunGroup {
     }
   }
 
-  async #openMoreLanes(): Promise<void> {
+  #openMoreLanes(): void {
     while (this.#nextInput < this.#options.plan.inputs.length) {
       const place = this.#options.admission.tryTake();
       if (place === undefined) return;
       const index = this.#nextInput++;
-      const release = await place;
       this.#lanes++;
-      void this.#runLane(release, index);
+      void place.then((release) => this.#runLane(release, index));
     }
   }
 
@@ -106,6 +99,7 @@ export class RunGroup {
     const run = moa.start(plan.graph, input, this.#controller.signal);
     this.#runs.push(run);
     onRunStarted(run);
+    this.#openMoreLanes();
     let open = plan.choices;
     try {
       for await (const event of run.output) {
