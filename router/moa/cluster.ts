@@ -1,4 +1,4 @@
-import type { Completion, ExitDecision, ExitPolicy } from "./exit_policy.ts";
+import type { ClusterState, Completion } from "./exit_policy.ts";
 import type { AgentNode, ClusterNode } from "./graph_types.ts";
 
 /** A member that has no answer, and why. */
@@ -7,34 +7,31 @@ export interface MemberFailure {
   readonly error: unknown;
 }
 
-/** What a member's end means for its cluster. */
+/** What became of a cluster. */
 export type ClusterStep =
-  | { readonly kind: "waits"; readonly decision?: ExitDecision }
-  /** Its readers may start; `dropped` are the members that nobody waits for any more. */
-  | { readonly kind: "closed"; readonly dropped: readonly string[]; readonly decision?: ExitDecision }
+  | { readonly kind: "waits" }
+  /** Its readers may start; `dropped` are the members that it did not wait for. */
+  | { readonly kind: "closed"; readonly dropped: readonly AgentNode[] }
   /** It cannot reach its `minResponses` any more. */
   | { readonly kind: "failed"; readonly failures: readonly MemberFailure[] };
 
 /**
- * Counts what the members of a cluster have come to, and decides when its readers may start. It closes when all
- * members have ended or when its exit policy says so, but never with fewer answers than `minResponses`.
+ * Counts what the members of a cluster have come to. It closes when all of them have ended, or earlier on `exit`,
+ * and never with fewer answers than `minResponses`.
  */
 export class Cluster {
   readonly node: ClusterNode;
-  readonly #runId: string;
-  readonly #policy: ExitPolicy | undefined;
-  readonly #unfinished: Set<string>;
+  readonly #unfinished: Set<AgentNode>;
   readonly #completions: Completion[] = [];
   readonly #failures: MemberFailure[] = [];
   #open = true;
 
-  constructor(node: ClusterNode, runId: string, policy: ExitPolicy | undefined) {
+  constructor(node: ClusterNode) {
     this.node = node;
-    this.#runId = runId;
-    this.#policy = policy;
-    this.#unfinished = new Set(node.agents.map((agent) => agent.id));
+    this.#unfinished = new Set(node.agents);
   }
 
+  /** True until it has closed or failed. */
   get open(): boolean {
     return this.#open;
   }
@@ -44,45 +41,52 @@ export class Cluster {
     return this.#completions;
   }
 
+  /** True while the cluster waits for this agent. */
+  awaits(agent: AgentNode): boolean {
+    return this.#open && this.#unfinished.has(agent);
+  }
+
   /** A member has answered. */
-  answered(completion: Completion): ClusterStep {
-    if (!this.#leave(completion.agent)) return { kind: "waits" };
+  answered(agent: AgentNode, completion: Completion): ClusterStep {
+    if (!this.awaits(agent)) return { kind: "waits" };
+    this.#unfinished.delete(agent);
     this.#completions.push(completion);
-    return this.#next(true);
+    return this.#next();
   }
 
   /** A member will not answer. */
-  failed(failure: MemberFailure): ClusterStep {
-    if (!this.#leave(failure.agent.id)) return { kind: "waits" };
-    this.#failures.push(failure);
-    return this.#next(false);
+  failed(agent: AgentNode, error: unknown): ClusterStep {
+    if (!this.awaits(agent)) return { kind: "waits" };
+    this.#unfinished.delete(agent);
+    this.#failures.push({ agent, error });
+    return this.#next();
   }
 
-  /** False when the cluster does not care: it is closed, or the agent is not (any more) one of its members. */
-  #leave(agent: string): boolean {
-    return this.#open && this.#unfinished.delete(agent);
+  /** Closes without the members that still work; goes on waiting when there are not enough answers yet. */
+  exit(): ClusterStep {
+    if (!this.#open || this.#completions.length < this.node.minResponses) return { kind: "waits" };
+    return this.#close();
   }
 
-  #next(hasNewAnswer: boolean): ClusterStep {
-    const answers = this.#completions.length;
-    if (answers + this.#unfinished.size < this.node.minResponses) {
+  /** What an exit policy decides on. */
+  state(runId: string): ClusterState {
+    return {
+      runId,
+      cluster: this.node,
+      completions: this.#completions,
+      unfinished: [...this.#unfinished].map((agent) => agent.id),
+    };
+  }
+
+  #next(): ClusterStep {
+    if (this.#completions.length + this.#unfinished.size < this.node.minResponses) {
       this.#open = false;
       return { kind: "failed", failures: this.#failures };
     }
-    if (this.#unfinished.size === 0) return this.#close();
-    if (!hasNewAnswer || this.#policy === undefined || answers < this.node.minResponses) {
-      return { kind: "waits" };
-    }
-    const decision = this.#policy.decide({
-      runId: this.#runId,
-      cluster: this.node,
-      completions: this.#completions,
-      unfinished: [...this.#unfinished],
-    });
-    return decision.exit ? { ...this.#close(), decision } : { kind: "waits", decision };
+    return this.#unfinished.size === 0 ? this.#close() : { kind: "waits" };
   }
 
-  #close(): ClusterStep & { kind: "closed" } {
+  #close(): ClusterStep {
     this.#open = false;
     return { kind: "closed", dropped: [...this.#unfinished] };
   }

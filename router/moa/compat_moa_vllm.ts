@@ -1,4 +1,4 @@
-import type { Answer } from "./prompt.ts";
+import type { Answer } from "./answer.ts";
 
 /**
  * MoA-vllm's prompt, byte for byte: all `[input_prompts]` are replaced first and then all `[responses]`, those in

@@ -1,6 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { MemberFailure } from "./cluster.ts";
-import type { AgentNode, ClusterNode } from "./graph_types.ts";
+import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
 
 /** Agents that an error text names; the trace has them all. */
 const maxNamed = 8;
@@ -34,6 +34,33 @@ export function rootFailure(root: AgentNode, error: unknown): CanopyError {
     code: error.code,
     status: passed ? error.status : 502,
     ...(error.retryAfterSeconds === undefined ? {} : { retryAfterSeconds: error.retryAfterSeconds }),
+    cause: error,
+  });
+}
+
+/** The run's error when its own deadline has passed. */
+export function runOverdue(graph: Graph): CanopyError {
+  return new CanopyError(`The run of ${graph.name} took longer than its deadline of ${graph.deadlineMs} ms`, {
+    code: "deadline_exceeded",
+    status: 504,
+  });
+}
+
+/** The run's error when somebody ends it: the client, or a shutdown. */
+export function cancellation(reason: unknown): CanopyError {
+  if (CanopyError.is(reason)) return reason;
+  return new CanopyError(`The run was cancelled: ${messageOf(reason)}`, {
+    code: "cancelled",
+    status: 499,
+    cause: reason,
+  });
+}
+
+/** The run's error when the router itself is at fault. */
+export function internalFailure(error: unknown): CanopyError {
+  return new CanopyError(`The run failed inside the router: ${messageOf(error)}`, {
+    code: "internal_error",
+    status: 500,
     cause: error,
   });
 }

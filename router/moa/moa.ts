@@ -4,7 +4,8 @@ import type { Random } from "../../base/random.ts";
 import type { Config } from "../../cfgs/schema.ts";
 import type { Moa, ServedModel } from "../services.ts";
 import { buildGraphs } from "./graph.ts";
-import type { Graph } from "./graph_types.ts";
+import { type ExitPolicy, exitPolicyOf } from "./exit_policy.ts";
+import type { ClusterNode, Graph } from "./graph_types.ts";
 import { PlaceQueue } from "./place_queue.ts";
 import { MoaRun, type ModelAccess } from "./run.ts";
 import { RunStore } from "./run_store.ts";
@@ -21,6 +22,8 @@ export interface MoaOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly models: ReadonlyMap<string, ServedModel>;
+  /** The exit policy of a cluster's settings; undefined: it waits for all its members. */
+  readonly exitPolicyOf?: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
   /** Ended runs whose records are kept; by default what the config says. */
   readonly maxRunsKept?: number;
 }
@@ -32,6 +35,7 @@ export function createMoa(options: MoaOptions): Moa {
 
 class GraphRunner implements Moa {
   readonly graphs: ReadonlyMap<string, Graph>;
+  readonly #exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #models: ReadonlyMap<string, ModelAccess>;
@@ -43,6 +47,7 @@ class GraphRunner implements Moa {
   constructor(options: MoaOptions) {
     const { config, clock, random, models } = options;
     this.graphs = options.graphs ?? buildGraphs(config);
+    this.#exitPolicyOf = options.exitPolicyOf ?? exitPolicyOf;
     this.#clock = clock;
     this.#random = random.stream("moa");
     this.#models = new Map(
@@ -66,6 +71,7 @@ class GraphRunner implements Moa {
       graph,
       input,
       models: this.#models,
+      exitPolicyOf: this.#exitPolicyOf,
       clock: this.#clock,
       random: this.#random.stream(id),
       signal,

@@ -1,15 +1,10 @@
 import type { Json } from "../../base/json.ts";
 import type { ChatMessage, Prompt } from "../engines/engine.ts";
+import type { Answer } from "./answer.ts";
 import { conversationOf, isSystem, mediaParts, questionText, rawQuestionText } from "./conversation.ts";
 import { fillMoaVllm } from "./compat_moa_vllm.ts";
 import type { RunInput } from "./run_types.ts";
 import type { PromptTemplate, ResponsesFormat, Segment } from "./template.ts";
-
-/** A precursor's answer, ready to be written into a prompt. */
-export interface Answer {
-  readonly agent: string;
-  readonly text: string;
-}
 
 /** A prompt before it is tokenised or sent. */
 export type FilledPrompt = Exclude<Prompt, { kind: "tokens" }>;

@@ -1,27 +1,24 @@
 import type { Clock } from "../../base/clock.ts";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
-import { AsyncQueue } from "../../base/queue.ts";
 import type { Random } from "../../base/random.ts";
 import type { Sampling } from "../engines/engine.ts";
 import type { ServedModel } from "../services.ts";
 import { AgentCall, type AgentRequest } from "./agent.ts";
+import { answersInSlotOrder, answerText } from "./answer.ts";
 import { Cluster, type ClusterStep } from "./cluster.ts";
 import { checkContext } from "./context_budget.ts";
-import { exitPolicyOf } from "./exit_policy.ts";
-import { clusterFailure, rootFailure } from "./failure.ts";
+import type { ExitPolicy } from "./exit_policy.ts";
+import { cancellation, clusterFailure, internalFailure, rootFailure, runOverdue } from "./failure.ts";
 import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
 import type { PlaceQueue } from "./place_queue.ts";
-import type { Answer } from "./prompt.ts";
-import { stripReasoning } from "./reasoning.ts";
+import { RunOutput } from "./run_output.ts";
 import { RunPrompts } from "./run_prompts.ts";
-import type { Run, RunEvent, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
+import type { Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
 import { mergeSampling, samplingOfChoice } from "./sampling.ts";
 import { Trace } from "./trace.ts";
 import { runUsage } from "./usage.ts";
 
-/** Events of the root that wait for the reader before the engines' streams are paused. */
-const outputCapacity = 64;
 /** Trace events per call: one with every event of its life and a few retries has about ten. */
 const eventsPerCall = 24;
 
@@ -39,6 +36,7 @@ export interface RunOptions {
   readonly graph: Graph;
   readonly input: RunInput;
   readonly models: ReadonlyMap<string, ModelAccess>;
+  readonly exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
   readonly clock: Clock;
   readonly random: Random;
   /** The client has gone. */
@@ -51,7 +49,7 @@ export interface RunOptions {
  */
 export class MoaRun implements Run {
   readonly id: string;
-  readonly output: AsyncIterable<RunEvent>;
+  readonly output: RunOutput = new RunOutput(() => this.#leave());
   readonly ended: Promise<void>;
   readonly #options: RunOptions;
   readonly #trace: Trace;
@@ -61,7 +59,6 @@ export class MoaRun implements Run {
   /** By agent, in the graph's order; the root has one call per choice. */
   readonly #calls = new Map<AgentNode, readonly AgentCall[]>();
   readonly #clusters = new Map<ClusterNode, Cluster>();
-  readonly #queue = new AsyncQueue<RunEvent>(outputCapacity);
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
   readonly #onClientGone = () => void this.cancel(this.#options.signal.reason);
@@ -87,13 +84,10 @@ export class MoaRun implements Run {
     this.#trace = new Trace(clock, eventsPerCall * (graph.agents.length + input.choices));
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
     for (const node of graph.agents) this.#calls.set(node, this.#makeCalls(node));
-    for (const node of graph.clusters) {
-      this.#clusters.set(node, new Cluster(node, this.id, exitPolicyOf(node.earlyExit)));
-    }
+    for (const node of graph.clusters) this.#clusters.set(node, new Cluster(node));
     const ended = Promise.withResolvers<void>();
     this.ended = ended.promise;
     this.#resolveEnded = ended.resolve;
-    this.output = { [Symbol.asyncIterator]: () => this.#reader() };
   }
 
   /** Starts the leaves. */
@@ -104,7 +98,7 @@ export class MoaRun implements Run {
     else signal.addEventListener("abort", this.#onClientGone, { once: true });
     if (graph.deadlineMs !== undefined) {
       clock.sleep(graph.deadlineMs, this.#deadline.signal).then(
-        () => this.#fail(this.#overdueError()),
+        () => this.#finish("failed", runOverdue(graph)),
         () => {},
       );
     }
@@ -188,19 +182,20 @@ export class MoaRun implements Run {
     }
     for (const call of calls) {
       this.#active++;
-      call.run(this.#ofChoice(request, call)).then(() => {
-        this.#active--;
-        this.#onCallEnded(call);
-        this.#settle();
-      });
+      call.run(this.#ofChoice(request, call))
+        .finally(() => this.#active--)
+        .then(() => this.#onCallEnded(call))
+        .catch((error) => this.#finish("failed", internalFailure(error)))
+        .then(() => this.#settle());
     }
   }
 
   #request(node: AgentNode): AgentRequest {
     const { graph, input } = this.#options;
     const sampling = this.#sampling(node);
+    const answers = answersInSlotOrder(node.reads.map((read) => this.#cluster(read)), graph.slots);
     return {
-      prompt: this.#prompts.wire(node, this.#answersFor(node), this.#model(node).served, sampling),
+      prompt: this.#prompts.wire(node, answers, this.#model(node).served, sampling),
       sampling,
       ...(node !== graph.root || input.rootLogprobs === undefined ? {} : { logprobs: input.rootLogprobs }),
       ...(input.headers === undefined ? {} : { headers: input.headers }),
@@ -214,32 +209,8 @@ export class MoaRun implements Run {
     return {
       ...request,
       sampling: samplingOfChoice(request.sampling, index),
-      forward: (event, signal) => {
-        if (event.type === "delta") return this.#queue.push({ type: "delta", index, delta: event }, signal);
-        const { finishReason, stopReason } = event;
-        const stop = stopReason === undefined ? {} : { stopReason };
-        return this.#queue.push({ type: "end", index, finishReason, ...stop }, signal);
-      },
+      forward: (event, signal) => this.output.push(index, event, signal),
     };
-  }
-
-  /** What an agent reads, in slot order. */
-  #answersFor(node: AgentNode): Answer[] {
-    const answers = node.reads.flatMap((read) => {
-      const completions = this.#clusters.get(read)?.completions ?? [];
-      const order = read.agents.map((agent) => agent.id);
-      return [...completions].sort((a, b) => order.indexOf(a.agent) - order.indexOf(b.agent));
-    });
-    return this.#options.graph.slots === "declared"
-      ? answers
-      : answers.sort((a, b) => a.sequence - b.sequence);
-  }
-
-  /** What successors read of an agent's output. */
-  #answerOf(call: AgentCall): string {
-    const { compat, stripReasoning: strip } = this.#options.graph;
-    if (compat === "moa-vllm") return call.log.text;
-    return strip ? stripReasoning(call.log.text) : call.log.text.trim();
   }
 
   #onCallEnded(call: AgentCall): void {
@@ -247,59 +218,68 @@ export class MoaRun implements Run {
     const { node } = call;
     if (node === this.#options.graph.root) this.#onRootEnded(call);
     else if (call.state === "done") {
-      const completion = { agent: node.id, text: this.#answerOf(call), sequence: ++this.#completions };
-      this.#tellClusters(node, (cluster) => cluster.answered(completion));
+      const completion = {
+        agent: node.id,
+        text: answerText(call.log.text, this.#options.graph),
+        sequence: ++this.#completions,
+      };
+      for (const cluster of this.#awaiting(node)) {
+        this.#apply(cluster.answered(node, completion), cluster);
+        if (cluster.open) this.#consider(cluster);
+      }
     } else if (call.state === "failed") {
-      this.#tellClusters(node, (cluster) => cluster.failed({ agent: node, error: call.error }));
+      for (const cluster of this.#awaiting(node)) this.#apply(cluster.failed(node, call.error), cluster);
     }
   }
 
   #onRootEnded(call: AgentCall): void {
-    if (call.state === "failed") this.#fail(rootFailure(call.node, call.error));
-    const calls = this.#calls.get(call.node) ?? [];
-    if (calls.every((other) => other.state === "done")) this.#finish("done", undefined);
+    if (call.state === "failed") this.#finish("failed", rootFailure(call.node, call.error));
+    else if (this.#rootIsDone()) this.#finish("done", undefined);
   }
 
-  #tellClusters(node: AgentNode, tell: (cluster: Cluster) => ClusterStep): void {
-    for (const cluster of this.#clusters.values()) {
-      if (cluster.open && cluster.node.agents.includes(node)) this.#apply(tell(cluster), cluster);
-    }
+  #rootIsDone(): boolean {
+    return this.#calls.get(this.#options.graph.root)?.every((call) => call.state === "done") ?? false;
   }
 
-  #apply(step: ClusterStep, cluster: Cluster): void {
+  /** The clusters that wait for an agent: in a layered graph one, in an explicit one perhaps several. */
+  #awaiting(node: AgentNode): Cluster[] {
+    return [...this.#clusters.values()].filter((cluster) => cluster.awaits(node));
+  }
+
+  /** Asks the exit policy, right after a completion, whether the cluster shall wait for its other members. */
+  #consider(cluster: Cluster): void {
     const { node } = cluster;
-    if (step.kind === "failed") return this.#fail(clusterFailure(node, step.failures));
-    if (step.decision !== undefined) {
-      const data = { exit: step.decision.exit, ...step.decision.numbers };
-      this.#trace.add("exit_decided", { cluster: node.id, data });
-    }
+    const policy = this.#options.exitPolicyOf(node.earlyExit);
+    if (policy === undefined || cluster.completions.length < node.minResponses) return;
+    const decision = policy.decide(cluster.state(this.id));
+    this.#trace.add("exit_decided", { cluster: node.id, data: { exit: decision.exit, ...decision.numbers } });
+    if (decision.exit) this.#apply(cluster.exit(), cluster);
+  }
+
+  #apply(step: ClusterStep, { node, completions }: Cluster): void {
     if (step.kind === "waits") return;
-    const answers = cluster.completions.map((completion) => completion.agent);
-    this.#trace.add("cluster_closed", { cluster: node.id, data: { answers, dropped: [...step.dropped] } });
-    for (const dropped of node.agents) if (step.dropped.includes(dropped.id)) this.#drop(dropped, node);
+    if (step.kind === "failed") return this.#finish("failed", clusterFailure(node, step.failures));
+    const answers = completions.map((completion) => completion.agent);
+    const dropped = step.dropped.map((agent) => agent.id);
+    this.#trace.add("cluster_closed", { cluster: node.id, data: { answers, dropped } });
+    for (const agent of step.dropped) {
+      // Another cluster may still wait for it.
+      if (this.#awaiting(agent).length > 0) continue;
+      for (const call of this.#calls.get(agent) ?? []) {
+        call.cancel(new Error(`Cluster ${node.id} closed without it`));
+      }
+    }
     for (const reader of this.#options.graph.agents) {
-      if (reader.reads.includes(node) && reader.reads.every((read) => !this.#isOpen(read))) {
+      if (reader.reads.includes(node) && reader.reads.every((read) => !this.#cluster(read).open)) {
         this.#launch(reader);
       }
     }
   }
 
-  /** Stops an agent that no cluster waits for any more. */
-  #drop(agent: AgentNode, by: ClusterNode): void {
-    for (const cluster of this.#clusters.values()) {
-      if (cluster.open && cluster.node.agents.includes(agent)) return;
-    }
-    for (const call of this.#calls.get(agent) ?? []) {
-      call.cancel(new Error(`Cluster ${by.id} closed without it`));
-    }
-  }
-
-  #isOpen(node: ClusterNode): boolean {
-    return this.#clusters.get(node)?.open ?? false;
-  }
-
-  #fail(error: CanopyError): void {
-    this.#finish("failed", error);
+  #cluster(node: ClusterNode): Cluster {
+    const cluster = this.#clusters.get(node);
+    if (cluster === undefined) throw new Error(`Cluster ${node.id} is not one of the graph's`);
+    return cluster;
   }
 
   #finish(state: "done" | "failed" | "cancelled", error: CanopyError | undefined): void {
@@ -308,10 +288,10 @@ export class MoaRun implements Run {
     this.#error = error;
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
-    if (error === undefined) this.#queue.close();
+    if (error === undefined) this.output.close();
     else {
       for (const call of this.#allCalls()) call.cancel(error);
-      this.#queue.fail(error);
+      this.output.fail(error);
     }
     this.#settle();
   }
@@ -328,39 +308,8 @@ export class MoaRun implements Run {
     this.#resolveEnded();
   }
 
-  /** Reads the output; leaving early cancels the run, unless its last word is out already. */
-  #reader(): AsyncIterator<RunEvent> {
-    return {
-      next: () => this.#queue.next(),
-      return: async () => {
-        const calls = this.#calls.get(this.#options.graph.root) ?? [];
-        if (!calls.every((call) => call.state === "done")) {
-          this.#finish("cancelled", cancellation(new Error("its output is not read any more")));
-        }
-        this.#queue.cancel();
-        await this.ended;
-        return { done: true, value: undefined };
-      },
-    };
+  /** The reader stops: that cancels the run, unless its last word was out already. */
+  #leave(): Promise<void> {
+    return this.#rootIsDone() ? this.ended : this.cancel(new Error("its output is not read any more"));
   }
-
-  #overdueError(): CanopyError {
-    const { graph } = this.#options;
-    return new CanopyError(
-      `The run of ${graph.name} took longer than its deadline of ${graph.deadlineMs} ms`,
-      {
-        code: "deadline_exceeded",
-        status: 504,
-      },
-    );
-  }
-}
-
-function cancellation(reason: unknown): CanopyError {
-  if (CanopyError.is(reason)) return reason;
-  return new CanopyError(`The run was cancelled: ${messageOf(reason)}`, {
-    code: "cancelled",
-    status: 499,
-    cause: reason,
-  });
 }

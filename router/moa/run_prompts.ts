@@ -1,7 +1,8 @@
 import type { Prompt, Sampling } from "../engines/engine.ts";
 import type { ServedModel } from "../services.ts";
+import type { Answer } from "./answer.ts";
 import type { AgentNode } from "./graph_types.ts";
-import { type Answer, fillPrompt, type OpenPrompt, openPrompt } from "./prompt.ts";
+import { fillPrompt, type OpenPrompt, openPrompt } from "./prompt.ts";
 import type { RunInput } from "./run_types.ts";
 import type { PromptTemplate } from "./template.ts";
 import { hasChatFields, wirePrompt } from "./wire_prompt.ts";

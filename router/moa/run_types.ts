@@ -61,7 +61,11 @@ export type AgentState = "waiting" | "queued" | "running" | "done" | "failed" | 
 /** One thing that happened in a run. `atMs` counts from the run's start. */
 export interface TraceEvent {
   readonly atMs: number;
-  /** Such as `run_started`, `agent_placed`, `agent_first_token`, `agent_done`, `agent_failed`, `agent_retried`, `cluster_closed`, `exit_decided`, `run_done`. */
+  /**
+   * `run_started`, then `agent_queued`, `agent_placed`, `agent_first_token`, `agent_retried`, `agent_done`,
+   * `agent_failed`, `agent_cancelled`, `exit_decided`, `cluster_closed` (and `trace_full` where no more are kept),
+   * last `run_done`, `run_failed` or `run_cancelled`.
+   */
   readonly type: string;
   readonly agent?: string;
   readonly cluster?: string;
