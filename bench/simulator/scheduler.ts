@@ -1,0 +1,363 @@
+import type { Clock } from "../../base/clock.ts";
+import type { CostModel, StepLoad } from "./cost.ts";
+import { type CacheNode, PrefixCache } from "./prefix_cache.ts";
+
+/** How one engine family fills its steps. */
+export interface SchedulerOptions {
+  readonly clock: Clock;
+  readonly cost: CostModel;
+  /** vLLM mixes prefill chunks into decode steps; SGLang runs prefills alone, before decodes. */
+  readonly policy: "mixed" | "prefill_first";
+  readonly pageSize: number;
+  readonly kvTokens: number;
+  readonly maxRunning: number;
+  readonly maxBatchedTokens: number;
+  /** Called once for every sequence, when it has left the engine. */
+  readonly onEnd: (sequence: Sequence) => void;
+}
+
+/** What the front end wants to hear of a sequence; called inside an engine step, in batch order. */
+export interface SequenceListener {
+  /** The prompt is computed: the next token, or undefined when the sequence ends without one. */
+  sample(): number | undefined;
+  /** A token was made; true ends the sequence. */
+  token(id: number): boolean;
+  /** The engine stopped the sequence because of `abort`. */
+  aborted(): void;
+  /** Why it ended; undefined before. */
+  readonly finish: { readonly type: string } | undefined;
+}
+
+/** One sequence in the engine. */
+export class Sequence {
+  /** Prompt and answer so far. */
+  readonly tokens: number[];
+  readonly promptLength: number;
+  readonly salt: string;
+  /** Prefix-cache hits are not used beyond this length (log-probabilities of the prompt are wanted from there). */
+  readonly cacheLimit: number;
+  readonly listener: SequenceListener;
+  /** Prompt tokens found in the cache when the sequence was first scheduled. */
+  cachedTokens = 0;
+  readonly arrivedMs: number;
+  scheduledMs: number | undefined;
+  prefilledMs: number | undefined;
+  endedMs: number | undefined;
+  state: "waiting" | "running" | "ended" = "waiting";
+  abortRequested = false;
+  /** Tokens whose KV is there. */
+  computed = 0;
+  /** Tokens to compute in the running step. */
+  chunk = 0;
+  node: CacheNode | undefined;
+  /** Tokens on the path of `node`. */
+  sharedTokens = 0;
+  /** Tokens of KV memory held outside the tree. */
+  privateTokens = 0;
+
+  constructor(options: {
+    prompt: readonly number[];
+    salt: string;
+    cacheLimit: number;
+    listener: SequenceListener;
+    arrivedMs: number;
+  }) {
+    this.tokens = options.prompt.slice();
+    this.promptLength = options.prompt.length;
+    this.salt = options.salt;
+    this.cacheLimit = options.cacheLimit;
+    this.listener = options.listener;
+    this.arrivedMs = options.arrivedMs;
+  }
+}
+
+/** A lag behind the clock above this is forgotten instead of made up for. */
+const MAX_LAG_MS = 1000;
+
+/**
+ * Continuous batching: each step computes prompt chunks and one token of every decoding sequence, and takes one
+ * timer of the clock, however many sequences there are.
+ */
+export class Scheduler {
+  readonly cache: PrefixCache;
+  readonly options: SchedulerOptions;
+  #waiting: Sequence[] = [];
+  #running: Sequence[] = [];
+  #privateTokens = 0;
+  #looping = false;
+  #dueMs = 0;
+  #stop = new AbortController();
+  stats = { requests: 0, promptTokens: 0, generationTokens: 0, cachedTokens: 0, aborted: 0, preemptions: 0 };
+
+  constructor(options: SchedulerOptions) {
+    this.options = options;
+    this.cache = new PrefixCache(options.pageSize);
+  }
+
+  get waiting(): number {
+    return this.#waiting.length;
+  }
+
+  get running(): number {
+    return this.#running.length;
+  }
+
+  /** Share of the KV memory that sequences hold, 0 to 1. */
+  get kvUsage(): number {
+    return this.usedTokens / this.options.kvTokens;
+  }
+
+  /** Tokens of KV memory that sequences hold. */
+  get usedTokens(): number {
+    return this.#privateTokens + this.cache.tokens - this.cache.evictableTokens;
+  }
+
+  submit(sequence: Sequence): void {
+    this.stats.requests++;
+    this.stats.promptTokens += sequence.promptLength;
+    this.#waiting.push(sequence);
+    if (this.#looping || this.#stop.signal.aborted) return;
+    this.#looping = true;
+    // A microtask later, so that sequences that arrive together share their first step.
+    Promise.resolve().then(() => this.#loop()).catch(() => {});
+  }
+
+  /** Ends a sequence: at once while it waits, at the end of the running step otherwise. */
+  abort(sequence: Sequence): void {
+    if (sequence.state === "ended" || sequence.abortRequested) return;
+    sequence.abortRequested = true;
+    if (sequence.state !== "waiting") return;
+    this.#waiting = this.#waiting.filter((other) => other !== sequence);
+    this.#end(sequence, true);
+  }
+
+  /** Freezes everything, as a dead process would. */
+  kill(): void {
+    this.#stop.abort();
+  }
+
+  async #loop(): Promise<void> {
+    const { clock, cost } = this.options;
+    this.#dueMs = clock.now();
+    while (this.#waiting.length + this.#running.length > 0) {
+      const load = this.options.policy === "mixed" ? this.#planMixed() : this.#planPrefillFirst();
+      const nowMs = clock.now();
+      this.#dueMs = Math.max(this.#dueMs, nowMs - MAX_LAG_MS) + cost.stepMs(load);
+      await clock.sleep(Math.max(0, this.#dueMs - nowMs), this.#stop.signal);
+      this.#apply();
+    }
+    this.#looping = false;
+  }
+
+  #planMixed(): StepLoad {
+    const load = emptyLoad();
+    let budget = this.options.maxBatchedTokens;
+    let preempted = false;
+    for (let i = 0; i < this.#running.length; i++) {
+      const sequence = this.#running[i]!;
+      const want = sequence.tokens.length - sequence.computed;
+      const n = Math.min(want, budget);
+      sequence.chunk = 0;
+      if (n === 0) continue;
+      let fits = this.#reserve(sequence, sequence.computed + n);
+      while (!fits && this.#running.length - 1 > i) {
+        this.#preempt();
+        preempted = true;
+        fits = this.#reserve(sequence, sequence.computed + n);
+      }
+      if (!fits) {
+        if (this.#running.length > 1) this.#preempt();
+        preempted = true;
+        break;
+      }
+      this.#add(load, sequence, n);
+      budget -= n;
+    }
+    while (!preempted && budget > 0 && this.#waiting.length > 0) {
+      const sequence = this.#admit();
+      if (sequence === undefined) break;
+      const n = Math.min(sequence.tokens.length - sequence.computed, budget);
+      this.#reserve(sequence, sequence.computed + n);
+      this.#add(load, sequence, n);
+      budget -= n;
+    }
+    return load;
+  }
+
+  #planPrefillFirst(): StepLoad {
+    const load = emptyLoad();
+    let budget = this.options.maxBatchedTokens;
+    for (const sequence of this.#running) {
+      sequence.chunk = 0;
+      const want = sequence.tokens.length - sequence.computed;
+      if (sequence.prefilledMs !== undefined && want <= 1) continue;
+      const n = Math.min(want, budget);
+      if (n === 0 || !this.#reserve(sequence, sequence.computed + n)) continue;
+      this.#add(load, sequence, n);
+      budget -= n;
+    }
+    while (budget > 0 && this.#waiting.length > 0) {
+      const sequence = this.#admit();
+      if (sequence === undefined) break;
+      const n = Math.min(sequence.tokens.length - sequence.computed, budget);
+      this.#reserve(sequence, sequence.computed + n);
+      this.#add(load, sequence, n);
+      budget -= n;
+    }
+    if (load.prefillTokens > 0) return load;
+    for (let i = 0; i < this.#running.length; i++) {
+      const sequence = this.#running[i]!;
+      if (sequence.chunk > 0 || sequence.tokens.length - sequence.computed !== 1) continue;
+      let fits = this.#reserve(sequence, sequence.computed + 1);
+      while (!fits && this.#running.length - 1 > i) {
+        this.#preempt();
+        fits = this.#reserve(sequence, sequence.computed + 1);
+      }
+      if (fits) this.#add(load, sequence, 1);
+    }
+    return load;
+  }
+
+  /** Takes the first waiting sequence into the batch if the KV of all its tokens fits. */
+  #admit(): Sequence | undefined {
+    const sequence = this.#waiting[0]!;
+    if (this.#running.length >= this.options.maxRunning) return undefined;
+    const length = sequence.tokens.length;
+    const hit = this.cache.hold(
+      sequence.tokens,
+      Math.min(length - 1, sequence.cacheLimit),
+      sequence.salt,
+    );
+    const free = this.options.kvTokens - this.usedTokens;
+    if (this.#pages(length) - hit.length > free && this.#running.length > 0) {
+      this.cache.release(hit.node);
+      return undefined;
+    }
+    this.#waiting.shift();
+    sequence.node = hit.node;
+    sequence.sharedTokens = hit.length;
+    sequence.computed = hit.length;
+    sequence.state = "running";
+    if (sequence.scheduledMs === undefined) {
+      sequence.scheduledMs = this.options.clock.now();
+      sequence.cachedTokens = hit.length;
+      this.stats.cachedTokens += hit.length;
+    }
+    this.#running.push(sequence);
+    return sequence;
+  }
+
+  #add(load: StepLoad, sequence: Sequence, n: number): void {
+    sequence.chunk = n;
+    load.sequences++;
+    if (sequence.prefilledMs !== undefined && n === 1) {
+      load.decodes++;
+      load.decodeContext += sequence.computed + 1;
+    } else {
+      load.prefillTokens += n;
+      load.prefillAttention += n * (sequence.computed + n / 2);
+    }
+    // vLLM publishes blocks when they are scheduled, so that others can share them in the same step.
+    if (this.options.policy === "mixed") this.#publish(sequence, sequence.computed + n);
+  }
+
+  #apply(): void {
+    const nowMs = this.options.clock.now();
+    let ended = false;
+    for (const sequence of this.#running) {
+      if (sequence.abortRequested) {
+        sequence.computed += sequence.chunk;
+        this.#end(sequence, true);
+        ended = true;
+        continue;
+      }
+      if (sequence.chunk === 0) continue;
+      sequence.computed += sequence.chunk;
+      sequence.chunk = 0;
+      if (sequence.computed < sequence.tokens.length) {
+        if (this.options.policy === "prefill_first") this.#publish(sequence, sequence.computed);
+        continue;
+      }
+      if (sequence.prefilledMs === undefined) {
+        sequence.prefilledMs = nowMs;
+        if (this.options.policy === "prefill_first") this.#publish(sequence, sequence.computed);
+      }
+      const id = sequence.listener.sample();
+      let done = true;
+      if (id !== undefined) {
+        sequence.tokens.push(id);
+        this.stats.generationTokens++;
+        done = sequence.listener.token(id);
+      }
+      if (!done) continue;
+      this.#end(sequence, false);
+      ended = true;
+    }
+    if (ended) this.#running = this.#running.filter((sequence) => sequence.state === "running");
+  }
+
+  #end(sequence: Sequence, aborted: boolean): void {
+    sequence.state = "ended";
+    sequence.endedMs = this.options.clock.now();
+    if (sequence.node !== undefined) this.#publish(sequence, sequence.computed);
+    this.#free(sequence);
+    if (aborted) {
+      this.stats.aborted++;
+      sequence.listener.aborted();
+    }
+    this.options.onEnd(sequence);
+  }
+
+  /** Throws the newest sequence out of the batch; it will be computed again. */
+  #preempt(): void {
+    const victim = this.#running.pop()!;
+    this.stats.preemptions++;
+    this.#free(victim);
+    victim.computed = 0;
+    victim.chunk = 0;
+    victim.state = "waiting";
+    if (victim.abortRequested) this.#end(victim, true);
+    else this.#waiting.unshift(victim);
+  }
+
+  #free(sequence: Sequence): void {
+    this.#privateTokens -= sequence.privateTokens;
+    sequence.privateTokens = 0;
+    sequence.sharedTokens = 0;
+    if (sequence.node !== undefined) this.cache.release(sequence.node);
+    sequence.node = undefined;
+  }
+
+  /** Makes room for the KV of the first `length` tokens. */
+  #reserve(sequence: Sequence, length: number): boolean {
+    const more = this.#pages(length) - sequence.sharedTokens - sequence.privateTokens;
+    if (more <= 0) return true;
+    const free = this.options.kvTokens - this.cache.tokens - this.#privateTokens;
+    if (free < more) this.cache.evict(more - free);
+    // A sequence that is alone may overdraw: real engines refuse such prompts at start.
+    const fits = this.options.kvTokens - this.cache.tokens - this.#privateTokens >= more;
+    if (!fits && this.#running.length > 1) return false;
+    sequence.privateTokens += more;
+    this.#privateTokens += more;
+    return true;
+  }
+
+  /** Moves whole pages of the first `length` tokens from the sequence's own memory into the tree. */
+  #publish(sequence: Sequence, length: number): void {
+    const to = length - length % this.options.pageSize;
+    if (sequence.node === undefined || to <= sequence.sharedTokens) return;
+    const moved = to - sequence.sharedTokens;
+    sequence.node = this.cache.extend(sequence.node, sequence.tokens, sequence.sharedTokens, to);
+    sequence.sharedTokens = to;
+    sequence.privateTokens -= moved;
+    this.#privateTokens -= moved;
+  }
+
+  #pages(tokens: number): number {
+    return Math.ceil(tokens / this.options.pageSize) * this.options.pageSize;
+  }
+}
+
+function emptyLoad(): StepLoad {
+  return { prefillTokens: 0, prefillAttention: 0, decodes: 0, decodeContext: 0, sequences: 0 };
+}

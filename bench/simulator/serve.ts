@@ -1,0 +1,101 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { once } from "node:events";
+import type { OutgoingRequest } from "../../router/transport/transport.ts";
+import { createSimulator } from "./simulator.ts";
+import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
+
+/** A simulator that listens on a port. */
+export interface ListeningSimulator {
+  /** Base URL, such as `http://127.0.0.1:8100`. */
+  readonly url: string;
+  readonly simulator: Simulator;
+  /** Stops listening and cuts open connections. */
+  close(): Promise<void>;
+}
+
+/** uvicorn closes idle connections after 5 s. */
+const IDLE_MS = 5000;
+const METHODS = ["GET", "POST", "HEAD", "DELETE", "PUT"] as const;
+
+/** Starts a simulated engine on a port (0: any free one). Rejects when the port cannot be used. */
+export async function startSimulator(
+  options: SimulatorOptions & { readonly host?: string; readonly port?: number },
+): Promise<ListeningSimulator> {
+  const simulator = createSimulator(options);
+  const host = options.host ?? "127.0.0.1";
+  const server = createServer({ keepAliveTimeout: IDLE_MS }, (request, response) => {
+    serve(simulator, request, response).catch(() => response.destroy());
+  });
+  server.listen(options.port ?? 0, host);
+  await once(server, "listening");
+  const address = server.address();
+  const port = typeof address === "object" && address !== null ? address.port : options.port ?? 0;
+  return {
+    url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    simulator,
+    async close() {
+      simulator.close();
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+async function serve(
+  simulator: Simulator,
+  request: IncomingMessage,
+  response: ServerResponse,
+): Promise<void> {
+  const gone = new AbortController();
+  response.on("close", () => {
+    if (!response.writableFinished) gone.abort(new Error("The client has closed its connection"));
+  });
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const method = METHODS.find((name) => name === request.method) ?? "GET";
+  const outgoing: OutgoingRequest = {
+    method,
+    url: new URL(request.url ?? "/", "http://simulator").href,
+    headers: singleHeaders(request),
+    ...(chunks.length === 0 ? {} : { body: joined(chunks) }),
+  };
+  const answer = await simulator.handle(outgoing, gone.signal);
+  response.writeHead(answer.status, { ...answer.headers });
+  if (answer.headers["content-length"] === undefined) response.flushHeaders();
+  for await (const chunk of answer.body) {
+    if (!response.write(chunk)) await drained(response);
+  }
+  response.end();
+}
+
+/** Resolves when the socket takes more, or is gone. */
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      response.off("drain", done);
+      response.off("close", done);
+      resolve();
+    };
+    response.on("drain", done);
+    response.on("close", done);
+  });
+}
+
+function singleHeaders(request: IncomingMessage): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(request.headers)) {
+    if (value !== undefined) headers[name] = Array.isArray(value) ? value.join(", ") : value;
+  }
+  return headers;
+}
+
+function joined(chunks: readonly Uint8Array[]): Uint8Array {
+  const bytes = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    bytes.set(chunk, at);
+    at += chunk.length;
+  }
+  return bytes;
+}

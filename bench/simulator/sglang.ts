@@ -1,0 +1,146 @@
+import { Backend } from "./backend.ts";
+import { detailReply, emptyReply, jsonReply, type Reply, type ServedRequest, textReply } from "./reply.ts";
+import { internalError, openaiError } from "./sglang_errors.ts";
+import { generate } from "./sglang_generate.ts";
+import { load, loads, modelCard, modelInfo, serverInfo, sglangMetrics } from "./sglang_info.ts";
+import { isNewer } from "./sglang_meta.ts";
+import { chat, completions } from "./sglang_openai.ts";
+import { parseBody } from "./sglang_request.ts";
+import { SglangRequests } from "./sglang_requests.ts";
+import type { SimulatorOptions } from "./simulator_types.ts";
+import type { Protocol } from "./vllm.ts";
+
+/** Version that is emulated unless another one is asked for. */
+export const SGLANG_VERSION = "0.5.23";
+
+const FLUSHED =
+  "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n";
+
+/** How long a health check takes: it waits for a token of its own. */
+const HEALTH_MS = 1002;
+
+/** A simulated SGLang server without prefill/decode split. `die` makes it a dead process. */
+export function sglangProtocol(options: SimulatorOptions, die: () => Promise<never>): Protocol {
+  const backend = new Backend(options, {
+    version: SGLANG_VERSION,
+    pageSize: 1,
+    maxRunning: 2048,
+    policy: "prefill_first",
+  });
+  const requests = new SglangRequests(backend);
+  const get = (reply: () => Reply) => ({ GET: () => Promise.resolve(reply()) });
+  const health = {
+    GET: async () => {
+      await backend.pause(HEALTH_MS);
+      return emptyReply();
+    },
+  };
+  const serveGenerate = (request: ServedRequest) =>
+    generate(request, parseBody(request), backend, requests, die);
+  const tokenize = (request: ServedRequest) => Promise.resolve(tokenizeReply(request, backend));
+  const flush = () => {
+    const { scheduler } = backend;
+    if (scheduler.running + scheduler.waiting > 0) {
+      return Promise.resolve({ status: 400, headers: {}, body: "Flush cache failed.\n" });
+    }
+    scheduler.cache.clear();
+    return Promise.resolve({ status: 200, headers: {}, body: FLUSHED });
+  };
+  const routes: Record<string, Partial<Record<string, (request: ServedRequest) => Promise<Reply>>>> = {
+    "/generate": { POST: serveGenerate, PUT: serveGenerate },
+    "/v1/completions": {
+      POST: (request) => wrapped(() => completions(request, parseBody(request), backend, requests)),
+    },
+    "/v1/chat/completions": {
+      POST: (request) => wrapped(() => chat(request, parseBody(request), backend, requests)),
+    },
+    "/abort_request": {
+      POST: (request) => {
+        const { rid, abort_all: all } = parseBody(request);
+        if (all === true) requests.abortAll();
+        else if (typeof rid === "string") requests.abort(rid);
+        return Promise.resolve(emptyReply());
+      },
+    },
+    "/flush_cache": { GET: flush, POST: flush },
+    "/tokenize": { POST: tokenize },
+    "/v1/tokenize": { POST: tokenize },
+    "/detokenize": { POST: (request) => Promise.resolve(detokenizeReply(request, backend)) },
+    "/v1/detokenize": { POST: (request) => Promise.resolve(detokenizeReply(request, backend)) },
+    "/health": health,
+    "/health_generate": health,
+    "/ping": get(() => emptyReply()),
+    "/get_model_info": get(() => jsonReply(200, modelInfo(backend))),
+    "/model_info": get(() => jsonReply(200, modelInfo(backend))),
+    "/get_server_info": get(() => jsonReply(200, serverInfo(backend))),
+    "/server_info": get(() => jsonReply(200, serverInfo(backend))),
+    "/v1/models": get(() => {
+      const data = options.models.map((id) => modelCard(id, backend));
+      return jsonReply(200, { object: "list", data });
+    }),
+    "/v1/loads": get(() => jsonReply(200, loads(backend))),
+    "/metrics": get(() => textReply(200, sglangMetrics(backend), "text/plain; version=0.0.4; charset=utf-8")),
+    "/v1/embeddings": { POST: () => Promise.resolve(notEmbedding()) },
+    "/v1/rerank": { POST: () => Promise.resolve(notEmbedding()) },
+    ...(isNewer(backend.version) ? {} : { "/get_load": get(() => jsonReply(200, load(backend))) }),
+  };
+  const generating = new Set(["/generate", "/v1/completions", "/v1/chat/completions"]);
+  return {
+    backend,
+    generates: ({ path }) => generating.has(path),
+    failure: (status) =>
+      status === 500
+        ? internalError()
+        : openaiError(503, "The request queue is full.", "ServiceUnavailableError"),
+    serve(request) {
+      if (request.path.startsWith("/v1/models/")) return Promise.resolve(modelReply(request, backend));
+      const route = routes[request.path];
+      if (route === undefined) return Promise.resolve(detailReply(404));
+      const serve = route[request.method];
+      return serve === undefined
+        ? Promise.resolve(detailReply(405, Object.keys(route).join(", ")))
+        : serve(request);
+    },
+  };
+}
+
+/** Makes a promise's rejection of what a check throws at once. */
+async function wrapped(serve: () => Promise<Reply>): Promise<Reply> {
+  return await serve();
+}
+
+function modelReply(request: ServedRequest, backend: Backend): Reply {
+  const id = decodeURIComponent(request.path.slice("/v1/models/".length));
+  if (backend.options.models.includes(id)) return jsonReply(200, modelCard(id, backend));
+  return jsonReply(404, {
+    error: {
+      message: `The model '${id}' does not exist`,
+      type: "invalid_request_error",
+      param: "model",
+      code: "model_not_found",
+    },
+  });
+}
+
+function notEmbedding(): Reply {
+  return openaiError(
+    400,
+    "This model does not appear to be an embedding model by default. Please add `--is-embedding` when launching the server or try another model.",
+  );
+}
+
+function tokenizeReply(request: ServedRequest, backend: Backend): Reply {
+  const body = parseBody(request);
+  const { prompt, messages } = body;
+  const text = typeof prompt === "string"
+    ? prompt
+    : backend.renderChat(Array.isArray(messages) ? messages : [], body);
+  const tokens = backend.tokenizer.encode(text);
+  return jsonReply(200, { tokens, count: tokens.length, max_model_len: backend.contextTokens });
+}
+
+function detokenizeReply(request: ServedRequest, backend: Backend): Reply {
+  const { tokens } = parseBody(request);
+  const ids = Array.isArray(tokens) ? tokens.filter((id) => typeof id === "number") : [];
+  return jsonReply(200, { text: backend.tokenizer.decode(ids) });
+}

@@ -1,0 +1,211 @@
+import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import type { Backend } from "./backend.ts";
+import { type Choice, Collector } from "./choice.ts";
+import { flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
+import { generateError, GenerateRefusal, internalError } from "./sglang_errors.ts";
+import { type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
+import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./sglang_request.ts";
+import type { SglangRequests } from "./sglang_requests.ts";
+
+/** One item of a batch, expanded to its samples. */
+interface Item {
+  readonly rid: string;
+  readonly prompt: readonly number[];
+  readonly promptIndex: number;
+  readonly start: (collector: Collector, index: number) => Choice;
+}
+
+interface Job {
+  readonly items: readonly Item[];
+  /** The answer is a list: a batch, or several samples. */
+  readonly list: boolean;
+  readonly logprobs: LogprobRequest | undefined;
+  readonly promptIds: boolean;
+  readonly times: RequestTimes;
+  readonly collector: Collector;
+}
+
+/** `POST /generate`. Requests that make a real server hang or die leave this promise pending. */
+export async function generate(
+  request: ServedRequest,
+  body: JsonObject,
+  backend: Backend,
+  requests: SglangRequests,
+  die: () => Promise<never>,
+): Promise<Reply> {
+  checkGenerateSchema(body);
+  const stream = flag(body, "stream");
+  const receivedMs = backend.options.clock.now();
+  let job: Job;
+  try {
+    job = plan(body, backend, requests, receivedMs);
+  } catch (error) {
+    if (!(error instanceof GenerateRefusal)) throw error;
+    return refusal(error, stream);
+  }
+  const { vocabSize } = backend.tokenizer;
+  if (job.items.some(({ prompt }) => prompt.some((id) => id < 0 || id >= vocabSize))) return die();
+  if (backend.full) {
+    return generateError(503, "The request queue is full.");
+  }
+  const rids = job.items.map(({ rid }) => rid);
+  const started = requests.enter(request, rids, stream, () => {
+    for (const [index, item] of job.items.entries()) item.start(job.collector, index);
+  });
+  if (stream) return streamReply(events(job, started, backend, requests));
+  await started;
+  await job.collector.finished();
+  requests.done(rids);
+  const answers = job.items.map((item, i) => answer(job, item, job.collector.choices[i]!, backend));
+  return jsonReply(200, job.list ? answers : answers[0] ?? null);
+}
+
+function plan(body: JsonObject, backend: Backend, requests: SglangRequests, receivedMs: number): Job {
+  const { prompts, batch } = promptsOf(body, backend);
+  const given = body["sampling_params"] ?? {};
+  const withLogprobs = flag(body, "return_logprob");
+  const start = typeof body["logprob_start_len"] === "number" ? body["logprob_start_len"] : -1;
+  const top = typeof body["top_logprobs_num"] === "number" ? body["top_logprobs_num"] : 0;
+  const salt = [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/");
+  const items: Item[] = [];
+  let samples = 1;
+  for (const [promptIndex, prompt] of prompts.entries()) {
+    const params = Array.isArray(given) ? given[promptIndex] ?? {} : given;
+    const sampling = samplingParams(isJsonObject(params) ? params : {});
+    samples = Math.max(samples, sampling.n);
+    const maxTokens = checkedLength(prompt.length, sampling.maxTokens, backend);
+    const own = ridOf(body["rid"] ?? null, promptIndex, batch) ?? backend.randomHex(32);
+    for (let i = 0; i < sampling.n; i++) {
+      const rid = i === 0 ? own : `${own}_${i}`;
+      items.push({
+        rid,
+        prompt,
+        promptIndex,
+        start: (collector, index) =>
+          requests.start(rid, collector, {
+            ...sampling,
+            index,
+            promptIndex,
+            prompt,
+            maxTokens,
+            model: backend.model,
+            seed: i === 0 ? sampling.seed : (sampling.seed ?? 0) + 7919 * i,
+            salt,
+            holdBack: false,
+            logprobs: withLogprobs ? top : undefined,
+            cacheLimit: withLogprobs && start >= 0 ? start : Infinity,
+            forcedText: undefined,
+          }),
+      });
+    }
+  }
+  requests.checkFree(items.map(({ rid }) => rid));
+  return {
+    items,
+    list: batch || samples > 1,
+    logprobs: withLogprobs
+      ? {
+        start,
+        top,
+        tokenIds: Array.isArray(body["token_ids_logprob"])
+          ? numberList(body["token_ids_logprob"])
+          : undefined,
+        text: flag(body, "return_text_in_logprobs"),
+      }
+      : undefined,
+    promptIds: flag(body, "return_prompt_token_ids"),
+    times: { receivedMs, dispatchedMs: receivedMs },
+    collector: new Collector(),
+  };
+}
+
+function promptsOf(body: JsonObject, backend: Backend): { prompts: number[][]; batch: boolean } {
+  const ids = body["input_ids"] ?? null;
+  if (Array.isArray(ids)) {
+    if (ids.length === 0) throw new GenerateRefusal("input_ids cannot be empty.");
+    if (ids.every((id) => Array.isArray(id))) {
+      return { prompts: ids.map((id) => numberList(id)), batch: true };
+    }
+    return { prompts: [numberList(ids)], batch: false };
+  }
+  const text = body["text"] ?? null;
+  if (typeof text === "string") return { prompts: [backend.tokenizer.encode(text)], batch: false };
+  if (Array.isArray(text) && text.length > 0) {
+    return { prompts: text.map((item) => backend.tokenizer.encode(String(item))), batch: true };
+  }
+  throw new GenerateRefusal("Either text, input_ids or input_embeds should be provided.");
+}
+
+function ridOf(rid: Json, index: number, batch: boolean): string | undefined {
+  if (Array.isArray(rid)) return typeof rid[index] === "string" ? rid[index] : undefined;
+  if (typeof rid !== "string" || rid === "") return undefined;
+  return batch ? `${rid}_${index}` : rid;
+}
+
+function refusal(error: GenerateRefusal, stream: boolean): Reply {
+  if (!stream) {
+    return error.detail === undefined ? internalError() : generateError(400, error.detail);
+  }
+  const { detail } = error;
+  return streamReply((async function* () {
+    await Promise.resolve();
+    // An exception ends a stream without any event.
+    if (detail === undefined) return;
+    const body = { error: { message: detail, type: "invalid_request_error", code: 400, retryable: false } };
+    yield `data: ${JSON.stringify(body)}\n\n`;
+    yield "data: [DONE]\n\n";
+  })());
+}
+
+function answer(job: Job, item: Item, choice: Choice, backend: Backend): JsonObject {
+  const sent = { stream: false, first: true, sentMs: backend.options.clock.now() };
+  return {
+    text: choice.text,
+    output_ids: [...choice.ids],
+    meta_info: metaInfo(item.rid, choice, item.prompt, job.times, job.logprobs, sent, backend),
+    ...(job.promptIds ? { prompt_token_ids: [...item.prompt] } : {}),
+  };
+}
+
+/** Text and ids of an answer so far, as JSON, grown piece by piece: each event repeats all of them. */
+interface Cumulative {
+  text: string;
+  ids: string;
+  sentMs: number;
+}
+
+async function* events(
+  job: Job,
+  started: Promise<void>,
+  backend: Backend,
+  requests: SglangRequests,
+): AsyncGenerator<string, void, void> {
+  const { collector } = job;
+  await started;
+  const growing = new Map<Choice, Cumulative>();
+  for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const item = job.items[choice.options.index]!;
+    const nowMs = backend.options.clock.now();
+    const delta = choice.take();
+    let so = growing.get(choice);
+    const first = so === undefined;
+    so ??= { text: "", ids: "", sentMs: nowMs };
+    growing.set(choice, so);
+    so.text += JSON.stringify(delta.text).slice(1, -1);
+    for (const id of delta.ids) so.ids += so.ids === "" ? String(id) : `,${id}`;
+    // A stop string may take back text that was shown already.
+    if (choice.finish !== undefined) so.text = JSON.stringify(choice.text).slice(1, -1);
+    const meta = metaInfo(item.rid, choice, item.prompt, job.times, job.logprobs, {
+      stream: true,
+      first,
+      sentMs: so.sentMs,
+    }, backend);
+    const more = (job.promptIds ? `,"prompt_token_ids":${JSON.stringify(item.prompt)}` : "") +
+      (job.list ? `,"index":${choice.options.index}` : "");
+    yield `data: {"text":"${so.text}","output_ids":[${so.ids}],"meta_info":${
+      JSON.stringify(meta)
+    }${more}}\n\n`;
+    if (choice.finish !== undefined) requests.done([item.rid]);
+  }
+  yield "data: [DONE]\n\n";
+}

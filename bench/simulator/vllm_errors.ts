@@ -1,0 +1,63 @@
+import type { Json } from "../../base/json.ts";
+import { jsonReply, Refusal, type Reply } from "./reply.ts";
+
+/** The error body of vLLM. */
+export function vllmError(status: number, message: string, type: string, param: string | null = null): Reply {
+  return jsonReply(status, { error: { message, type, param, code: status } });
+}
+
+/** A 400 of the request's meaning. `value` is shown as Python would. */
+export function refuse(message: string, param?: string, value?: string): Refusal {
+  const details = [
+    ...(param === undefined ? [] : [`parameter=${param}`]),
+    ...(value === undefined ? [] : [`value=${value}`]),
+  ];
+  const text = details.length === 0 ? message : `${message} (${details.join(", ")})`;
+  return new Refusal(vllmError(400, text, "BadRequestError", param ?? null));
+}
+
+/** One complaint of the schema. */
+export interface SchemaError {
+  readonly type: string;
+  readonly loc: string;
+  readonly msg: string;
+  readonly input: string;
+  readonly ctx?: string;
+}
+
+/** A 400 of the request's form. */
+export function refuseSchema(errors: readonly SchemaError[]): Refusal {
+  const lines = errors.map(({ type, loc, msg, input, ctx }) =>
+    `  {'type': '${type}', 'loc': '${loc}', 'msg': '${msg}', 'input': '${input}'${
+      ctx === undefined ? "" : `, 'ctx': ${ctx}`
+    }}`
+  );
+  const head = `${errors.length} validation error${errors.length === 1 ? "" : "s"}:`;
+  return new Refusal(vllmError(400, [head, ...lines].join("\n"), "Bad Request", errors[0]?.loc ?? null));
+}
+
+/** How the schema's messages show an input. */
+export function shownInput(value: Json): string {
+  if (Array.isArray(value)) return `<list of ${value.length} items>`;
+  if (typeof value === "object" && value !== null) return `<dict of ${Object.keys(value).length} items>`;
+  return String(value);
+}
+
+/** The 400 for another content type, or none. */
+export function unsupportedMediaType(): Refusal {
+  const message = "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed";
+  return new Refusal(vllmError(400, message, "Bad Request"));
+}
+
+/** The 404 for a model that is not served. */
+export function unknownModel(model: string, served: readonly string[]): Refusal {
+  const message = `The model \`${model}\` does not exist. Valid aliases: ${served.join(", ")}.`;
+  return new Refusal(vllmError(404, message, "NotFoundError", "model"));
+}
+
+/** The 503 of a full queue. */
+export function busy(): Refusal {
+  const message =
+    "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.";
+  return new Refusal(vllmError(503, message, "Service Unavailable"));
+}
