@@ -97,7 +97,9 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
   const info = await get(options, "/get_server_info") ?? await get(options, "/server_info");
   const version = typeof info?.version === "string" ? info.version : undefined;
   const old = (than: string) => version !== undefined && olderThan(version, than);
-  const incremental = info?.incremental_streaming_output ?? info?.stream_output;
+  const incremental = version === undefined
+    ? undefined
+    : info?.incremental_streaming_output ?? info?.stream_output;
   const context = contextOf(models, options.config.model) ??
     (typeof info?.context_length === "number" ? info.context_length : undefined);
   return {
@@ -106,10 +108,10 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
     contextTokens: options.config.context_tokens ?? context,
     // 0.5.3 to 0.5.5 lose ids when events are merged.
     returnsTokenIds: !old("0.5.6"),
-    // Before 0.5.10 the flag made only the ids incremental, not the text.
-    ...(version === undefined || typeof incremental !== "boolean"
-      ? {}
-      : { incrementalStream: incremental && !old("0.5.10") }),
+    // In between, and before, text and ids did not go the same way: the stream itself has to tell.
+    ...(incremental === false && !old("0.5.6") || incremental === true && !old("0.5.10")
+      ? { incrementalStream: incremental }
+      : {}),
   };
 }
 

@@ -1,0 +1,107 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CanopyError } from "../../../base/errors.ts";
+import { type DeadlyRequest, refuseDeadly } from "../../../router/engines/guards.ts";
+import { olderThan } from "../../../router/engines/version.ts";
+import { loadCase } from "./wire.ts";
+
+const sglang: DeadlyRequest = {
+  engine: "sglang",
+  version: "0.5.18",
+  vocabSize: 1920,
+  path: "/generate",
+  body: {},
+};
+
+function refuses(request: Partial<DeadlyRequest>, param: string): void {
+  assert.throws(() => refuseDeadly({ ...sglang, ...request }), (error) => {
+    assert.ok(CanopyError.is(error));
+    assert.equal(error.status, 400);
+    assert.equal(error.param, param);
+    assert.ok(error.message.includes(param));
+    return true;
+  });
+}
+
+const passes = (request: Partial<DeadlyRequest>) => refuseDeadly({ ...sglang, ...request });
+
+test("the recorded requests that killed SGLang are refused", async () => {
+  for (
+    const [name, param] of [["err_ids_negative", "input_ids[0]"], [
+      "err_ids_out_of_vocab",
+      "input_ids[1]",
+    ]] as const
+  ) {
+    const { request } = await loadCase("sglang-cpu-0.5.18", name);
+    refuses({ body: request.body }, param);
+  }
+  const { request } = await loadCase("sglang-cpu-0.5.18", "generate_token_ids_logprob");
+  refuses({ body: request.body }, "token_ids_logprob");
+  passes({ body: request.body, version: "0.5.23" });
+});
+
+test("ids outside the vocabulary are refused in every field that holds ids", () => {
+  refuses({ body: { input_ids: [1, 2, 1920] } }, "input_ids[2]");
+  refuses({ body: { input_ids: [[1], [2, -1]] } }, "input_ids[1][1]");
+  refuses({ body: { input_ids: [1.5] } }, "input_ids[0]");
+  refuses({ path: "/v1/completions", body: { prompt: [-1] } }, "prompt[0]");
+  refuses({ body: { sampling_params: { stop_token_ids: [5000] } } }, "sampling_params.stop_token_ids[0]");
+  refuses({ body: { sampling_params: { logit_bias: { "-3": 1 } } } }, "sampling_params.logit_bias.-3");
+  refuses({ body: { logit_bias: { "1920": 1 } } }, "logit_bias.1920");
+  refuses({ vocabSize: undefined, body: { input_ids: [-1] } }, "input_ids[0]");
+  passes({ vocabSize: undefined, body: { input_ids: [151_000] } });
+  passes({ body: { input_ids: [0, 1919], sampling_params: { logit_bias: { "7": -100 } } } });
+  passes({ body: { prompt: "text", input_ids: null, stop_token_ids: null } });
+});
+
+test("fields that belong to the router are refused when a client sends them", () => {
+  for (const field of ["bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key"]) {
+    refuses({ body: { [field]: 1 } }, field);
+    passes({ body: { [field]: null } });
+  }
+  refuses({ engine: "vllm-pd", body: { kv_transfer_params: {} } }, "kv_transfer_params");
+  passes({ engine: "vllm", body: { kv_transfer_params: {} } });
+});
+
+test("what kills or hangs only a prefill/decode pair is refused only there", () => {
+  refuses({ engine: "sglang-pd", body: { session_params: { id: "s" } } }, "session_params");
+  refuses({ engine: "sglang-pd", body: { n: 2 } }, "n");
+  refuses({ engine: "sglang-pd", body: { sampling_params: { n: 2 } } }, "sampling_params.n");
+  refuses(
+    { engine: "sglang-pd", version: "0.5.10.post1", body: { top_logprobs_num: 1 } },
+    "top_logprobs_num",
+  );
+  passes({ engine: "sglang-pd", version: "0.5.18", body: { top_logprobs_num: 1, n: 1 } });
+  passes({ body: { session_params: { id: "s" }, n: 2 } });
+});
+
+test("what is not a JSON object, or not for SGLang, passes", () => {
+  for (const body of [null, 5, "x", [], [{ input_ids: [-1] }]]) passes({ body });
+  passes({ engine: "vllm", body: { prompt: [-1] } });
+  passes({ engine: "openai", body: { token_ids_logprob: [1] } });
+  let deep: unknown = -1;
+  for (let i = 0; i < 50_000; i++) deep = [deep];
+  passes({ body: { input_ids: deep } });
+});
+
+test("versions are compared by their numbers", () => {
+  const order = [
+    "0.4.9",
+    "0.5.3",
+    "0.5.3.post3",
+    "0.5.9",
+    "0.5.10",
+    "0.5.10.post1",
+    "0.5.18",
+    "0.5.23",
+    "0.32.0",
+    "1.0",
+  ];
+  for (let i = 0; i < order.length; i++) {
+    for (let j = 0; j < order.length; j++) {
+      assert.equal(olderThan(order[i]!, order[j]!), i < j, `${order[i]} ${order[j]}`);
+    }
+  }
+  assert.equal(olderThan("0.5.18rc1", "0.5.18"), false);
+  assert.equal(olderThan("v0.5.9+cu126", "0.5.10"), true);
+});

