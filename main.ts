@@ -1,7 +1,12 @@
+import { chatCommand } from "./cli/chat.ts";
 import { checkCommand } from "./cli/check.ts";
+import { demoCommand } from "./cli/demo.ts";
 import { dispatch } from "./cli/dispatch.ts";
+import { doctorCommand } from "./cli/doctor.ts";
 import { withProcess } from "./cli/io.ts";
+import { serveCommand } from "./cli/serve.ts";
+import { simCommand } from "./cli/sim.ts";
 
-const commands = [checkCommand];
+const commands = [demoCommand, serveCommand, chatCommand, checkCommand, doctorCommand, simCommand];
 
 await withProcess((args, io) => dispatch(commands, args, io));

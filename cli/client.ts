@@ -1,7 +1,12 @@
 import { CanopyError } from "../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../base/json.ts";
 import { DONE, SseParser } from "../router/engines/sse.ts";
-import type { IncomingResponse, Transport } from "../router/transport/transport.ts";
+import {
+  type IncomingResponse,
+  type OutgoingRequest,
+  type Transport,
+  TransportError,
+} from "../router/transport/transport.ts";
 
 /** A server to talk to. */
 export interface Server {
@@ -43,7 +48,7 @@ export async function* streamChat(
   body: JsonObject,
   signal: AbortSignal,
 ): AsyncGenerator<ChatEvent, void, undefined> {
-  const response = await transport.send({
+  const response = await send(transport, server, {
     method: "POST",
     url: `${server.url}/v1/chat/completions`,
     headers: headersOf(server),
@@ -80,10 +85,8 @@ export async function getJson(
   path: string,
   signal: AbortSignal,
 ): Promise<Json> {
-  const response = await transport.send(
-    { method: "GET", url: server.url + path, headers: headersOf(server) },
-    signal,
-  );
+  const request = { method: "GET", url: server.url + path, headers: headersOf(server) } as const;
+  const response = await send(transport, server, request, signal);
   if (response.status !== 200) throw await refusal(server, response);
   const text = await readText(response, MAX_JSON_BYTES);
   try {
@@ -116,6 +119,23 @@ export async function readText(response: IncomingResponse, maxBytes: number): Pr
     if (bytes > maxBytes) break;
   }
   return text;
+}
+
+async function send(
+  transport: Transport,
+  server: Server,
+  request: OutgoingRequest,
+  signal: AbortSignal,
+): Promise<IncomingResponse> {
+  try {
+    return await transport.send(request, signal);
+  } catch (cause) {
+    if (!(cause instanceof TransportError) || cause.code !== "connect_failed") throw cause;
+    throw new CanopyError(
+      `Cannot reach a server at ${server.url}: start one with "canopy serve", or name another one with --url`,
+      { code: "server_unreachable", status: 502, cause },
+    );
+  }
 }
 
 function headersOf(server: Server): Record<string, string> {

@@ -47,19 +47,26 @@ export function reportLines(pairs: readonly DemoPair[], options: ReportOptions):
     colors.bold("Latency, as the client saw it"),
     ...lines,
     "",
-    colors.bold("Critical path: the agents that each answer had to wait for, in ms"),
-    ...pairs.flatMap(({ dense, tree }, index) => [
-      pathLine(`question ${index + 1} #1`, dense, options),
-      pathLine(`question ${index + 1} #2`, tree, options),
-    ]),
+    colors.bold("Critical path: the agents that an answer had to wait for, one after the other, in ms"),
+    ...pathTable(pairs, options),
   ];
 }
 
-function pathLine(label: string, run: DemoRun, options: ReportOptions): string {
+/** One line per run: the whole, then each agent on the path with its share. */
+function pathTable(pairs: readonly DemoPair[], options: ReportOptions): string[] {
   const ms = (value: number) => Math.round(value * options.timeScale).toLocaleString("en-US");
-  const steps = run.criticalPath.map((step) => `${step.agent} ${step.model} ${ms(step.durationMs)}`);
-  const total = run.criticalPath.reduce((sum, step) => sum + step.durationMs, 0);
-  return truncate(`${label}  ${steps.join(" → ")} = ${ms(total)}`, options.columns);
+  const row = (label: string, { criticalPath }: DemoRun) => [
+    label,
+    ms(criticalPath.reduce((sum, step) => sum + step.durationMs, 0)),
+    ...criticalPath.map((step) => `${step.agent} ${step.model} ${ms(step.durationMs)}`),
+  ];
+  const rows = pairs.flatMap(({ dense, tree }, index) => [
+    row(`${index + 1} #1`, dense),
+    row(`${index + 1} #2`, tree),
+  ]);
+  const depth = Math.max(...rows.map((cells) => cells.length)) - 2;
+  const head = ["", "sum", ...Array.from({ length: depth }, (_, index) => `agent ${index + 1}`)];
+  return table(head, rows, ["left", "right"]).map((line) => truncate(line, options.columns));
 }
 
 function ratio(a: number, b: number): string {

@@ -7,6 +7,7 @@ import { columns, defineCommand } from "./command.ts";
 import { configFileOf, overrideOptions, overridesOf } from "./config_file.ts";
 import type { Io } from "./io.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
+import { untilStopped } from "./until_stopped.ts";
 import { colorsOf } from "./terminal.ts";
 import { version } from "./version.ts";
 
@@ -52,9 +53,7 @@ Examples:
 
 /** Waits for the signal to stop, then lets what is running finish. */
 export async function serveUntilStopped(router: Router, io: Io): Promise<void> {
-  if (!io.stop.aborted) {
-    await new Promise<void>((resolve) => io.stop.addEventListener("abort", () => resolve(), { once: true }));
-  }
+  await untilStopped(io);
   io.out.write("Draining: no new requests, the running ones finish. Once more to end at once.\n");
   await router.drain();
 }
@@ -81,7 +80,7 @@ export function announcement(config: Config, router: Router, url: string, io: Io
     messages: [{ role: "user", content: "Why is the sky blue?" }],
   };
   const colors = colorsOf(io.out, io.env);
-  return `${colors.bold(`Canopy ${version} serves at ${url}`)}
+  return `${colors.bold(`Canopy ${version} is listening on ${url}`)}
 ${rows.length === 0 ? "" : `${columns(rows)}\n`}Try:
   curl ${reachableUrl(url)}/v1/chat/completions -H 'content-type: application/json'${key} -d '${
     JSON.stringify(example)
