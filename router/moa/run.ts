@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import { CanopyError } from "../../base/errors.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import type { Sampling } from "../engines/engine.ts";
@@ -8,7 +8,7 @@ import { AgentCall, type AgentRequest } from "./agent.ts";
 import { answersInSlotOrder, answerText } from "./answer.ts";
 import { Cluster, type ClusterStep } from "./cluster.ts";
 import { checkContext } from "./context_budget.ts";
-import type { ExitPolicy } from "./exit_policy.ts";
+import type { ClusterState, ExitDecision, ExitPolicy } from "./exit_policy.ts";
 import { cancellation, clusterFailure, internalFailure, rootFailure, runOverdue } from "./failure.ts";
 import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
 import type { PlaceQueue } from "./place_queue.ts";
@@ -251,7 +251,7 @@ export class MoaRun implements Run {
     const { node } = cluster;
     const policy = this.#options.exitPolicyOf(node.earlyExit);
     if (policy === undefined || cluster.completions.length < node.minResponses) return;
-    const decision = policy.decide(cluster.state(this.id));
+    const decision = decideSafely(policy, cluster.state(this.id));
     this.#trace.add("exit_decided", { cluster: node.id, data: { exit: decision.exit, ...decision.numbers } });
     if (decision.exit) this.#apply(cluster.exit(), cluster);
   }
@@ -311,5 +311,14 @@ export class MoaRun implements Run {
   /** The reader stops: that cancels the run, unless its last word was out already. */
   #leave(): Promise<void> {
     return this.#rootIsDone() ? this.ended : this.cancel(new Error("its output is not read any more"));
+  }
+}
+
+/** A policy that fails must not be worse than none. */
+function decideSafely(policy: ExitPolicy, state: ClusterState): ExitDecision {
+  try {
+    return policy.decide(state);
+  } catch (error) {
+    return { exit: false, numbers: { error: messageOf(error) } };
   }
 }

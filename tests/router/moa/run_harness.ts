@@ -4,6 +4,7 @@ import { Random } from "../../../base/random.ts";
 import { type Config, configSchema } from "../../../cfgs/schema.ts";
 import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
 import type { ModelTokenizer } from "../../../router/engines/tokenizer.ts";
+import type { ExitPolicy } from "../../../router/moa/exit_policy.ts";
 import { createMoa } from "../../../router/moa/moa.ts";
 import type { Run, RunEvent, RunInput } from "../../../router/moa/run_types.ts";
 import type { Moa, ServedModel } from "../../../router/services.ts";
@@ -33,6 +34,7 @@ export interface WorldOptions {
   readonly capabilities?: Partial<EngineCapabilities>;
   readonly tokenizer?: ModelTokenizer;
   readonly maxRunsKept?: number;
+  readonly exitPolicyOf?: () => ExitPolicy;
 }
 
 /** A router's moa part over fake engines under a virtual clock. */
@@ -64,6 +66,7 @@ export function makeWorld(options: WorldOptions): World {
     clock,
     random: new Random("test"),
     models,
+    ...(options.exitPolicyOf === undefined ? {} : { exitPolicyOf: options.exitPolicyOf }),
     ...(options.maxRunsKept === undefined ? {} : { maxRunsKept: options.maxRunsKept }),
   });
   return {
