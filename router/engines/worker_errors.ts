@@ -155,13 +155,15 @@ function parseOrText(body: string): unknown {
 function clean(message: string): string {
   const head = message.split(/\n\s*File "/, 1)[0] ?? "";
   const places = [
-    ...head.matchAll(/'loc': (\([^)]*\)|'[^']*'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g),
+    ...head.matchAll(/'loc': (\(.*?\)|'[^']*'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g),
   ];
-  const text = places.length === 0
-    ? head
-    : [...new Set(places.map(([, place = "", said = ""]) => `${pathOf(place)}: ${unquote(said)}`))].join(
-      "; ",
-    );
+  const known = places.map(([, place = "", said = ""]) => `${pathOf(place)}: ${unquote(said)}`);
+  // A list that is not understood may hold the prompt: only its title is passed on.
+  const text = known.length > 0
+    ? [...new Set(known)].join("; ")
+    : /validation errors?:/.test(head)
+    ? head.split("\n", 1)[0] ?? ""
+    : head;
   const line = text.replace(/\s+/g, " ").trim();
   return line.length <= MAX_MESSAGE_LENGTH ? line : `${line.slice(0, MAX_MESSAGE_LENGTH)}…`;
 }
