@@ -13,13 +13,13 @@ export type Task = "chat" | "completion" | "engine";
 
 /** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
 export async function dispatch(http: HttpServices, call: Call, task: Task): Promise<Response> {
-  const work = new Work(call.req.raw, http.drain, http.metrics);
+  const requestId = call.get("requestId");
+  const work = new Work(call.req.raw, requestId, http);
   try {
     const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, work.signal);
     const body = parseJsonObject(bytes);
     const url = new URL(call.req.url);
     const target = findTarget(http, body, url.pathname);
-    const requestId = call.get("requestId");
     if ("model" in target) {
       work.model = target.model.name;
       const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": requestId };

@@ -1,7 +1,18 @@
+import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
+import { logger } from "../../base/log.ts";
 import type { Drain } from "./drain.ts";
 import { clientGone } from "./errors.ts";
 import type { Metrics, Outcome } from "./metrics.ts";
+
+const log = logger("http");
+
+/** What a piece of work reports to. */
+export interface WorkServices {
+  readonly clock: Clock;
+  readonly drain: Drain;
+  readonly metrics: Metrics;
+}
 
 /**
  * The time in which the router works for one request: from its arrival until the last byte of the answer was taken,
@@ -13,14 +24,25 @@ export class Work {
   readonly #controller = new AbortController();
   readonly #leave: () => void;
   readonly #unlink: () => void;
-  readonly #metrics: Metrics;
-  readonly #atEnd: (() => void)[] = [];
+  readonly #atEnd: ((outcome: Outcome) => void)[] = [];
   #ended = false;
 
   /** Throws `draining` (503). */
-  constructor(request: Request, drain: Drain, metrics: Metrics) {
+  constructor(request: Request, requestId: string, services: WorkServices) {
+    const { drain, metrics, clock } = services;
     this.#leave = drain.enter();
-    this.#metrics = metrics;
+    const startedMs = clock.now();
+    this.#atEnd.push((outcome) => {
+      metrics.requestEnded(this.model, outcome);
+      log.info("{method} {url} for {model}: {outcome} after {durationMs} ms ({requestId})", {
+        method: request.method,
+        url: request.url,
+        model: this.model,
+        outcome,
+        durationMs: Math.round(clock.now() - startedMs),
+        requestId,
+      });
+    });
     const onClientGone = () => this.abort(clientGone());
     const onCut = () => this.abort(drain.cut.reason);
     const client = request.signal;
@@ -56,8 +78,7 @@ export class Work {
     this.#ended = true;
     this.#unlink();
     this.#leave();
-    this.#metrics.requestEnded(this.model, outcome);
-    for (const callback of this.#atEnd) callback();
+    for (const callback of this.#atEnd) callback(outcome);
   }
 }
 

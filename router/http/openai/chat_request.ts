@@ -3,7 +3,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts"
 import type { ChatMessage } from "../../engines/engine.ts";
 import { fieldError } from "./field_error.ts";
 import { isSet } from "./optional.ts";
-import { commonPlan, type Plan, requireLogprobs, type Target } from "./plan.ts";
+import { commonPlan, type Plan, requireLogprobs, splitStops, type Target } from "./plan.ts";
 import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
 
@@ -20,16 +20,18 @@ export function readChat(body: JsonObject, target: Target, headers: Readonly<Rec
   const logprobs = readLogprobs(request);
   if (logprobs !== undefined) requireLogprobs(target);
   const common = commonPlan(request, body, target);
+  const { sampling, ownStops } = splitStops(readSampling(request, body), target);
   return {
     ...common,
     inputs: [{
       question: { kind: "chat", messages: readMessages(body["messages"] ?? []) },
-      rootSampling: readSampling(request, body),
+      rootSampling: sampling,
       ...(logprobs === undefined ? {} : { rootLogprobs: logprobs }),
       choices: common.choices,
       headers,
     }],
     logprobs: logprobs !== undefined,
+    ownStops,
     echo: undefined,
   };
 }

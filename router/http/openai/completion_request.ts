@@ -2,7 +2,7 @@ import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import { fieldError, shown } from "./field_error.ts";
 import { isSet } from "./optional.ts";
-import { commonPlan, type Plan, requireLogprobs, type Target } from "./plan.ts";
+import { commonPlan, type Plan, requireLogprobs, splitStops, type Target } from "./plan.ts";
 import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
 
@@ -20,17 +20,18 @@ export function readCompletion(
   if (logprobs !== undefined) requireLogprobs(target);
   const common = commonPlan(request, body, target);
   const prompts = readPrompts(body["prompt"], target);
-  const rootSampling = readSampling(request, body);
+  const { sampling, ownStops } = splitStops(readSampling(request, body), target);
   return {
     ...common,
     inputs: prompts.map((text) => ({
       question: { kind: "text", text },
-      rootSampling,
+      rootSampling: sampling,
       ...(logprobs === undefined ? {} : { rootLogprobs: logprobs }),
       choices: common.choices,
       headers,
     })),
     logprobs: logprobs !== undefined,
+    ownStops,
     echo: request.echo === true ? prompts : undefined,
   };
 }

@@ -1,5 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
+import type { Sampling } from "../../engines/engine.ts";
 import type { Graph } from "../../moa/graph_types.ts";
 import type { Include, RunInput } from "../../moa/run_types.ts";
 import type { ServedModel } from "../../services.ts";
@@ -21,6 +22,8 @@ export interface Plan {
   /** What `canopy.include` asks for; undefined when `canopy` is absent. */
   readonly include: readonly Include[] | undefined;
   readonly logprobs: boolean;
+  /** Stop strings that the root's engine does not take: the router ends the text at these itself. */
+  readonly ownStops: readonly string[];
   /** The prompts' texts, to be repeated before the answers (`echo`). */
   readonly echo: readonly string[] | undefined;
 }
@@ -51,6 +54,17 @@ export function commonPlan(
     continuousUsage: request.stream_options?.continuous_usage_stats === true,
     include: isSet(request.canopy) ? request.canopy.include ?? [] : undefined,
   };
+}
+
+/** The sampling parameters with as many stop strings as the root's engine takes, and the others. */
+export function splitStops(
+  sampling: Sampling,
+  target: Target,
+): { sampling: Sampling; ownStops: readonly string[] } {
+  const most = target.root?.engine.capabilities.maxStopStrings;
+  const { stop } = sampling;
+  if (stop === undefined || most === undefined || stop.length <= most) return { sampling, ownStops: [] };
+  return { sampling: { ...sampling, stop: stop.slice(0, most) }, ownStops: stop.slice(most) };
 }
 
 /** Throws 400 when log-probabilities are asked from a root whose engine has none. */

@@ -4,6 +4,7 @@ import type { Run, RunEvent, RunInput } from "../../moa/run_types.ts";
 import type { Moa } from "../../services.ts";
 import type { Admission } from "../admission.ts";
 import type { Plan } from "./plan.ts";
+import { stoppedOutput } from "./stopped_output.ts";
 
 /** Events between the runs and the client; a full queue pauses the roots. */
 const QUEUE_CAPACITY = 16;
@@ -45,6 +46,10 @@ export class RunGroup {
   /** Waits for a place and starts. Throws 429 or 503 when there is none, 400 when the request does not fit. */
   static async start(options: RunGroupOptions): Promise<RunGroup> {
     const release = await options.admission.take(options.signal);
+    if (options.signal.aborted) {
+      release();
+      throw options.signal.reason;
+    }
     const group = new RunGroup(options);
     group.#lanes++;
     void group.#runLane(release, group.#nextInput++);
@@ -102,7 +107,8 @@ export class RunGroup {
     this.#openMoreLanes();
     let open = plan.choices;
     try {
-      for await (const event of run.output) {
+      const output = plan.ownStops.length === 0 ? run.output : stoppedOutput(run.output, plan);
+      for await (const event of output) {
         if (event.type === "end") open--;
         await this.#queue.push({ ...event, index: index * plan.choices + event.index });
       }

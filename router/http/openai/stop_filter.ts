@@ -1,0 +1,56 @@
+/**
+ * Ends a text at the first of several stop strings, as engines do: the stop itself and what follows it are cut, and
+ * text that may be the beginning of a stop is held back until that is known. For stops beyond those that the
+ * root's engine takes.
+ */
+export class StopFilter {
+  readonly #stops: readonly string[];
+  #held = "";
+  #stopped = false;
+
+  constructor(stops: readonly string[]) {
+    this.#stops = stops;
+  }
+
+  /** True once a stop was found: nothing comes out any more. */
+  get stopped(): boolean {
+    return this.#stopped;
+  }
+
+  /** Takes more text in; gives what can be sent now. */
+  push(text: string): string {
+    if (this.#stopped) return "";
+    const pending = this.#held + text;
+    let end = pending.length;
+    for (const stop of this.#stops) {
+      const at = pending.indexOf(stop);
+      if (at < 0 || at >= end) continue;
+      end = at;
+      this.#stopped = true;
+    }
+    if (!this.#stopped) end -= this.#tailLength(pending);
+    this.#held = this.#stopped ? "" : pending.slice(end);
+    return pending.slice(0, end);
+  }
+
+  /** The text has ended: gives what was held back. */
+  flush(): string {
+    const rest = this.#held;
+    this.#held = "";
+    return rest;
+  }
+
+  /** Length of the longest end of `text` that some stop begins with. */
+  #tailLength(text: string): number {
+    let longest = 0;
+    for (const stop of this.#stops) {
+      for (let length = Math.min(stop.length - 1, text.length); length > longest; length--) {
+        if (text.endsWith(stop.slice(0, length))) {
+          longest = length;
+          break;
+        }
+      }
+    }
+    return longest;
+  }
+}

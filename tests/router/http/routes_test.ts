@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { VirtualClock } from "../../../base/clock.ts";
+import { isJsonObject } from "../../../base/json.ts";
+import { bearerToken } from "../../../router/http/auth.ts";
+import { errorSchema, modelListSchema } from "../../../router/http/openai/response_schema.ts";
+import { fakeApp, fakeGraph, parseEvents, pushed, settle } from "./fakes.ts";
+
+test("the models are listed, virtual ones first, hidden ones not, and found by ids with slashes", async () => {
+  const { app } = fakeApp({
+    clock: new VirtualClock({ unixEpochMs: 1_800_000_000_000 }),
+    graphs: [fakeGraph("moa"), fakeGraph("org/tree-9")],
+  });
+  const { data } = modelListSchema.parse(await (await app.request("/v1/models")).json());
+  assert.deepEqual(data.map((model) => model.id), ["moa", "org/tree-9", "small", "big"]);
+  assert.deepEqual(data[2], {
+    id: "small",
+    object: "model",
+    created: 1_800_000_000,
+    owned_by: "vllm",
+    max_model_len: 8192,
+  });
+  for (const path of ["org/tree-9", "org%2Ftree-9"]) {
+    const one = await app.request(`/v1/models/${path}`);
+    assert.deepEqual(await one.json(), data[1]);
+  }
+  const missing = await app.request("/v1/models/hidden");
+  assert.equal(missing.status, 404);
+  assert.equal(errorSchema.parse(await missing.json()).error.code, "model_not_found");
+});
+
+test("unknown paths are a 404 and wrong methods a 405, with OpenAI's error body", async () => {
+  const { app } = fakeApp();
+  for (const path of ["/nope", "/v1/completion", "/v1/completions/", "/v1/models/"]) {
+    const response = await app.request(path);
+    assert.equal(response.status, 404, path);
+    assert.ok(errorSchema.parse(await response.json()).error.message.length > 0);
+    assert.ok(response.headers.has("x-request-id"));
+  }
+  for (
+    const [method, path, allow] of [
+      ["GET", "/v1/chat/completions", "POST"],
+      ["OPTIONS", "/v1/completions", "POST"],
+      ["PUT", "/v1/models/moa", "GET"],
+      ["POST", "/v1/runs/run_1", "GET, DELETE"],
+    ] as const
+  ) {
+    const response = await app.request(path, { method });
+    assert.equal(response.status, 405, path);
+    assert.equal(response.headers.get("allow"), allow);
+    assert.equal(errorSchema.parse(await response.json()).error.code, "method_not_allowed");
+  }
+});
+
+test("a browser's preflight is answered only when an origin is configured", async () => {
+  const { app } = fakeApp({ app: { corsOrigin: "*" } });
+  const response = await app.request("/v1/completions", { method: "OPTIONS" });
+  assert.equal(response.status, 204);
+  assert.equal(response.headers.get("access-control-allow-origin"), "*");
+  assert.equal(response.headers.get("access-control-allow-methods"), "POST");
+  assert.equal((await app.request("/v1/models")).headers.get("access-control-allow-origin"), "*");
+  const plain = await fakeApp().app.request("/v1/models");
+  assert.equal(plain.headers.has("access-control-allow-origin"), false);
+});
+
+test("HEAD answers like GET, without a body", async () => {
+  const response = await fakeApp().app.request("/metrics", { method: "HEAD" });
+  assert.equal(response.status, 200);
+  assert.equal(await response.text(), "");
+});
+
+test("readiness follows the workers: a graph needs all its models, an engine model its own", async () => {
+  const states = [
+    { small: false, big: false, ready: false },
+    { small: true, big: false, ready: true },
+    { small: false, big: true, ready: true },
+    { small: true, big: true, ready: true },
+  ];
+  for (const { small, big, ready } of states) {
+    const { app } = fakeApp({
+      models: { small: { ready: small }, big: { ready: big }, hidden: { ready: true } },
+    });
+    assert.equal((await app.request("/readiness")).status, ready ? 200 : 503);
+    for (const path of ["/health", "/liveness"]) assert.equal((await app.request(path)).status, 200);
+  }
+  const models = {
+    small: { model: "s", engine: "vllm", served: false },
+    big: { model: "b", engine: "vllm", served: false },
+  };
+  const half = fakeApp({ config: { models }, models: { big: { ready: false } } });
+  assert.equal((await half.app.request("/readiness")).status, 503);
+});
+
+test("runs are listed without texts, shown whole, traced as events, and cancelled", async () => {
+  const { script } = pushed();
+  const { app, chat, moa } = fakeApp({ script });
+  const client = chat();
+  await settle();
+  const { id } = moa.run;
+  const list = await (await app.request("/v1/runs?limit=5")).text();
+  assert.ok(list.includes(id) && !list.includes("prompt of"));
+  const record = await (await app.request(`/v1/runs/${id}`)).json();
+  assert.equal(record.state, "running");
+  assert.equal(record.agents[2].id, "l2.c1.a1");
+  assert.deepEqual(record.agents[2].prompt, { kind: "text", text: "prompt of l2.c1.a1" });
+  assert.equal(record.events.length, 3);
+  const events = await app.request(`/v1/runs/${id}/events`);
+  assert.equal(events.headers.get("content-type"), "text/event-stream");
+  const lines = parseEvents(await events.text());
+  assert.deepEqual(lines[1], { at_ms: 5, type: "agent_done", agent: "l1.c1.a1", data: { tokens: 8 } });
+  assert.equal(lines.at(-1), "[DONE]");
+  const cancelled = await app.request(`/v1/runs/${id}`, { method: "DELETE" });
+  assert.deepEqual(await cancelled.json(), { id, object: "run", state: "cancelled" });
+  const answer = await client;
+  assert.equal(answer.status, 499);
+  assert.equal(errorSchema.parse(await answer.json()).error.code, "run_cancelled");
+  assert.equal((await app.request(`/v1/runs/${id}/cancel`, { method: "POST" })).status, 200);
+  for (const path of ["/v1/runs/none", "/v1/runs/none/events"]) {
+    assert.equal((await app.request(path)).status, 404);
+  }
+  assert.equal((await app.request("/v1/runs?limit=x")).status, 400);
+});
+
+test("metrics count requests, runs, calls and tokens in Prometheus' format", async () => {
+  const { app, chat, post } = fakeApp();
+  await (await chat()).text();
+  await (await chat({ stream: true })).text();
+  await chat({ n: 0 });
+  await post("/v1/completions", { model: "nope" });
+  await (await post("/v1/completions", { model: "small" })).text();
+  await settle();
+  const response = await app.request("/metrics");
+  assert.match(response.headers.get("content-type") ?? "", /^text\/plain; version=0\.0\.4/);
+  const text = await response.text();
+  for (
+    const line of [
+      'canopy_requests_total{model="moa",outcome="ok"} 2',
+      'canopy_requests_total{model="moa",outcome="client_error"} 1',
+      'canopy_requests_total{model="unknown",outcome="client_error"} 1',
+      'canopy_requests_total{model="small",outcome="ok"} 1',
+      'canopy_agent_calls_total{model="small"} 4',
+      'canopy_tokens_total{model="small",kind="prompt"} 120',
+      'canopy_tokens_total{model="big",kind="reasoning"} 10',
+      'canopy_run_duration_seconds_count{graph="moa"} 2',
+      'canopy_run_duration_seconds_bucket{graph="moa",le="+Inf"} 2',
+      "canopy_requests_in_flight 0",
+      'canopy_worker_in_flight{model="small",worker="small-1"} 2',
+      'canopy_worker_up{model="big",worker="big-1"} 1',
+    ]
+  ) assert.ok(text.split("\n").includes(line), `${line}\nis not in\n${text}`);
+  for (const line of text.trimEnd().split("\n")) {
+    assert.match(line, /^(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? -?\d+(\.\d+)?(e-?\d+)?)$/);
+  }
+});
+
+test("workers are shown with their state", async () => {
+  const { data } = await (await fakeApp().app.request("/workers")).json();
+  assert.deepEqual(data[0], {
+    id: "small-1",
+    model: "small",
+    engine: "vllm",
+    url: "http://worker",
+    health: "healthy",
+    breaker: "closed",
+    in_flight: 2,
+    served: 7,
+    failures: 1,
+    last_error: null,
+  });
+});
+
+test("keys: without any, all is open, an empty bearer included; with some, each route wants the right one", async () => {
+  const bearer = (key: string) => ({ headers: { authorization: `Bearer ${key}` } });
+  const open = fakeApp();
+  assert.equal((await open.app.request("/v1/models", bearer(""))).status, 200);
+  assert.equal((await open.app.request("/v1/runs", bearer("whatever"))).status, 200);
+
+  const keyed = fakeApp({ config: { models: {}, server: { api_keys: ["k1", "k2"] } } });
+  for (const path of ["/v1/models", "/v1/runs", "/workers", "/metrics"]) {
+    for (const authorization of [undefined, "Bearer ", "Bearer k3", "Basic azE="]) {
+      const headers = new Headers(authorization === undefined ? {} : { authorization });
+      const response = await keyed.app.request(path, { headers });
+      assert.equal(response.status, 401, path);
+      assert.equal(response.headers.get("www-authenticate"), "Bearer");
+      assert.equal(errorSchema.parse(await response.json()).error.code, "invalid_api_key");
+    }
+    for (const key of ["k1", "k2"]) assert.equal((await keyed.app.request(path, bearer(key))).status, 200);
+  }
+  for (const path of ["/health", "/liveness", "/openapi.json"]) {
+    assert.equal((await keyed.app.request(path)).status, 200);
+  }
+  assert.equal((await keyed.chat()).status, 401);
+  assert.equal((await keyed.chat({}, bearer("k1"))).status, 200);
+
+  const both = fakeApp({ config: { models: {}, server: { api_keys: ["k1"], admin_key: "boss" } } });
+  assert.equal((await both.app.request("/v1/runs", bearer("k1"))).status, 403);
+  assert.equal((await both.app.request("/v1/runs", bearer("boss"))).status, 200);
+  assert.equal((await both.app.request("/workers", bearer("k1"))).status, 403);
+  assert.equal((await both.app.request("/v1/models", bearer("boss"))).status, 200);
+
+  const admin = fakeApp({ config: { models: {}, server: { admin_key: "boss" } } });
+  assert.equal((await admin.app.request("/v1/models")).status, 200);
+  assert.equal((await admin.app.request("/v1/runs")).status, 401);
+});
+
+test("bearer tokens are read with or without a token, in any case of the scheme", () => {
+  assert.equal(bearerToken("Bearer abc"), "abc");
+  assert.equal(bearerToken("bearer  abc "), "abc");
+  assert.equal(bearerToken("Bearer"), "");
+  assert.equal(bearerToken("Bearer "), "");
+  assert.equal(bearerToken("Basic abc"), "");
+  assert.equal(bearerToken(undefined), "");
+});
+
+test("openapi.json is a valid OpenAPI 3.1 document of every route", async () => {
+  const { app } = fakeApp({ app: { version: "1.2.3" } });
+  const document: unknown = await (await app.request("/openapi.json")).json();
+  assert.ok(isJsonObject(document));
+  assert.equal(document["openapi"], "3.1.0");
+  assert.ok(isJsonObject(document["info"]) && document["info"]["version"] === "1.2.3");
+  const { paths, components } = document;
+  assert.ok(isJsonObject(paths) && isJsonObject(components) && isJsonObject(components["schemas"]));
+  const schemas = components["schemas"];
+  const ids = new Set<unknown>();
+  for (const [path, item] of Object.entries(paths)) {
+    assert.ok(path.startsWith("/") && !path.includes(":") && isJsonObject(item));
+    for (const [method, operation] of Object.entries(item)) {
+      assert.ok(["get", "post", "delete"].includes(method) && isJsonObject(operation));
+      assert.ok(!ids.has(operation["operationId"]));
+      ids.add(operation["operationId"]);
+      assert.ok(isJsonObject(operation["responses"]) && "200" in operation["responses"]);
+      const parameters = Array.isArray(operation["parameters"]) ? operation["parameters"] : [];
+      const names = parameters.map((one) => isJsonObject(one) ? one["name"] : undefined);
+      assert.deepEqual(names, [...path.matchAll(/\{(\w+)\}/g)].map((match) => match[1]));
+    }
+  }
+  for (const path of ["/v1/chat/completions", "/v1/models/{id}", "/v1/runs/{id}/events", "/openapi.json"]) {
+    assert.ok(path in paths, path);
+  }
+  const references = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]*)"/g)].map((match) => match[1]!);
+  assert.ok(references.length > 10);
+  for (const reference of references) {
+    const name = /^#\/components\/schemas\/(\w+)$/.exec(reference)?.[1];
+    assert.ok(name !== undefined && name in schemas, reference);
+  }
+  const chat = schemas["ChatCompletionRequest"];
+  assert.ok(isJsonObject(chat) && Array.isArray(chat["required"]));
+  assert.deepEqual([...chat["required"]].sort(), ["messages", "model"]);
+});
