@@ -46,12 +46,14 @@ export interface Router {
 /** Builds a router from its configuration. Throws when a graph cannot be run or a tokenizer cannot be loaded. */
 export async function createRouter(options: RouterOptions): Promise<Router> {
   const { config, clock, random, transport } = options;
+  const life = new AbortController();
   const models = await createModels({
     config,
     clock,
     random,
     transport,
-    loadTokenizer: options.loadTokenizer ?? ((source) => loadTokenizer(source, { transport, clock })),
+    loadTokenizer: options.loadTokenizer ??
+      ((source) => loadTokenizer(source, { transport, signal: life.signal })),
   });
   const moa = createMoa({ config, clock, random, models });
   const relay = createRelay({ clock, random: random.stream("relay"), transport, log: logger("relay") });
@@ -63,7 +65,6 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
     drain,
     ...(options.version === undefined ? {} : { version: options.version }),
   });
-  const life = new AbortController();
   const probed = Promise.all([...models.values()].map((model) => model.start(life.signal)));
   probed.catch(() => {});
   let server: HttpServer | undefined;
