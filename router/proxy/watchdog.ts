@@ -52,7 +52,8 @@ export class Watchdog {
   #onDue(): void {
     this.#timer = undefined;
     if (this.#sinceMs === undefined) return;
-    if (this.#clock.now() - this.#sinceMs < this.#limitMs) return this.#arm();
+    // Due times are compared, not durations: those may differ by a rounding error for ever.
+    if (this.#sinceMs + this.#limitMs > this.#wakeMs) return this.#arm();
     this.#sinceMs = undefined;
     this.#onExpire(this.#limitMs);
   }

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type Act, CLEAN, event, JSON_HEAD, relayBench, type Script, SSE } from "./fake_workers.ts";
+
+const ABORT = "a/abort_request";
+const endless: Script = { headers: SSE, body: [event({ text: "x" }), { hang: true }] };
+
+/** A relay to one SGLang worker that confirms an abort after 10 ms. */
+function sglang(script: Script, abort: readonly Act[] = [{ waitMs: 10 }]) {
+  const bench = relayBench({ engine: "sglang" });
+  bench.workers.scripts.set("a", [script]).set(ABORT, [{ before: abort }]);
+  return bench;
+}
+
+function ridsAborted(bench: ReturnType<typeof sglang>): unknown[] {
+  return bench.workers.seen.filter((one) => one.path === "/abort_request").map((one) =>
+    JSON.parse(one.body).rid
+  );
+}
+
+const inOrder = ["POST a /generate", "POST a /abort_request", "end a /abort_request", "close a /generate"];
+
+test("a client that cancels a stream: the abort is confirmed before the connection is closed", async () => {
+  const bench = sglang(endless);
+  await bench.clock.run(async () => {
+    const response = await bench.post('{"text":"hi","stream":true}', { path: "/generate" });
+    const reader = response.body!.getReader();
+    await reader.read();
+    await reader.cancel();
+  });
+  assert.deepEqual(bench.workers.journal, inOrder);
+  const { rid } = JSON.parse(bench.workers.seen[0]!.body);
+  assert.match(rid, /^canopy-[0-9a-f]{24}$/);
+  assert.deepEqual(ridsAborted(bench), [rid]);
+  assert.deepEqual(bench.leaks(), CLEAN);
+});
+
+test("a client whose signal aborts in mid-stream, or before any answer: the same order", async () => {
+  for (const script of [endless, { before: [{ hang: true }] }] as const) {
+    const bench = sglang(script);
+    await bench.clock.run(async () => {
+      bench.clock.sleep(50).then(() => bench.gone.abort(new Error("gone")));
+      await assert.rejects(async () => {
+        const response = await bench.post('{"text":"hi"}', { path: "/generate" });
+        await response.text();
+      }, /gone/);
+    });
+    assert.deepEqual(bench.workers.journal, inOrder);
+    assert.equal(bench.clock.now(), 60);
+    assert.deepEqual(bench.leaks(), CLEAN);
+  }
+});
+
+test("a time limit ends the work on the engine in the same order", async () => {
+  const bench = sglang(endless);
+  const response = await bench.clock.run(() => bench.post('{"text":"hi"}', { path: "/generate" }));
+  await bench.clock.run(() => response.text());
+  assert.deepEqual(bench.workers.journal, inOrder);
+});
+
+test("an abort that is not confirmed holds the connection for two seconds at most", async () => {
+  const bench = sglang(endless, [{ hang: true }]);
+  await bench.clock.run(async () => {
+    const response = await bench.post("{}", { path: "/generate" });
+    await response.body!.cancel();
+  });
+  assert.equal(bench.clock.now(), 2_000);
+  assert.equal(bench.workers.journal.at(-1), "close a /generate");
+  assert.deepEqual(bench.leaks(), CLEAN);
+});
+
+test("a request that is over is not aborted, and vLLM is never asked to abort", async () => {
+  const whole: Script = { headers: JSON_HEAD, body: [{ send: "{}" }] };
+  const over = sglang(whole);
+  await (await over.post("{}", { path: "/generate" })).text();
+  over.gone.abort();
+  await over.clock.advance();
+  assert.deepEqual(ridsAborted(over), []);
+  const vllm = relayBench();
+  vllm.workers.scripts.set("a", [endless]);
+  await (await vllm.post("{}")).body!.cancel();
+  assert.deepEqual(vllm.workers.journal, ["POST a /v1/chat/completions", "close a /v1/chat/completions"]);
+});
+
+test("a client's own rid is kept, and nothing else in the body changes", async () => {
+  const cases: [body: string, sent: string | undefined, aborted: string[]][] = [
+    ['{"rid":"mine", "seed":9223372036854775807}', undefined, ["mine"]],
+    ['{"rid":"mine","text":["a","b"]}', undefined, ["mine_0", "mine_1"]],
+    ['{"rid":["p","q"],"text":["a","b"]}', undefined, ["p", "q"]],
+    ['{"input_ids":[1,2], "rid" : null}', '{"input_ids":[1,2], "rid" : "RID"}', ["RID"]],
+    ['{"prompt":["a","b","c"]}', '{"rid":["RID","RID.1","RID.2"],"prompt":["a","b","c"]}', [
+      "RID",
+      "RID.1",
+      "RID.2",
+    ]],
+    ['{"input_ids":[[1],[2]]}', '{"rid":["RID","RID.1"],"input_ids":[[1],[2]]}', ["RID", "RID.1"]],
+    ['{"prompt":[1,2,3]}', '{"rid":"RID","prompt":[1,2,3]}', ["RID"]],
+  ];
+  for (const [body, sent, aborted] of cases) {
+    const bench = sglang(endless);
+    await bench.clock.run(async () => await (await bench.post(body, { path: "/generate" })).body!.cancel());
+    const plain = (text: string) => text.replaceAll(/canopy-[0-9a-f]{24}/g, "RID");
+    assert.equal(plain(bench.workers.seen[0]!.body), sent ?? body);
+    assert.deepEqual(ridsAborted(bench).map((rid) => plain(String(rid))), aborted);
+  }
+});
+
+test("each attempt has a fresh rid, and requests that do not decode have none", async () => {
+  const bench = relayBench({ engine: "sglang", workers: ["http://a", "http://b"] });
+  for (const host of ["a", "b"]) bench.workers.scripts.set(host, [{ status: 503 }]);
+  await bench.clock.run(() => bench.post('{"text":"x"}', { path: "/generate" }));
+  const rids = bench.workers.seen.map((one) => JSON.parse(one.body).rid);
+  assert.equal(new Set(rids).size, 2);
+  await bench.clock.run(() => bench.post('{"prompt":"x"}', { path: "/tokenize" }));
+  assert.equal(bench.workers.seen.at(-1)!.body, '{"prompt":"x"}');
+});
