@@ -147,6 +147,20 @@ test("SystemClock counts monotonic ms from a Unix epoch", async () => {
   assert.ok(clock.unixEpochMs + clock.now() > 1_735_689_600_000);
 });
 
+test("SystemClock.sleep of 0 or less takes one turn, and can be aborted before it is over", async () => {
+  const clock = new SystemClock();
+  const events: string[] = [];
+  const slept = clock.sleep(-3).then(() => events.push("slept"));
+  await undefined;
+  events.push("same turn");
+  await slept;
+  assert.deepEqual(events, ["same turn", "slept"]);
+  const controller = new AbortController();
+  const sleeping = clock.sleep(0, controller.signal);
+  controller.abort(new Error("left"));
+  await assert.rejects(sleeping, /left/);
+});
+
 test("SystemClock.sleep waits for longer than setTimeout can, until its signal aborts", async () => {
   const clock = new SystemClock();
   for (const ms of [2 ** 31, Infinity]) {
