@@ -39,7 +39,6 @@ export class RunPrompts {
    */
   wire(node: AgentNode, answers: readonly Answer[], model: ServedModel, sampling: Sampling): Prompt {
     const open = this.open(node);
-    if (open.kind === "moa-vllm") return fillPrompt(open, answers);
     if (answers.length > 0 || hasChatFields(sampling)) {
       return wirePrompt(fillPrompt(open, answers), model, sampling);
     }

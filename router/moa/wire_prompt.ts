@@ -21,14 +21,14 @@ const chatFields = [
 ];
 
 /**
- * The form in which a prompt goes to a model: token ids where the router knows the model's tokenizer and the engine
- * takes ids, so that every later prompt that begins with the same text begins with the same ids; else as it is.
+ * The form in which a prompt goes to a model: a conversation as token ids where the router knows the model's tokenizer
+ * and the engine takes ids, so that every later prompt that begins with the same text begins with the same ids; else
+ * as it is. A raw prompt stays text: engines begin it with the model's BOS token, which they do not do for ids.
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
  */
 export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): Prompt {
   const { tokenizer } = model;
-  if (tokenizer === undefined || !model.engine.capabilities.tokenIds) return prompt;
-  if (prompt.kind === "text") return { kind: "tokens", ids: tokenizer.encode(prompt.text) };
+  if (prompt.kind === "text" || tokenizer === undefined || !model.engine.capabilities.tokenIds) return prompt;
   if (!tokenizer.hasChatTemplate || needsChatEndpoint(prompt.messages, sampling)) return prompt;
   return { kind: "tokens", ids: tokenizer.encode(renderMessages(prompt.messages, model, tokenizer)) };
 }

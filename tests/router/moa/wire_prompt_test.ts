@@ -35,12 +35,12 @@ test("chat prompts go as the ids of the model's own template where the engine ta
   assert.equal(prompts[0], prompts[1], "equal leaf prompts are tokenised once");
 });
 
-test("raw prompts go as ids, too, and text parts are flattened for the template", async () => {
+test("raw prompts go as text, because the engine adds the BOS token, and text parts are flattened for the template", async () => {
   const raw = await sent({
     graph: { layers: [{ agents: [{ ...agent, prompt: "raw" }] }] },
     prompts: { raw: { text: "<s>[input_prompts]" } },
   }, question);
-  assert.deepEqual(raw, [ids("<s>why?")]);
+  assert.deepEqual(raw, [{ kind: "text", text: "<s>why?" }]);
   const flat = await sent(
     { graph: { layers: [{ agents: [{ ...agent, prompt: "as_is" }] }] }, prompts: { as_is: {} } },
     [{ role: "user", content: [{ type: "text", text: "a" }, { type: "text", text: "b" }] }],
