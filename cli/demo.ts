@@ -139,14 +139,16 @@ function introduction(
   speedup: number | undefined,
   io: Io,
 ): string {
-  const colors = colorsOf(io.out, io.env);
   const what = speedup === undefined
-    ? `Models: ${models.map((model) => model.name).join(", ")}`
+    ? `Models: ${models.map((model) => model.name).join(", ")}.`
     : `Simulated engines (${speedup} times as fast as H200 GPUs): ` +
-      models.map((model) => `${model.name} as ${model.engine}`).join(", ");
-  return `${colors.bold(`The router is listening on ${url}`)}
-${what}.
-Served: moa, a tree of 13 agents (9-3-1), and moa-dense, the all-to-all baseline of 19 (9-9-1).`;
+      `${models.map((model) => `${model.name} on ${model.engine}`).join(", ")}.`;
+  const lines = [
+    what,
+    "Served: moa, a tree of 13 agents (9-3-1), and moa-dense, the all-to-all baseline of 19 agents (9-9-1).",
+  ];
+  const title = colorsOf(io.out, io.env).bold(`The router is listening on ${url}`);
+  return [title, ...lines.flatMap((line) => wrap(line, io.out.columns))].join("\n");
 }
 
 /** Asks every question of both graphs, prints the tree's answers, and compares. */

@@ -47,7 +47,7 @@ export function reportLines(pairs: readonly DemoPair[], options: ReportOptions):
     colors.bold("Latency, as the client saw it"),
     ...lines,
     "",
-    colors.bold("Critical path: the agents that an answer had to wait for, one after the other, in ms"),
+    colors.bold("Critical path: the agents that an answer waited for, one by one, in ms"),
     ...pathTable(pairs, options),
   ];
 }

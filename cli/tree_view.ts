@@ -40,12 +40,12 @@ function headline(graph: Graph, record: RunRecord, options: TreeViewOptions): st
   const states = record.agents.map((agent) => agent.state);
   const count = (...wanted: AgentState[]) => states.filter((state) => wanted.includes(state)).length;
   const parts = [
-    `${graph.name}: ${seconds(record.durationMs ?? options.nowMs, options.timeScale)}`,
-    `${count("done")} of ${graph.agents.length} agents done`,
+    `${graph.name} ${seconds(record.durationMs ?? options.nowMs, options.timeScale)}`,
+    `${count("done")}/${record.agents.length} done`,
     `${count("queued")} prefill`,
     `${count("running")} decode`,
     `${count("waiting")} wait`,
-    `${record.usage.completionTokens} tokens`,
+    `${record.usage.completionTokens.toLocaleString("en-US")} tokens`,
   ];
   return options.colors.bold(truncate(parts.join(" · "), options.columns));
 }
