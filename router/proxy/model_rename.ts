@@ -11,6 +11,9 @@ const SPACE = 0x20;
 /** Writes the name that the client asked for into the top-level `model` of answers; everything else stays. */
 export class ModelRename {
   readonly #name: Uint8Array;
+  /** Start of the last event up to behind its `model`: an event that starts with these bytes has it there, too. */
+  #prefix: Uint8Array = new Uint8Array(0);
+  #inPrefix: ByteRange | undefined;
 
   constructor(askedModel: string) {
     this.#name = new TextEncoder().encode(JSON.stringify(askedModel));
@@ -30,22 +33,31 @@ export class ModelRename {
     while (at < bytes.length) {
       let end = bytes.indexOf(NEWLINE, at);
       if (end < 0) end = bytes.length;
-      if (startsWith(bytes, at, DATA)) {
-        let value = at + DATA.length;
-        while (bytes[value] === SPACE) value++;
-        this.#addEdit(bytes, value, end, edits);
-      }
+      if (this.#inPrefix !== undefined && startsWith(bytes, at, this.#prefix)) {
+        edits.push({ start: at + this.#inPrefix.start, end: at + this.#inPrefix.end, bytes: this.#name });
+      } else if (startsWith(bytes, at, DATA)) this.#eventLine(bytes, at, end, edits);
       at = end + 1;
     }
     return applyEdits(bytes, edits);
   }
 
-  #addEdit(bytes: Uint8Array, start: number, end: number, edits: Edit[]): void {
+  #eventLine(bytes: Uint8Array, at: number, end: number, edits: Edit[]): void {
+    let value = at + DATA.length;
+    while (bytes[value] === SPACE) value++;
+    const found = this.#addEdit(bytes, value, end, edits);
+    if (found === undefined) return;
+    this.#prefix = bytes.slice(at, found.end);
+    this.#inPrefix = { start: found.start - at, end: found.end - at };
+  }
+
+  #addEdit(bytes: Uint8Array, start: number, end: number, edits: Edit[]): Edit | undefined {
     const json = bytes.subarray(start, end);
-    if (firstByte(json) !== OPEN_OBJECT) return;
+    if (firstByte(json) !== OPEN_OBJECT) return undefined;
     const range = findModel(json);
-    if (range === undefined) return;
-    edits.push({ start: start + range.start, end: start + range.end, bytes: this.#name });
+    if (range === undefined) return undefined;
+    const edit = { start: start + range.start, end: start + range.end, bytes: this.#name };
+    edits.push(edit);
+    return edit;
   }
 }
 

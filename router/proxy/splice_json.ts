@@ -85,7 +85,7 @@ export function setMember(top: TopLevel, name: string, json: string): Edit[] {
 /** The bytes with all edits applied (they must not overlap); everything between them is copied unchanged. */
 export function applyEdits(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array {
   if (edits.length === 0) return bytes;
-  const sorted = [...edits].sort((a, b) => a.start - b.start);
+  const sorted = edits.length === 1 ? edits : [...edits].sort((a, b) => a.start - b.start);
   const growth = sorted.reduce((sum, edit) => sum + edit.bytes.length - (edit.end - edit.start), 0);
   const result = new Uint8Array(bytes.length + growth);
   let from = 0;
