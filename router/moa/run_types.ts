@@ -56,6 +56,10 @@ export interface RunUsage {
   readonly agents: readonly AgentUsage[];
 }
 
+/**
+ * `waiting` for its precursors, `queued` from its start to its first token, `running`; then `done` (its text is used),
+ * `failed` (an error or its deadline) or `cancelled` (dropped by its cluster, or its run ended).
+ */
 export type AgentState = "waiting" | "queued" | "running" | "done" | "failed" | "cancelled";
 
 /** One thing that happened in a run. `atMs` counts from the run's start. */
