@@ -49,6 +49,13 @@ export class Drain {
     return this.#done ??= this.#run();
   }
 
+  /** Drains without grace: what is being served is cut at once. */
+  stop(): Promise<void> {
+    const done = this.drain();
+    this.#cut.abort(drainingError());
+    return done;
+  }
+
   async #run(): Promise<void> {
     this.#draining = true;
     if (this.#inFlight === 0) return;

@@ -193,6 +193,19 @@ test("a drain cuts what has not finished in time, with an error event in streams
   assert.equal(errorSchema.parse(last).error.code, "draining");
 });
 
+test("a stop cuts running requests at once", async () => {
+  const clock = new VirtualClock();
+  const drain = new Drain({ clock, timeoutMs: 30_000 });
+  const { script } = pushed();
+  const { chat, moa } = fakeApp({ clock, script, app: { drain } });
+  const running = chat();
+  await settle();
+  await drain.stop();
+  assert.equal(moa.run.state, "cancelled");
+  assert.equal((await running).status, 503);
+  assert.equal(clock.pendingTimers, 0);
+});
+
 test("a drain of an idle router is over at once, and asking twice gives the same drain", async () => {
   const drain = new Drain({ clock: new VirtualClock(), timeoutMs: 30_000 });
   assert.equal(drain.drain(), drain.drain());

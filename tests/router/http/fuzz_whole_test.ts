@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { makeWorld, sizes } from "../../simulation/world.ts";
+import { openAiRequest } from "./bodies.ts";
+
+const BODIES = 400;
+
+for (const { name: root, engine, version } of sizes) {
+  test(`${BODIES} bodies through whole trees with a root on ${engine} ${version} give only 2xx and 4xx`, async () => {
+    const layers = [{ agents: [{ model: "4b" }, { model: "8b" }] }, { agents: [{ model: root }] }];
+    const graphs = { moa: { sampling: { max_tokens: 4 }, layers } };
+    const world = makeWorld({ seed: "bad input", replicas: 1, cost: "instant", graphs });
+    let answered = 0;
+    await world.clock.run(async () => {
+      const router = await world.router();
+      await router.ready();
+      for (const [path, body] of fc.sample(openAiRequest, { numRuns: BODIES, seed: 11 })) {
+        const response = await router.app.request(path, { method: "POST", body });
+        const text = await response.text();
+        if (response.status === 200) {
+          answered++;
+          if (text.startsWith("data: ")) assert.ok(text.endsWith("data: [DONE]\n\n"), `${body}\n${text}`);
+        } else assert.ok(response.status >= 400 && response.status < 500, `${body}\n${text}`);
+      }
+      await router.close();
+    });
+    assert.ok(answered > BODIES / 5, String(answered));
+    assert.deepEqual(world.workers.map((worker) => worker.simulator.running), [0, 0, 0]);
+  });
+}
