@@ -13,6 +13,24 @@ function cut(bytes: Uint8Array, places: readonly number[]): Uint8Array[] {
   return [0, ...at].map((start, i) => bytes.subarray(start, at[i] ?? bytes.length));
 }
 
+/** Characters that JSON must escape, may escape, or spells in one to four bytes. */
+const unit = fc.constantFrom(
+  "a",
+  "Z",
+  "0",
+  " ",
+  "/",
+  '"',
+  "\\",
+  "\n",
+  "\u0001",
+  "\u007f",
+  "é",
+  "\u2028",
+  "模",
+  "😀",
+);
+
 const data = fc.oneof(fc.jsonValue().map((value) => JSON.stringify(value)), fc.constant("[DONE]"));
 const lineEnd = fc.constantFrom("\n", "\r\n");
 
@@ -73,11 +91,11 @@ test("error events are noticed, texts about errors are not", () => {
 
 test("renaming the model changes the top-level name in every event and nothing else", () => {
   fc.assert(fc.property(
-    fc.array(fc.record({ id: fc.string(), text: fc.string({ unit: "binary" }) }), {
+    fc.array(fc.record({ id: fc.stringMatching(/^[a-z0-9-]{0,12}$/), text: fc.string({ unit }) }), {
       minLength: 1,
       maxLength: 4,
     }),
-    fc.string({ unit: "binary" }),
+    fc.string({ unit }),
     (chunks, asked) => {
       const stream = (model: string) =>
         chunks.map(({ id, text }) =>
