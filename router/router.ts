@@ -78,6 +78,7 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
         retryAfterSeconds: 1,
       }),
     );
+    drain.stop();
     life.abort(new Error("The router was closed"));
     await server?.shutdown();
   }

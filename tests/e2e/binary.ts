@@ -33,7 +33,8 @@ export function startBinary(args: readonly string[], options: { cwd?: string } =
           output: () => text,
           process: child,
           stop: () => {
-            child.kill("SIGTERM");
+            // Not `child.kill`: under Deno the exit event then names the signal, whatever the exit code was.
+            if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
             return ended;
           },
         });
