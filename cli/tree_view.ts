@@ -71,10 +71,10 @@ function agentCells(
   const endMs = agent.endedAtMs ?? options.nowMs;
   const decodeMs = (endMs - (agent.firstTokenAtMs ?? endMs)) * options.timeScale;
   const speed = tokens > 1 && decodeMs > 0 ? `${Math.round((tokens - 1) / decodeMs * 1000)}/s` : "";
-  const numbers = fit(`${tokens} tok`, 8, "right") + fit(speed, 8, "right") +
+  const numbers = fit(tokens > 0 ? `${tokens} tok` : "", 8, "right") + fit(speed, 8, "right") +
     fit(seconds(endMs - (agent.startedAtMs ?? endMs), options.timeScale), 8, "right");
   const room = options.columns - 11 - 24 - 2;
-  const text = room < 8 ? "" : `  ${colors.dim(tail(agent.text, room))}`;
+  const text = room < 8 || agent.text === "" ? "" : `  ${colors.dim(tail(agent.text, room))}`;
   return `${color(state)}${numbers}${text}`;
 }
 

@@ -1,6 +1,7 @@
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
 import type { Io, Output } from "../../cli/io.ts";
+import { type Transport, TransportError } from "../../router/transport/transport.ts";
 
 /** An output that keeps what is written to it. */
 export class FakeOutput implements Output {
@@ -20,6 +21,12 @@ export class FakeOutput implements Output {
   }
 }
 
+/** A network on which nobody answers. */
+const NOBODY: Transport = {
+  send: (request) => Promise.reject(new TransportError("connect_failed", request.url)),
+  close: () => Promise.resolve(),
+};
+
 /** The outside of a command, all of it in memory. */
 export interface FakeIo extends Io {
   readonly out: FakeOutput;
@@ -36,6 +43,9 @@ export function fakeIo(
     env?: Io["env"];
     cwd?: string;
     clock?: Io["clock"];
+    transport?: Transport;
+    /** What is piped in. */
+    input?: string;
     /** What is typed when the command asks. */
     typed?: readonly string[];
   } = {},
@@ -49,9 +59,11 @@ export function fakeIo(
     cwd: options.cwd ?? ".",
     clock: options.clock ?? new VirtualClock(),
     random: new Random("cli"),
+    transport: options.transport ?? NOBODY,
     stop: stop.signal,
     canAsk: options.typed !== undefined,
     ask: () => Promise.resolve(typed.shift()),
+    readInput: () => Promise.resolve(options.input ?? ""),
     interrupt: () => stop.abort(new Error("interrupted")),
   };
 }

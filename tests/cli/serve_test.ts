@@ -1,0 +1,111 @@
+import { test } from "node:test";
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chatCommand } from "../../cli/chat.ts";
+import type { Command } from "../../cli/command.ts";
+import { dispatch } from "../../cli/dispatch.ts";
+import { serveCommand } from "../../cli/serve.ts";
+import { simCommand } from "../../cli/sim.ts";
+import type { FakeIo } from "./fake_io.ts";
+import { withSystem } from "./served.ts";
+
+/** Runs a command that listens, then `use`, then stops it; gives its exit code and output. */
+async function whileListening(
+  command: Command,
+  args: readonly string[],
+  use: (url: string, io: FakeIo) => Promise<void>,
+) {
+  return await withSystem(async (io) => {
+    let code: number | undefined;
+    const running = dispatch([command], [command.name, ...args], io).then((ended) => code = ended);
+    try {
+      let url: string | undefined;
+      while (url === undefined) {
+        if (code !== undefined) throw new Error(`It ended with ${code}: ${io.err.text}`);
+        await io.clock.sleep(5);
+        url = /listening on (\S+)/.exec(io.out.text)?.[1];
+      }
+      await use(url, io);
+    } finally {
+      io.interrupt();
+      await running;
+    }
+    return { code: await running, out: io.out.text, err: io.err.text };
+  });
+}
+
+test("canopy serve serves a configuration in front of canopy sim until it is told to stop", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-serve-"));
+  try {
+    const simArgs = [
+      "--engine",
+      "sglang",
+      "--version",
+      "0.5.18",
+      "--model",
+      "org/a",
+      "--cost",
+      "instant",
+      "--scripted",
+    ];
+    const sim = await whileListening(simCommand, simArgs, async (engineUrl) => {
+      const path = join(folder, "canopy.jsonc");
+      const config = {
+        server: { api_keys: ["secret"], log_level: "fatal" },
+        models: { a: { model: "org/a", engine: "sglang", workers: [engineUrl] } },
+        graphs: {
+          duo: { layers: [{ agents: [{ model: "a" }, { model: "a" }] }, { agents: [{ model: "a" }] }] },
+        },
+      };
+      writeFileSync(path, JSON.stringify(config));
+      const served = await whileListening(
+        serveCommand,
+        [path, "--port", "0"],
+        (url) =>
+          withSystem(async (io) => {
+            const question = "How many positive divisors does the number 360 have?";
+            const code = await dispatch([chatCommand], ["chat", question, "--url", url], io);
+            assert.equal(code, 0, io.err.text);
+            assert.match(io.out.text, /The answer is \d+\.\n$/);
+          }, { env: { CANOPY_API_KEY: "secret" } }),
+      );
+      assert.equal(served.code, 0);
+      assert.equal(served.err, "");
+      assert.match(served.out, /^ {2}duo {2}graph of 3 agents: a$/m);
+      assert.match(served.out, /^ {2}a {4}sglang, 1 worker: org\/a$/m);
+      assert.match(
+        served.out,
+        /^ {2}curl http:\/\/127\.0\.0\.1:\d+\/v1\/chat\/completions .*Bearer KEY.*"model":"duo"/m,
+      );
+      assert.match(served.out, /^Draining: /m);
+    });
+    assert.equal(sim.code, 0);
+    assert.match(sim.out, /^Simulated sglang with org\/a is listening on http:/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("canopy serve refuses a configuration with errors, one line for each", async () => {
+  await withSystem(async (io) => {
+    const args = ["serve", "moa-9-3-1", "--set", "server.port=x", "--set", "models.4b.engine=vlm"];
+    assert.equal(await dispatch([serveCommand], args, io), 1);
+    assert.equal(io.out.text, "");
+    assert.match(io.err.text, /server\.port is "x": expected a whole number/);
+    assert.match(io.err.text, /models\.4b\.engine is "vlm"/);
+  });
+});
+
+test("canopy serve says so when its port is taken", async () => {
+  await whileListening(simCommand, [], (url) =>
+    withSystem(async (io) => {
+      const port = new URL(url).port;
+      assert.equal(await dispatch([serveCommand], ["serve", "moa-9-3-1", "--port", port], io), 1);
+      assert.match(
+        io.err.text,
+        new RegExp(`^canopy serve: Cannot listen on 127.0.0.1:${port}: choose another port`, "m"),
+      );
+    }));
+});
