@@ -2,7 +2,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { AgentRecord, RunRecord } from "../../router/moa/run_types.ts";
+import type { Prompt } from "../../router/engines/engine.ts";
 import { startBinary } from "../e2e/binary.ts";
 import { type EngineProcess, tinyModel } from "./engine_process.ts";
 import { send } from "./http_request.ts";
@@ -13,6 +13,21 @@ export interface CanopyProcess {
   /** All that it printed. */
   output(): string;
   stop(): Promise<void>;
+}
+
+/** What these tests read of a run record. */
+export interface RecordedRun {
+  readonly id: string;
+  readonly state: "running" | "done" | "failed" | "cancelled";
+  /** The root is last. */
+  readonly agents: readonly RecordedAgent[];
+}
+
+export interface RecordedAgent {
+  readonly id: string;
+  /** The final prompt as sent, null until it was. */
+  readonly prompt: Prompt | null;
+  readonly text: string;
 }
 
 /** The parameters that a test gives to agents, in OpenAI's names. */
@@ -75,27 +90,31 @@ export async function startCanopy(config: string): Promise<CanopyProcess> {
 }
 
 /** The record of the run that was started last. */
-export async function lastRun(canopyUrl: string): Promise<RunRecord> {
+export async function lastRun(canopyUrl: string): Promise<RecordedRun> {
   const list: { data: { id: string }[] } = JSON.parse((await send("GET", `${canopyUrl}/v1/runs`)).text);
   const id = list.data[0]?.id;
   if (id === undefined) throw new Error("no run is recorded");
   return JSON.parse((await send("GET", `${canopyUrl}/v1/runs/${id}`)).text);
 }
 
+/** Cancels a run; the answer comes when no engine works for it any more. */
+export async function cancelRun(canopyUrl: string, id: string): Promise<void> {
+  const answer = await send("DELETE", `${canopyUrl}/v1/runs/${id}`);
+  if (answer.status !== 200) {
+    throw new Error(`DELETE /v1/runs/${id} answered ${answer.status}: ${answer.text}`);
+  }
+}
+
 /** The final prompt of an agent as text. */
-export async function promptText({ id, prompt }: AgentRecord, engine: EngineProcess): Promise<string> {
-  switch (prompt?.kind) {
+export async function promptText({ id, prompt }: RecordedAgent, engine: EngineProcess): Promise<string> {
+  if (prompt === null) throw new Error(`agent ${id} has no prompt in the run record`);
+  switch (prompt.kind) {
     case "tokens":
       return await engine.detokenize(prompt.ids);
     case "text":
       return prompt.text;
     case "chat":
-      return prompt.messages.map(({ content }) =>
-        typeof content === "string" ? content : JSON.stringify(content)
-      )
-        .join("\n");
-    case undefined:
-      throw new Error(`agent ${id} has no prompt in the run record`);
+      return prompt.messages.map(({ content }) => content).join("\n");
   }
 }
 

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
+  cancelRun,
   type CanopyProcess,
   configText,
   lastRun,
@@ -48,10 +49,10 @@ const graphs = {
   dense,
   "slow-first-layer": { layers: [[slow, slow, slow], [quick], [root(short)]] },
   "slow-first-layer-one-second": { layers: [[slow, slow, slow], [quick], [root(short)]], deadlineMs: 1000 },
-  // Layer 2 has two of three answers, prefills them and waits for the third.
+  // Layer 2 has two of three answers, may prefill them, and waits for the third.
   "waiting-second-layer": {
     layers: [[0, 1, 2].map(() => cluster(short, short, long)), [quick], [root(short)]],
-    incrementalPrefill: "on",
+    incrementalPrefill: "auto",
   },
   "slow-root": { layers: [[quick, quick, quick], [quick], [root(long)]] },
 } satisfies Record<string, TestGraph>;
@@ -133,7 +134,8 @@ for (const kind of kindsUnderTest) {
         const answer = await chat(name as "tree" | "dense");
         const { choices } = JSON.parse(answer.text) as { choices: { message: { content: string } }[] };
         const { agents } = await lastRun(canopy.url);
-        const texts = new Map(agents.map(({ id, text }) => [id, text]));
+        // Successors read answers without the white space around them.
+        const texts = new Map(agents.map(({ id, text }) => [id, text.trim()]));
         const reads = precursors(graph);
         assert.deepEqual([...texts.keys()].sort(), [...reads.keys()].sort());
         assert.equal(agents.at(-1)?.text, choices[0]?.message.content);
@@ -174,9 +176,17 @@ for (const kind of kindsUnderTest) {
         { model: graph, messages, ...body },
         (close) => leave = close,
       );
-      request.catch(() => {}); // leaving before the head of the answer rejects it
-      await eventually("the moment to leave", () => when(start), 10_000);
+      let left = false;
+      const answered = request.then(async (answer) => {
+        const text = await answer.end();
+        throw new Error(`answered with ${answer.status} before the moment to leave: ${text}`);
+      }).catch((error) => {
+        if (!left) throw error;
+      });
+      await Promise.race([answered, eventually("the moment to leave", () => when(start), 10_000)]);
+      left = true;
       leave();
+      await answered;
       await assertIdle();
     }
 
@@ -219,6 +229,16 @@ for (const kind of kindsUnderTest) {
       await answer.until((text) => text.split("data: ").length > 30, 20_000);
       answer.leave();
       await assertIdle();
+    });
+
+    test("when a run is cancelled, the engine is idle when the answer to that comes", async () => {
+      assert.ok(await becomesIdle(engine, 1000), "the engine is busy before the test");
+      const request = chat("slow-first-layer");
+      await eventually("nine calls running", nineRunning, 10_000);
+      await cancelRun(canopy.url, (await lastRun(canopy.url)).id);
+      assert.equal(await engine.runningRequests(), 0);
+      await assertIdle();
+      assert.notEqual((await request).status, 200);
     });
 
     test("when a run misses its deadline, the engine is idle within a second", async () => {
@@ -282,6 +302,51 @@ interface DeadlyRequest {
   readonly body: Record<string, unknown>;
 }
 
-function deadlyRequests(_kind: EngineKind): DeadlyRequest[] {
-  return [];
+/** Requests after which the engine was dead (or hung), each tried on a server of that version. vLLM survived all. */
+function deadlyRequests({ engine, version }: EngineKind): DeadlyRequest[] {
+  if (engine !== "sglang") return [];
+  const generate = (title: string, body: Record<string, unknown>) => ({
+    title: `${title} (/generate)`,
+    path: "/generate",
+    body: { input_ids: [300, 301], sampling_params: { max_new_tokens: 4 }, ...body },
+  });
+  const completion = (title: string, body: Record<string, unknown>) => ({
+    title: `${title} (/v1/completions)`,
+    path: "/v1/completions",
+    body: { prompt: [300, 301], max_tokens: 4, ...body },
+  });
+  const chat = (title: string, body: Record<string, unknown>) => ({
+    title: `${title} (/v1/chat/completions)`,
+    path: "/v1/chat/completions",
+    body: { messages, max_tokens: 4, ...body },
+  });
+  const all = [
+    completion("a negative token id", { prompt: [-1] }),
+    completion("a token id beyond the vocabulary", { prompt: [1920] }),
+    completion("a bad token id in one prompt of several", { prompt: [[300], [-1]] }),
+    completion("a top_k of more than 32 bits", { top_k: 2 ** 31 }),
+    completion("more logprobs than tokens in the vocabulary", { logprobs: 1921 }),
+    chat("more top_logprobs than tokens in the vocabulary", { logprobs: true, top_logprobs: 1921 }),
+    chat("a negative token id", { input_ids: [-1] }),
+    chat("a logit_bias that is not a number", { logit_bias: { "300": "NaN" } }),
+    generate("a negative token id", { input_ids: [-1] }),
+    generate("a top_k of more than 32 bits", { sampling_params: { max_new_tokens: 4, top_k: 2 ** 31 } }),
+    generate("more top_logprobs_num than tokens in the vocabulary", {
+      return_logprob: true,
+      top_logprobs_num: 1921,
+    }),
+    generate("a logprob_start_len below -1", { return_logprob: true, logprob_start_len: -2 }),
+    generate("positional_embed_overrides", { positional_embed_overrides: {} }),
+  ];
+  if (version !== "0.5.18") return all;
+  return [
+    ...all,
+    generate("an empty prompt in a list of prompts", { input_ids: [[]] }),
+    generate("token_ids_logprob", { return_logprob: true, token_ids_logprob: [5] }),
+    completion("a logit_bias beyond 32-bit floats", { logit_bias: { "300": 1e39 } }),
+    completion("a repetition_penalty that is 0 in 32-bit floats", { repetition_penalty: 1e-300 }),
+    completion("a JSON schema that only refers to itself", {
+      response_format: { type: "json_schema", json_schema: { name: "x", schema: { $ref: "#" } } },
+    }),
+  ];
 }

@@ -1,5 +1,7 @@
 import { type IncomingMessage, request } from "node:http";
 
+type Method = "GET" | "POST" | "DELETE";
+
 /** A whole answer. */
 export interface Answer {
   readonly status: number;
@@ -25,7 +27,7 @@ export interface OpenAnswer {
  * function that closes the socket, for leaving before that.
  */
 export function open(
-  method: "GET" | "POST",
+  method: Method,
   url: string,
   body?: unknown,
   onLeave?: (leave: () => void) => void,
@@ -98,7 +100,7 @@ export function open(
 }
 
 /** Sends one request and resolves with the whole answer. */
-export async function send(method: "GET" | "POST", url: string, body?: unknown): Promise<Answer> {
+export async function send(method: Method, url: string, body?: unknown): Promise<Answer> {
   const answer = await open(method, url, body);
   return { status: answer.status, text: await answer.end() };
 }

@@ -16,6 +16,6 @@ export TORCHDYNAMO_DISABLE=1 # else the first request with logprobs compiles for
 # The package's own `vllm` command fails: it looks up a distribution of that name. Blocks must be multiples of 32.
 # float32: with bfloat16 the greedy text depends on what was cached.
 exec nice -n "${NICE:-10}" "$engines_dir/vllm-0.32.0/bin/python" -m vllm.entrypoints.openai.api_server \
-  --host 127.0.0.1 --port "$port" --model "$(basename "$model")" --dtype float32 --max-model-len 8192 --enforce-eager \
+  --host 127.0.0.1 --port "$port" --model "$(basename "$model")" --dtype float32 --max-model-len 32768 --enforce-eager \
   --block-size 32 --num-gpu-blocks-override 2048 --enable-prefix-caching --enable-prompt-tokens-details \
   --distributed-executor-backend uni "$@"
