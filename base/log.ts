@@ -15,9 +15,17 @@ export function logger(...category: string[]): Logger {
   return getLogger(["canopy", ...category]);
 }
 
+// deno-lint-ignore no-control-regex
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+
+const textFormatter = getTextFormatter({
+  // What others sent must not look like a log line of its own.
+  value: (value, inspect) => typeof value === "string" && !CONTROL.test(value) ? value : inspect(value),
+});
+
 /** Sends log records of `level` and above to the standard error stream, as JSON lines or as text. */
 export function startLog(options: { level: LogLevel; format: "json" | "text" }): void {
-  const format = options.format === "json" ? jsonLinesFormatter : getTextFormatter();
+  const format = options.format === "json" ? jsonLinesFormatter : textFormatter;
   configureSync({
     reset: true,
     sinks: { stderr: (record) => void process.stderr.write(format(record)) },

@@ -102,7 +102,17 @@ test("canopy serve says so when its port is taken", async () => {
   await whileListening(simCommand, [], (url) =>
     withSystem(async (io) => {
       const port = new URL(url).port;
-      assert.equal(await dispatch([serveCommand], ["serve", "moa-9-3-1", "--port", port], io), 1);
+      assert.equal(
+        await dispatch([serveCommand], [
+          "serve",
+          "moa-9-3-1",
+          "--port",
+          port,
+          "--set",
+          "server.log_level=fatal",
+        ], io),
+        1,
+      );
       assert.match(
         io.err.text,
         new RegExp(`^canopy serve: Cannot listen on 127.0.0.1:${port}: choose another port`, "m"),
