@@ -12,6 +12,7 @@ import type {
 } from "./engine.ts";
 import { callOptions, type EngineOptions, headersFor } from "./engine_options.ts";
 import { GenerateStream } from "./generate_stream.ts";
+import { heldStops } from "./held_stops.ts";
 import { openAiBody } from "./openai_body.ts";
 import { readOpenAi } from "./openai_stream.ts";
 import { sglangBody } from "./sglang_body.ts";
@@ -53,7 +54,14 @@ export class SglangEngine implements Engine {
     const { incrementalStream } = this.#options.capabilities;
     return new GenerateStream(
       this.#call(at, path, body, rid, signal, request.headers),
-      (call) => path === "/generate" ? readSglang(call, at.url, incrementalStream) : readOpenAi(call, at.url),
+      (call) => {
+        const events = path === "/generate"
+          ? readSglang(call, at.url, incrementalStream)
+          : readOpenAi(call, at.url);
+        const { stop } = request.sampling;
+        // Its streams may show the beginning of a stop string before the rest of it comes.
+        return stop === undefined || stop.length === 0 ? events : heldStops(events, stop);
+      },
     );
   }
 

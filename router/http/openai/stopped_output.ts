@@ -1,6 +1,6 @@
 import type { RunEvent } from "../../moa/run_types.ts";
+import { StopFilter } from "../../engines/stop_filter.ts";
 import type { Plan } from "./plan.ts";
-import { StopFilter } from "./stop_filter.ts";
 
 /**
  * A run's output, each choice of which ends at the router's own stops. When all choices have ended, the output is

@@ -1,7 +1,6 @@
 /**
  * Ends a text at the first of several stop strings, as engines do: the stop itself and what follows it are cut, and
- * text that may be the beginning of a stop is held back until that is known. For stops beyond those that the
- * root's engine takes.
+ * text that may be the beginning of a stop is held back until that is known.
  */
 export class StopFilter {
   readonly #stops: readonly string[];
