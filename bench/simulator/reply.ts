@@ -18,6 +18,8 @@ export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | AsyncGenerator<string, void, void>;
+  /** An exception that no handler caught: the header of the CORS layer is missing. */
+  readonly uncaught?: true;
 }
 
 /** An answer that is not what the client hoped for; thrown by checks of a request. */
@@ -56,12 +58,17 @@ export function detailReply(status: 404 | 405, allow?: string): Reply {
   return allow === undefined ? reply : { ...reply, headers: { ...reply.headers, allow } };
 }
 
-/** The headers that uvicorn adds. */
-export function serverHeaders(clock: Clock, contentLength: number | undefined): Record<string, string> {
+/** A reply's headers, with those that uvicorn adds. */
+export function headersOf(
+  reply: Reply,
+  clock: Clock,
+  contentLength: number | undefined,
+): Record<string, string> {
   const headers: Record<string, string> = {
     date: new Date(clock.unixEpochMs + clock.now()).toUTCString(),
     server: "uvicorn",
-    vary: "Origin",
+    ...(reply.uncaught === true ? {} : { vary: "Origin" }),
+    ...reply.headers,
   };
   if (contentLength !== undefined) headers["content-length"] = String(contentLength);
   return headers;

@@ -1,4 +1,4 @@
-import { jsonReply, Refusal, type Reply } from "./reply.ts";
+import { jsonReply, Refusal, type Reply, textReply } from "./reply.ts";
 
 /** Where the schema errors of an endpoint say that they come from. */
 const HANDLERS: Readonly<Record<string, readonly [line: number, name: string]>> = {
@@ -36,11 +36,7 @@ export function refuseSchema(path: string, errors: readonly string[]): Refusal {
 
 /** What an exception outside of all handlers looks like. */
 export function internalError(): Reply {
-  return {
-    status: 500,
-    headers: { "content-type": "text/plain; charset=utf-8" },
-    body: "Internal Server Error",
-  };
+  return { ...textReply(500, "Internal Server Error"), uncaught: true };
 }
 
 /** A `/generate` request that cannot be served; in a stream it is an event under status 200. */

@@ -55,7 +55,7 @@ export function serverInfo(backend: Backend): JsonObject {
     internal_states: [{
       ...common,
       last_gen_throughput: 0,
-      memory_usage: { weight: 0, kvcache: 0, token_capacity: kvTokens, graph: 0 },
+      memory_usage: { weight: 0, kvcache: 0, token_capacity: kvTokens, graph: {} },
       effective_max_running_requests_per_dp: maxRunning,
     }],
     version: backend.version,
@@ -179,6 +179,7 @@ export function sglangMetrics(backend: Backend): string {
     metrics.firstTokenSeconds,
   );
   histograms.histogram("sglang:e2e_request_latency_seconds", "End-to-end latency.", metrics.requestSeconds);
-  histograms.histogram("sglang:queue_time_seconds", "Time in the queue.", metrics.queueSeconds);
-  return text.toString() + histograms.toString();
+  const queue = new MetricsText(rank);
+  queue.histogram("sglang:queue_time_seconds", "Time in the queue.", metrics.queueSeconds);
+  return text.toString() + histograms.toString() + queue.toString();
 }

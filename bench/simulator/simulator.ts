@@ -4,7 +4,7 @@ import {
   TransportError,
 } from "../../router/transport/transport.ts";
 import { Faults, type Strike } from "./faults.ts";
-import { Refusal, type Reply, type ServedRequest, serverHeaders } from "./reply.ts";
+import { headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
 import { sglangProtocol } from "./sglang.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
 import { type Protocol, vllmProtocol } from "./vllm.ts";
@@ -66,7 +66,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     const { status, body } = reply;
     if (typeof body === "string") {
       const bytes = utf8.encode(body);
-      const headers = { ...serverHeaders(clock, bytes.length), ...reply.headers };
+      const headers = headersOf(reply, clock, bytes.length);
       const cut = strike?.kind === "truncate";
       return {
         status,
@@ -74,7 +74,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
         body: cut ? brokenBody(bytes.subarray(0, bytes.length >> 1), request.url) : wholeBody(bytes),
       };
     }
-    const headers = { ...serverHeaders(clock, undefined), ...reply.headers };
+    const headers = headersOf(reply, clock, undefined);
     const events = strike === undefined ? body : struck(body, strike, request.url);
     return { status, headers, body: encoded(events) };
   }

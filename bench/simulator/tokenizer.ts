@@ -113,6 +113,8 @@ export interface Speech {
 
 const speeches = new WeakMap<ModelTokenizer, Speech>();
 const MAX_WORD_CANDIDATES = 8000;
+/** Enough for a varied text, and few enough to leave out the pieces at the end of the built-in vocabulary. */
+const MAX_WORDS = 500;
 
 /** Looks at a tokenizer once and remembers what it found. */
 export function speechOf(tokenizer: ModelTokenizer): Speech {
@@ -139,7 +141,11 @@ function explore(tokenizer: ModelTokenizer): Speech {
     return text;
   };
   const wordIds: number[] = [];
-  for (let id = 0; id < Math.min(tokenizer.vocabSize, MAX_WORD_CANDIDATES); id++) {
+  for (
+    let id = 0;
+    id < Math.min(tokenizer.vocabSize, MAX_WORD_CANDIDATES) && wordIds.length < MAX_WORDS;
+    id++
+  ) {
     if (/^ [a-z]{2,}$/.test(textOf(id)) && single(textOf(id)) === id) wordIds.push(id);
   }
   const endOfText = single("<|endoftext|>");

@@ -63,7 +63,7 @@ export async function completions(
     echo,
     echoOnly,
     logprobs,
-    promptLogprobs: integer(body, "prompt_logprobs"),
+    promptLogprobs: integer(body, "prompt_logprobs") ?? (echo ? logprobs : undefined),
     collector: new Collector(),
   };
   const release = await requests.enter(request, job.id, job.collector);
