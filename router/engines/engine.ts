@@ -115,10 +115,22 @@ export interface PlacementHint {
   readonly stickyKey?: string;
 }
 
-/** Where a request runs. Holds the worker's in-flight count: `release` must be called exactly once. */
-export interface Placement {
+/** The prefill half of a pair. */
+export interface PrefillSide {
   readonly workerId: string;
   readonly url: string;
+  /** Where decode workers reach its bootstrap registry (SGLang); the host of `url` unless configured otherwise. */
+  readonly bootstrapHost: string;
+  readonly bootstrapPort: number | undefined;
+}
+
+/** Where a request runs. Holds the worker's in-flight count: `release` must be called exactly once. */
+export interface Placement {
+  /** The worker; of a pair, its decode half. */
+  readonly workerId: string;
+  readonly url: string;
+  /** The prefill half, for engines that split prefill and decode. Its in-flight count is held, too. */
+  readonly prefill?: PrefillSide;
   /** Tells the pool how it went and gives the place back. Calling it again does nothing. */
   release(outcome: PlacementOutcome): void;
 }
