@@ -113,6 +113,17 @@ export class AgentCall {
     if (this.state === "done") await this.#forwardEnd(request);
   }
 
+  /**
+   * Ends a call that has begun to answer as `done`: its text so far is enough. Its engine is told; `run` resolves once
+   * it knows. False, and nothing happens, for a call that has said nothing yet or has ended.
+   */
+  satisfy(): boolean {
+    if (this.#state !== "running") return false;
+    this.#complete({ finishReason: "stop" });
+    this.#controller.abort(new Error("Its text is enough"));
+    return true;
+  }
+
   /** Ends the call without an answer; its text is not used. Its engine is told; `run` resolves once it knows. */
   cancel(reason: unknown): void {
     this.#finish("cancelled", reason);

@@ -127,6 +127,11 @@ export class MoaRun implements Run {
     return this.#trace.read(signal);
   }
 
+  satisfy(index: number): void {
+    const call = this.#calls.get(this.#options.graph.root)?.[index];
+    if (call?.satisfy() === true) this.#onCallEnded(call);
+  }
+
   cancel(reason: unknown): Promise<void> {
     this.#finish("cancelled", cancellation(reason));
     return this.ended;

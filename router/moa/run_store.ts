@@ -64,6 +64,8 @@ class EndedRun implements Run {
     }
   }
 
+  satisfy(): void {}
+
   cancel(): Promise<void> {
     return this.ended;
   }

@@ -17,7 +17,7 @@ export interface RunInput {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-/** The root's output as it comes, for choice `index`; after the last choice's `end` the iteration ends. */
+/** The root's output as it comes, for choice `index`; when the last choice is done the iteration ends. */
 export type RunEvent =
   | {
     readonly type: "delta";
@@ -118,6 +118,11 @@ export interface Run {
   record(): RunRecord;
   /** Past events, then new ones until the run ends. */
   events(signal: AbortSignal): AsyncIterable<TraceEvent>;
+  /**
+   * Choice `index` has said enough for its reader: its engine is told to stop, and it is `done` with finish reason
+   * `stop`, without an `end` event. Does nothing while the choice has said nothing, and after its end.
+   */
+  satisfy(index: number): void;
   /** Ends the run: every engine is told. Resolves when no engine works for it any more. Harmless after the end. */
   cancel(reason: unknown): Promise<void>;
   /** Settles (never rejects) when the run has ended and nothing of it is left running. */

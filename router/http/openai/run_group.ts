@@ -107,7 +107,7 @@ export class RunGroup {
     this.#openMoreLanes();
     let open = plan.choices;
     try {
-      const output = plan.ownStops.length === 0 ? run.output : stoppedOutput(run.output, plan);
+      const output = plan.ownStops.length === 0 ? run.output : stoppedOutput(run, plan);
       for await (const event of output) {
         if (event.type === "end") open--;
         await this.#queue.push({ ...event, index: index * plan.choices + event.index });

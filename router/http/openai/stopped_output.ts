@@ -1,18 +1,17 @@
-import type { RunEvent } from "../../moa/run_types.ts";
+import type { Run, RunEvent } from "../../moa/run_types.ts";
 import { StopFilter } from "../../engines/stop_filter.ts";
 import type { Plan } from "./plan.ts";
 
 /**
- * A run's output, each choice of which ends at the router's own stops. When all choices have ended, the output is
- * left: what the root still decodes is stopped.
+ * A run's output, each choice of which ends at the router's own stops; the run is told, so that the root stops
+ * decoding there.
  */
 export async function* stoppedOutput(
-  output: AsyncIterable<RunEvent>,
+  run: Pick<Run, "output" | "satisfy">,
   plan: Pick<Plan, "choices" | "ownStops">,
 ): AsyncGenerator<RunEvent, void, undefined> {
   const filters = Array.from({ length: plan.choices }, () => new StopFilter(plan.ownStops));
-  let open = plan.choices;
-  for await (const event of output) {
+  for await (const event of run.output) {
     const filter = filters[event.index];
     if (filter === undefined || filter.stopped) continue;
     const { index } = event;
@@ -20,14 +19,11 @@ export async function* stoppedOutput(
       const rest = filter.flush();
       if (rest !== "") yield { type: "delta", index, delta: { type: "delta", text: rest } };
       yield event;
-      open--;
-    } else {
-      const text = filter.push(event.delta.text);
-      yield { ...event, delta: { ...event.delta, text } };
-      if (!filter.stopped) continue;
-      yield { type: "end", index, finishReason: "stop" };
-      open--;
+      continue;
     }
-    if (open === 0) return;
+    const text = filter.push(event.delta.text);
+    if (filter.stopped) run.satisfy(index);
+    yield { ...event, delta: { ...event.delta, text } };
+    if (filter.stopped) yield { type: "end", index, finishReason: "stop" };
   }
 }

@@ -177,7 +177,7 @@ test("stops beyond what the root's engine takes end the text all the same, and t
   ]);
   assert.deepEqual(moa.run.input.rootSampling.stop, ["a", "b", "c", "d"]);
   await settle();
-  assert.notEqual(moa.run.state, "running");
+  assert.equal(moa.run.state, "done");
   const events = parseEvents(await (await complete({ stop, stream: true })).text());
   assert.equal(events.pop(), "[DONE]");
   const choices = events.flatMap((event) => completionSchema.parse(event).choices);

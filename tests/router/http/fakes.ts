@@ -76,6 +76,7 @@ class FakeRun implements Run {
   readonly ended: Promise<void>;
   state: RunRecord["state"] = "running";
   #end: () => void = () => {};
+  readonly #satisfied = new Set<number>();
   readonly #script: Script;
   readonly #abort = new AbortController();
 
@@ -106,9 +107,10 @@ class FakeRun implements Run {
       : script[Symbol.iterator]();
     try {
       while (true) {
+        if (this.#satisfied.size === this.input.choices) break;
         const next = await Promise.race([events.next(), aborted]);
         if (next.done === true) break;
-        yield next.value;
+        if (!this.#satisfied.has(next.value.index)) yield next.value;
       }
       this.#finish("done");
     } finally {
@@ -163,6 +165,10 @@ class FakeRun implements Run {
       signal.throwIfAborted();
       yield event;
     }
+  }
+
+  satisfy(index: number): void {
+    this.#satisfied.add(index);
   }
 
   cancel(reason: unknown): Promise<void> {
