@@ -36,7 +36,7 @@ test("on a terminal the demonstration draws the tree", async () => {
     const args = [
       "demo",
       "--speedup",
-      "10",
+      "40",
       "--question",
       "How many positive divisors does the number 360 have?",
     ];
