@@ -70,7 +70,7 @@ export function configText(
 
 /** Writes the configuration to a new folder and serves it on a free port. */
 export async function startCanopy(config: string): Promise<CanopyProcess> {
-  const folder = await mkdtemp(join(tmpdir(), "canopy-test-"));
+  const folder = await mkdtemp(join(tmpdir(), "canopy-over-engines-"));
   try {
     const file = join(folder, "canopy.jsonc");
     await writeFile(file, config);

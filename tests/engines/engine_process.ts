@@ -50,6 +50,8 @@ export interface EngineProcess extends EngineKind {
    * prefix cache is empty afterwards: that is the only question to which both engines answer truthfully.
    */
   runningRequests(): Promise<number>;
+  /** Whether it still makes tokens: a server whose scheduler has died goes on answering for some seconds. */
+  isAlive(): Promise<boolean>;
   /** Counts since the engine was ready. */
   counters(): Promise<EngineCounters>;
   /** Every generation whose answer was begun since the engine was ready, refused ones included. */
@@ -144,6 +146,7 @@ export async function startEngine(options: StartOptions): Promise<EngineProcess>
       url,
       modelNames,
       runningRequests: () => running(url),
+      isAlive: () => isHealthy(url),
       counters: async () => {
         const now = await count(url);
         return {

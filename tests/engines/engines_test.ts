@@ -69,18 +69,22 @@ for (const kind of kindsUnderTest) {
   describe(`Canopy over ${kind.engine} ${kind.version}`, { concurrency: false }, () => {
     let engine: EngineProcess;
     let canopy: CanopyProcess;
-    before(async () => {
+    before(start);
+    after(stop);
+
+    async function start() {
       engine = await startEngine({ ...kind, modelNames });
       canopy = await startCanopy(configText([engine], graphs));
       // Whatever Canopy asks a worker when it first sees it, it has asked after this.
       for (const model of modelNames) {
         await send("POST", `${canopy.url}/v1/chat/completions`, { model, messages, max_tokens: 1 });
       }
-    });
-    after(async () => {
+    }
+
+    async function stop() {
       await canopy?.stop();
       await engine?.stop();
-    });
+    }
 
     const chat = (graph: keyof typeof graphs, body: Record<string, unknown> = {}) =>
       send("POST", `${canopy.url}/v1/chat/completions`, { model: graph, messages, ...body });
@@ -257,12 +261,15 @@ for (const kind of kindsUnderTest) {
       test(`a request with ${title} is refused with 400 and never reaches the engine`, async () => {
         const calls = (await engine.calls()).length;
         const answer = await send("POST", canopy.url + path, { model: "4b", ...body });
+        if (!await engine.isAlive()) { // the tests to come need a living one
+          await stop();
+          await start();
+          assert.fail(`it killed the engine: ${answer.text}`);
+        }
         assert.equal(answer.status, 400, answer.text);
-        const { error } = JSON.parse(answer.text) as { error: { message: string; param: string | null } };
+        const { error } = JSON.parse(answer.text) as { error: { param: string | null } };
         assert.ok(error.param, `the error names no field: ${answer.text}`);
         assert.equal((await engine.calls()).length, calls);
-        const next = await chat("tree");
-        assert.equal(next.status, 200, next.text);
       });
     }
   });
@@ -308,7 +315,7 @@ function deadlyRequests({ engine, version }: EngineKind): DeadlyRequest[] {
   const generate = (title: string, body: Record<string, unknown>) => ({
     title: `${title} (/generate)`,
     path: "/generate",
-    body: { input_ids: [300, 301], sampling_params: { max_new_tokens: 4 }, ...body },
+    body: { input_ids: [300, 301, 302, 303], sampling_params: { max_new_tokens: 4 }, ...body },
   });
   const completion = (title: string, body: Record<string, unknown>) => ({
     title: `${title} (/v1/completions)`,
@@ -335,7 +342,7 @@ function deadlyRequests({ engine, version }: EngineKind): DeadlyRequest[] {
       return_logprob: true,
       top_logprobs_num: 1921,
     }),
-    generate("a logprob_start_len below -1", { return_logprob: true, logprob_start_len: -2 }),
+    generate("a logprob_start_len below -1", { return_logprob: true, logprob_start_len: -5 }),
     generate("positional_embed_overrides", { positional_embed_overrides: {} }),
   ];
   if (version !== "0.5.18") return all;
