@@ -4,7 +4,8 @@ import type { Finding } from "./explain.ts";
 import { didYouMean, quoteList } from "./nearest.ts";
 import { builtinPrompts, promptNamed } from "./prompts/builtin.ts";
 import type { Config, ModelConfig } from "./schema.ts";
-import { type ConfigPath, type ExpandedGraph, expandGraph } from "./topology.ts";
+import type { ConfigPath, ExpandedGraph } from "./expanded_graph.ts";
+import { expandGraph } from "./topology.ts";
 
 /** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
 export function checkConfig(config: Config): Finding[] {

@@ -2,7 +2,7 @@ import { formatPath } from "./config_path.ts";
 import type { Finding } from "./explain.ts";
 import { didYouMean, quoteList } from "./nearest.ts";
 import type { PromptConfig } from "./schema.ts";
-import type { ExpandedAgent } from "./topology.ts";
+import type { ExpandedAgent } from "./expanded_graph.ts";
 
 /** What a prompt template asks for. */
 export interface PromptNeeds {

@@ -1,4 +1,4 @@
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 /** A path as people write it: `graphs.moa.layers[0].agents[2].model`, `models["Qwen/Qwen3-8B"].workers`. */
 export function formatPath(path: ConfigPath): string {

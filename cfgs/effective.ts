@@ -1,7 +1,7 @@
 import { formatPath } from "./config_path.ts";
 import type { LoadedConfig, Provenance } from "./load.ts";
 import { shown } from "./secrets.ts";
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 /** One value of the configuration in use. */
 export interface EffectiveValue {

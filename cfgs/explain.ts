@@ -3,7 +3,7 @@ import { didYouMean, quoteList } from "./nearest.ts";
 import { formatPath, valueAt } from "./config_path.ts";
 import { describeSchema, keysOf, schemasAt, unwrap } from "./schema_walk.ts";
 import { isSecretPath, shown } from "./secrets.ts";
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 /** What is wrong at one place of a value, before it is known in which file and line that stands. */
 export interface Finding {

@@ -15,7 +15,7 @@ import { type Config, configSchema } from "./schema.ts";
 import { findNode, lineFinder, maxSourceLength, type SourceNode, toJson } from "./source.ts";
 import { parseJsonc } from "./source_jsonc.ts";
 import { parseYaml } from "./source_yaml.ts";
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 export type { Override };
 

@@ -2,7 +2,7 @@ import { formatPath, isWithin, parsePath } from "./config_path.ts";
 import { explain, type Finding } from "./explain.ts";
 import { keysOf, schemasAt } from "./schema_walk.ts";
 import { configSchema } from "./schema.ts";
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 /** A value that takes the place of the file's, such as a flag's. */
 export interface Override {

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 /** A schema without the wrappers that make it optional, defaulted or lazy. */
 export function unwrap(schema: unknown): unknown {

@@ -1,4 +1,4 @@
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 const secretKey = /(^|[_-])(api[_-]?keys?|admin[_-]?key|token|secret|password|authorization|cookie)$/i;
 

@@ -1,5 +1,5 @@
 import type { Json } from "../base/json.ts";
-import type { ConfigPath } from "./topology.ts";
+import type { ConfigPath } from "./expanded_graph.ts";
 
 /** A value of a config file with its place in the text (offsets count UTF-16 units). */
 export type SourceNode =

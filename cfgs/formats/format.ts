@@ -1,6 +1,6 @@
 import type { Finding } from "../explain.ts";
 import { findNode, type SourceNode } from "../source.ts";
-import type { ConfigPath } from "../topology.ts";
+import type { ConfigPath } from "../expanded_graph.ts";
 
 /** The formats that Canopy reads. */
 export type ConfigFormat = "canopy" | "moa-vllm" | "tree";

@@ -3,7 +3,7 @@ import { formatPath } from "../config_path.ts";
 import { explain, type Finding, wrongValue } from "../explain.ts";
 import { samplingSchema } from "../schema.ts";
 import { findNode, type SourceNode, toJson } from "../source.ts";
-import type { ConfigPath } from "../topology.ts";
+import type { ConfigPath } from "../expanded_graph.ts";
 import { type Converted, isCluster } from "./format.ts";
 
 /** Port of the first model when `model2port.json` is absent. */

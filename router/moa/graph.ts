@@ -1,14 +1,9 @@
 import { badRequest, type CanopyError } from "../../base/errors.ts";
 import { formatPath } from "../../cfgs/config_path.ts";
+import type { ConfigPath, ExpandedAgent, ExpandedCluster, ExpandedGraph } from "../../cfgs/expanded_graph.ts";
 import { builtinPrompts, promptNamed } from "../../cfgs/prompts/builtin.ts";
 import type { Config, GraphConfig, PromptConfig } from "../../cfgs/schema.ts";
-import {
-  type ConfigPath,
-  type ExpandedAgent,
-  type ExpandedCluster,
-  type ExpandedGraph,
-  expandGraph,
-} from "../../cfgs/topology.ts";
+import { expandGraph } from "../../cfgs/topology.ts";
 import type { Sampling } from "../engines/engine.ts";
 import { exitPolicyOf } from "./exit_policy.ts";
 import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";

@@ -2,7 +2,8 @@ import { test } from "node:test";
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { graphSchema } from "../../cfgs/schema.ts";
-import { type ExpandedGraph, expandGraph, maxAgents } from "../../cfgs/topology.ts";
+import { type ExpandedGraph, maxAgents } from "../../cfgs/expanded_graph.ts";
+import { expandGraph } from "../../cfgs/topology.ts";
 
 const agent = { model: "m" };
 const agents = (count: number) => Array.from({ length: count }, () => agent);
