@@ -98,6 +98,8 @@ export type GenerateEvent =
     readonly logprobs?: readonly TokenLogprob[];
     /** OpenAI `delta.tool_calls` entries as the engine sent them. */
     readonly toolCalls?: readonly JsonObject[];
+    /** Tokens so far, this delta's included, where the engine says so while it streams. */
+    readonly usage?: EngineUsage;
   }
   | {
     readonly type: "end";

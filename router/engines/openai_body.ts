@@ -30,9 +30,15 @@ export interface Dialect {
   readonly chatMaxTokens: "max_tokens" | "max_completion_tokens";
   /** Whether usage may be asked for in streams. */
   readonly streamOptions: boolean;
+  /** Whether it is asked for in every event: vLLM and SGLang give it, others may refuse the question. */
+  readonly continuousUsage: boolean;
 }
 
-export const COMMON_DIALECT: Dialect = { chatMaxTokens: "max_tokens", streamOptions: true };
+export const COMMON_DIALECT: Dialect = {
+  chatMaxTokens: "max_tokens",
+  streamOptions: true,
+  continuousUsage: false,
+};
 
 /** The parameters that go to the engine as they are. */
 export function extraOf(sampling: Sampling): JsonObject {
@@ -78,7 +84,12 @@ export function openAiBody(
   if (sampling.max_tokens !== undefined) {
     body[chat ? dialect.chatMaxTokens : "max_tokens"] = sampling.max_tokens;
   }
-  if (dialect.streamOptions) body.stream_options = { include_usage: true };
+  if (dialect.streamOptions) {
+    body.stream_options = {
+      include_usage: true,
+      ...(dialect.continuousUsage ? { continuous_usage_stats: true } : {}),
+    };
+  }
   if (logprobs !== undefined) {
     if (chat) {
       body.logprobs = true;

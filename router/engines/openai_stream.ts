@@ -53,6 +53,8 @@ export class OpenAiDecoder {
   #finish: FinishReason | undefined;
   #stopReason: string | number | undefined;
   #usage: EngineUsage | undefined;
+  #promptTokens: number | undefined;
+  #tokens = 0;
   #deltas = 0;
 
   constructor(workerUrl: string) {
@@ -71,9 +73,15 @@ export class OpenAiDecoder {
       : undefined;
     if (!isJsonObject(choice)) return undefined;
     this.#finished(choice);
+    // Streams with token ids begin with the prompt's: completions in the choice, chats beside it.
+    const promptIds = choice.prompt_token_ids ?? chunk.prompt_token_ids;
+    if (Array.isArray(promptIds)) this.#promptTokens = promptIds.length;
     const delta = deltaOf(choice);
-    if (delta !== undefined) this.#deltas++;
-    return delta;
+    if (delta === undefined) return undefined;
+    this.#deltas++;
+    this.#tokens += delta.tokenIds?.length ?? 0;
+    const usage = this.#usage ?? this.#counted();
+    return usage === undefined ? delta : { ...delta, usage };
   }
 
   /** The last event. Throws `EngineError` when the generation is not over. */
@@ -86,6 +94,12 @@ export class OpenAiDecoder {
       usage: this.#usage ??
         { promptTokens: 0, completionTokens: this.#deltas, cachedTokens: undefined, reported: false },
     };
+  }
+
+  /** What the ids in the stream add up to; undefined where it has none. */
+  #counted(): EngineUsage | undefined {
+    if (this.#promptTokens === undefined) return undefined;
+    return { promptTokens: this.#promptTokens, completionTokens: this.#tokens, cachedTokens: undefined };
   }
 
   #finished(choice: JsonObject): void {

@@ -13,7 +13,7 @@ import type {
 import { callOptions, type EngineOptions, headersFor } from "./engine_options.ts";
 import { GenerateStream } from "./generate_stream.ts";
 import { heldStops } from "./held_stops.ts";
-import { openAiBody } from "./openai_body.ts";
+import { COMMON_DIALECT, openAiBody } from "./openai_body.ts";
 import { readOpenAi } from "./openai_stream.ts";
 import { sglangBody } from "./sglang_body.ts";
 import { readSglang } from "./sglang_stream.ts";
@@ -76,7 +76,8 @@ export class SglangEngine implements Engine {
     if (prompt.kind !== "chat") {
       return { path: "/generate", body: sglangBody({ ...request, prompt }, rid, capabilities.contextTokens) };
     }
-    const { path, body } = openAiBody(config.model, request);
+    // What a chat that is broken off has cost is known only from the events before.
+    const { path, body } = openAiBody(config.model, request, { ...COMMON_DIALECT, continuousUsage: true });
     body.rid = rid;
     if (Object.keys(config.chat_template_arguments).length > 0) {
       const given = isJsonObject(body.chat_template_kwargs) ? body.chat_template_kwargs : {};

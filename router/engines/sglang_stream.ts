@@ -82,13 +82,15 @@ export class SglangDecoder {
     this.#tokens = total;
     const logprobs = logprobsOf(meta, fresh);
     const tokenIds = this.#newIds(event.output_ids, logprobs, fresh);
-    if (finish !== undefined) this.#end = endOf(finish, usageOf(meta, total));
+    const usage = usageOf(meta, total);
+    if (finish !== undefined) this.#end = endOf(finish, usage);
     if (text === "" && tokenIds === undefined && logprobs === undefined) return undefined;
     return {
       type: "delta",
       text,
       ...(tokenIds === undefined ? {} : { tokenIds }),
       ...(logprobs === undefined ? {} : { logprobs }),
+      usage,
     };
   }
 

@@ -11,7 +11,7 @@ import type {
 } from "./engine.ts";
 import { callOptions, type EngineOptions } from "./engine_options.ts";
 import { GenerateStream } from "./generate_stream.ts";
-import { openAiBody } from "./openai_body.ts";
+import { COMMON_DIALECT, openAiBody } from "./openai_body.ts";
 import { readOpenAi } from "./openai_stream.ts";
 import { roomFor } from "./sglang_body.ts";
 import { warmed } from "./warm_answer.ts";
@@ -57,8 +57,11 @@ export class VllmEngine implements Engine {
 
   #body(request: GenerateRequest): ReturnType<typeof openAiBody> {
     const { config, capabilities } = this.#options;
-    const { path, body } = openAiBody(config.model, request);
-    if (capabilities.returnsTokenIds) body.return_token_ids = true;
+    const { returnsTokenIds } = capabilities;
+    // Ids count the tokens of a request that is broken off, too; without them its events have to.
+    const dialect = { ...COMMON_DIALECT, continuousUsage: !returnsTokenIds };
+    const { path, body } = openAiBody(config.model, request, dialect);
+    if (returnsTokenIds) body.return_token_ids = true;
     // vLLM's completions stop after 16 tokens unless told otherwise, which no agent can want.
     const room = roomFor(request.prompt, capabilities.contextTokens);
     if (request.sampling.max_tokens === undefined && room !== undefined) body.max_tokens = room;

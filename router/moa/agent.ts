@@ -3,6 +3,7 @@ import { deadlineSignal } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type {
+  EngineUsage,
   FinishReason,
   GenerateEvent,
   GenerateRequest,
@@ -63,6 +64,8 @@ export class AgentCall {
   #prompt: Prompt | undefined;
   #calls = 0;
   #end: Extract<GenerateEvent, { type: "end" }> | undefined;
+  /** The last running usage that the engine sent. */
+  #running: EngineUsage | undefined;
   #finishReason: FinishReason | undefined;
   #startedAtMs: number | undefined;
   #firstTokenAtMs: number | undefined;
@@ -136,13 +139,14 @@ export class AgentCall {
   }
 
   /**
-   * Tokens so far. Of an attempt that did not end well, the tokens that came are counted; its prompt counts once a
-   * token came, where the router knows the prompt's tokens: engines do not report the usage of broken requests.
+   * Tokens so far, as the engine counts them. Of an attempt that is broken off, what came is counted, and the prompt
+   * once a token came: by the running usage where the engine sends it, else as far as the router knows the tokens.
    */
   usage(): AgentUsage | undefined {
     if (this.#calls === 0) return undefined;
-    const usage = this.#end?.usage;
-    const completionTokens = usage?.completionTokens ?? this.log.tokens;
+    const usage = this.#end?.usage ?? this.#running;
+    const completionTokens = this.#end?.usage.completionTokens ??
+      Math.max(this.#running?.completionTokens ?? 0, this.log.tokens);
     const read = usage !== undefined || this.log.tokens > 0;
     const knownPromptTokens = read && this.#prompt?.kind === "tokens" ? this.#prompt.ids.length : 0;
     const wasted = this.#state === "failed" || this.#state === "cancelled";
@@ -251,6 +255,7 @@ export class AgentCall {
 
   #onDelta(delta: Delta): void {
     this.log.append(delta);
+    if (delta.usage !== undefined) this.#running = delta.usage;
     if (this.#state !== "queued" || tokensOf(delta) === 0) return;
     this.#state = "running";
     this.#firstTokenAtMs = this.#context.trace.nowMs;

@@ -160,6 +160,15 @@ test("a conversation goes to SGLang's chat endpoint under an id of ours", async 
   assert.equal(path, "/v1/chat/completions");
   assert.match(String(body.rid), /^canopy-[0-9a-f]{32}$/);
   assert.deepEqual([body.messages, body.max_tokens], [messages, 3]);
+  assert.deepEqual(body.stream_options, { include_usage: true, continuous_usage_stats: true });
+});
+
+test("a vLLM that returns no ids is asked to count in every event; others are not", async () => {
+  const chat = { prompt: { kind: "chat", messages }, sampling: {} } as const;
+  const old = await sent("vllm", chat, { capabilities: { returnsTokenIds: false } });
+  assert.deepEqual(old.body.stream_options, { include_usage: true, continuous_usage_stats: true });
+  assert.equal(old.body.return_token_ids, undefined);
+  assert.deepEqual((await sent("openai", chat)).body.stream_options, { include_usage: true });
 });
 
 test("a base URL with /v1, a worker's own key and the model's headers are used", async () => {

@@ -6,6 +6,7 @@ import { createEngine } from "../../../router/engines/create.ts";
 import type {
   Engine,
   EngineCapabilities,
+  EngineUsage,
   FinishReason,
   GenerateEvent,
   GenerateRequest,
@@ -76,7 +77,9 @@ export interface Collected {
   deltas: number;
   finishReason: FinishReason | undefined;
   stopReason: string | number | undefined;
-  usage: Extract<GenerateEvent, { type: "end" }>["usage"] | undefined;
+  usage: EngineUsage | undefined;
+  /** The usage that came with the last delta. */
+  runningUsage: EngineUsage | undefined;
 }
 
 export async function collect(events: AsyncIterable<GenerateEvent>): Promise<Collected> {
@@ -90,6 +93,7 @@ export async function collect(events: AsyncIterable<GenerateEvent>): Promise<Col
     finishReason: undefined,
     stopReason: undefined,
     usage: undefined,
+    runningUsage: undefined,
   };
   for await (const event of events) {
     if (all.usage !== undefined) throw new Error("An event after the end");
@@ -100,6 +104,11 @@ export async function collect(events: AsyncIterable<GenerateEvent>): Promise<Col
       continue;
     }
     all.deltas++;
+    const before = all.runningUsage?.completionTokens ?? 0;
+    if (event.usage !== undefined && event.usage.completionTokens < before) {
+      throw new Error("The usage shrinks");
+    }
+    all.runningUsage = event.usage ?? all.runningUsage;
     all.text += event.text;
     all.reasoning += event.reasoning ?? "";
     all.tokenIds.push(...event.tokenIds ?? []);

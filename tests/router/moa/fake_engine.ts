@@ -4,6 +4,7 @@ import {
   type Engine,
   type EngineCapabilities,
   EngineError,
+  type EngineUsage,
   type GenerateEvent,
   type GenerateRequest,
   type Placement,
@@ -25,6 +26,8 @@ export interface Script {
   /** Waits for ever instead of sending the piece of this index. */
   readonly hangAt?: number;
   readonly promptTokens?: number;
+  /** Tokens that each piece counts for in the running usage; undefined: no running usage. */
+  readonly tokensPerPiece?: number;
 }
 
 export interface FakeCall {
@@ -141,7 +144,7 @@ export class FakeEngine implements Engine {
         if (piece === undefined) break;
         signal.throwIfAborted();
         this.sent++;
-        yield { type: "delta", text: piece };
+        yield { type: "delta", text: piece, ...runningUsage(script, index + 1) };
       }
       over = true;
       yield {
@@ -159,6 +162,17 @@ export class FakeEngine implements Engine {
       call.endedAtMs = this.#clock.now();
     }
   }
+}
+
+function runningUsage(script: Script, pieces: number): { usage?: EngineUsage } {
+  if (script.tokensPerPiece === undefined) return {};
+  return {
+    usage: {
+      promptTokens: script.promptTokens ?? 10,
+      completionTokens: pieces * script.tokensPerPiece,
+      cachedTokens: 4,
+    },
+  };
 }
 
 /** An error that allows another worker to be tried. */

@@ -89,6 +89,28 @@ test("after the first token nothing is retried: the client would see it twice", 
   assert.equal(world.engines.get("a")!.calls.length, 1);
 });
 
+test("a call that is broken off has cost what its engine had counted by then", async () => {
+  for (const [tokensPerPiece, expected] of [[3, [12, 6, 4]], [undefined, [0, 2, undefined]]] as const) {
+    const world = makeWorld({
+      graph: single,
+      script: () => ({
+        pieces: ["a", "b", "c"],
+        stepMs: 10,
+        promptTokens: 12,
+        ...(tokensPerPiece === undefined ? {} : { tokensPerPiece }),
+      }),
+    });
+    await world.clock.run(async () => {
+      const run = world.start();
+      await world.clock.sleep(15);
+      await run.cancel(new Error("enough"));
+      const { promptTokens, completionTokens, cachedTokens, wastedTokens } = run.usage();
+      assert.deepEqual([promptTokens, completionTokens, cachedTokens], expected);
+      assert.equal(wastedTokens, completionTokens);
+    });
+  }
+});
+
 test("a stream that ends without a finish reason is a failure", async () => {
   const world = makeWorld({ graph: single });
   const engine = world.engines.get("a")!;
