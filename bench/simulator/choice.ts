@@ -21,6 +21,8 @@ export interface Delta {
   readonly scores: readonly ScoredChoice[];
 }
 
+const NO_SCORES: readonly ScoredChoice[] = [];
+
 /** What was asked for one answer. */
 export interface ChoiceOptions {
   readonly index: number;
@@ -122,7 +124,7 @@ export class Choice implements SequenceListener {
     const delta = {
       text: this.text.slice(this.#textSeen, visible),
       ids: this.ids.slice(this.#idsSeen),
-      scores: this.scores.slice(this.#idsSeen),
+      scores: this.scores.length === 0 ? NO_SCORES : this.scores.slice(this.#idsSeen),
     };
     this.#textSeen = Math.max(visible, this.#textSeen);
     this.#idsSeen = this.ids.length;

@@ -13,11 +13,14 @@ export interface ServedRequest {
   onClose: (() => void) | undefined;
 }
 
+/** The events of a stream one by one, as text or as UTF-8. */
+export type Events = AsyncGenerator<string | Uint8Array, void, void>;
+
 /** What a route answers: a whole body, or events one by one. */
 export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body: string | AsyncGenerator<string, void, void>;
+  readonly body: string | Events;
   /** An exception that no handler caught: the header of the CORS layer is missing. */
   readonly uncaught?: true;
 }
@@ -48,7 +51,7 @@ export function textReply(status: number, body: string, type = "text/plain; char
 }
 
 /** A server-sent event stream. */
-export function streamReply(events: AsyncGenerator<string, void, void>): Reply {
+export function streamReply(events: Events): Reply {
   return { status: 200, headers: { "content-type": "text/event-stream; charset=utf-8" }, body: events };
 }
 

@@ -1,7 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
 import { type Choice, Collector } from "./choice.ts";
-import { flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
+import { type Events, flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
+import { CumulativeEvents } from "./sglang_events.ts";
 import { generateError, GenerateRefusal, internalError } from "./sglang_errors.ts";
 import { type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./sglang_request.ts";
@@ -167,44 +168,32 @@ function answer(job: Job, item: Item, choice: Choice, backend: Backend): JsonObj
   };
 }
 
-/** Text and ids of an answer so far, as JSON, grown piece by piece: each event repeats all of them. */
-interface Cumulative {
-  text: string;
-  ids: string;
-  sentMs: number;
-}
-
 async function* events(
   job: Job,
   started: Promise<void>,
   backend: Backend,
   requests: SglangRequests,
-): AsyncGenerator<string, void, void> {
+): Events {
   const { collector } = job;
   await started;
-  const growing = new Map<Choice, Cumulative>();
+  const growing = new Map<Choice, CumulativeEvents>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
     const item = job.items[choice.options.index]!;
-    const nowMs = backend.options.clock.now();
-    const delta = choice.take();
-    let so = growing.get(choice);
-    const first = so === undefined;
-    so ??= { text: "", ids: "", sentMs: nowMs };
-    growing.set(choice, so);
-    so.text += JSON.stringify(delta.text).slice(1, -1);
-    for (const id of delta.ids) so.ids += so.ids === "" ? String(id) : `,${id}`;
-    // A stop string may take back text that was shown already.
-    if (choice.finish !== undefined) so.text = JSON.stringify(choice.text).slice(1, -1);
-    const meta = metaInfo(item.rid, choice, item.prompt, job.times, job.logprobs, {
-      stream: true,
-      first,
-      sentMs: so.sentMs,
-    }, backend);
-    const more = (job.promptIds ? `,"prompt_token_ids":${JSON.stringify(item.prompt)}` : "") +
-      (job.list ? `,"index":${choice.options.index}` : "");
-    yield `data: {"text":"${so.text}","output_ids":[${so.ids}],"meta_info":${
-      JSON.stringify(meta)
-    }${more}}\n\n`;
+    let answer = growing.get(choice);
+    if (answer === undefined) {
+      const tail = (job.promptIds ? `,"prompt_token_ids":${JSON.stringify(item.prompt)}` : "") +
+        (job.list ? `,"index":${choice.options.index}` : "");
+      const { clock } = backend.options;
+      const sentMs = clock.now();
+      answer = new CumulativeEvents(choice, tail, job.logprobs === undefined, (first) => {
+        const sent = { stream: true, first, sentMs };
+        return JSON.stringify(
+          metaInfo(item.rid, choice!, item.prompt, job.times, job.logprobs, sent, backend),
+        );
+      });
+      growing.set(choice, answer);
+    }
+    yield answer.next();
     if (choice.finish !== undefined) requests.done([item.rid]);
   }
   yield "data: [DONE]\n\n";

@@ -1,16 +1,28 @@
+import type { Clock } from "../../base/clock.ts";
+import { AsyncQueue } from "../../base/queue.ts";
 import {
   type IncomingResponse,
   type OutgoingRequest,
   TransportError,
 } from "../../router/transport/transport.ts";
 import { Faults, type Strike } from "./faults.ts";
-import { headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
+import { type Events, headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
 import { sglangProtocol } from "./sglang.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
 import { type Protocol, vllmProtocol } from "./vllm.ts";
 
+/** Events of a slowed stream that wait for their time. */
+const MAX_SLOW_EVENTS = 1024;
+
 /** How long the HTTP process of a dead engine lives on. */
 const DEATH_MS = 5000;
+
+/** An answer whose body is not bytes yet. */
+interface Served {
+  readonly status: number;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Events;
+}
 
 const utf8 = new TextEncoder();
 const fromUtf8 = new TextDecoder();
@@ -33,8 +45,9 @@ export function createSimulator(options: SimulatorOptions): Simulator {
   };
   const protocol: Protocol = options.engine === "vllm" ? vllmProtocol(options) : sglangProtocol(options, die);
 
-  async function answer(request: OutgoingRequest, served: ServedRequest): Promise<IncomingResponse> {
+  async function answer(request: OutgoingRequest, served: ServedRequest): Promise<Served> {
     if (life === "gone") throw new TransportError("connect_failed", request.url);
+    const beganMs = clock.now();
     const generates = protocol.generates(served);
     const strike = faults.next(generates);
     if (strike?.kind === "refuse") throw new TransportError("connect_failed", request.url);
@@ -43,12 +56,11 @@ export function createSimulator(options: SimulatorOptions): Simulator {
       throw new TransportError("reset_before_head", request.url);
     }
     if (strike?.kind === "hang") return await new Promise(() => {});
-    if (strike?.kind === "status_500") return incoming(protocol.failure(500), request, undefined);
-    if (strike?.kind === "status_503") return incoming(protocol.failure(503), request, undefined);
+    if (strike?.kind === "status_500") return incoming(protocol.failure(500), request, undefined, beganMs);
+    if (strike?.kind === "status_503") return incoming(protocol.failure(503), request, undefined, beganMs);
     if (life === "dying" && (generates || served.path.startsWith("/health"))) {
       return await new Promise(() => {});
     }
-    const beganMs = clock.now();
     let reply: Reply;
     try {
       reply = await protocol.serve(served);
@@ -59,10 +71,15 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     if (strike?.kind === "slow") {
       await clock.sleep((clock.now() - beganMs) * Math.max(0, slowness(strike) - 1));
     }
-    return incoming(reply, request, strike);
+    return incoming(reply, request, strike, beganMs);
   }
 
-  function incoming(reply: Reply, request: OutgoingRequest, strike: Strike | undefined): IncomingResponse {
+  function incoming(
+    reply: Reply,
+    request: OutgoingRequest,
+    strike: Strike | undefined,
+    beganMs: number,
+  ): Served {
     const { status, body } = reply;
     if (typeof body === "string") {
       const bytes = utf8.encode(body);
@@ -71,32 +88,25 @@ export function createSimulator(options: SimulatorOptions): Simulator {
       return {
         status,
         headers,
-        body: cut ? brokenBody(bytes.subarray(0, bytes.length >> 1), request.url) : wholeBody(bytes),
+        body: cut
+          ? truncated(wholeBody(bytes.subarray(0, bytes.length >> 1)), 1, request.url)
+          : wholeBody(bytes),
       };
     }
     const headers = headersOf(reply, clock, undefined);
-    const events = strike === undefined ? body : struck(body, strike, request.url);
-    return { status, headers, body: encoded(events) };
+    const events = struck(body, strike, beganMs, request.url);
+    return { status, headers, body: events };
   }
 
-  /** A stream that a fault cuts or slows. */
-  async function* struck(
-    events: AsyncGenerator<string, void, void>,
-    strike: Strike,
+  /** A stream that a fault may cut or slow. */
+  function struck(
+    events: Events,
+    strike: Strike | undefined,
+    beganMs: number,
     url: string,
-  ): AsyncGenerator<string, void, void> {
-    let left = strike.kind === "truncate" ? Math.max(0, strike.value ?? 1) : Infinity;
-    let beganMs = clock.now();
-    while (true) {
-      if (left-- <= 0) throw new TransportError("reset_in_body", url);
-      const event = await events.next();
-      if (event.done === true) return;
-      if (strike.kind === "slow") {
-        await clock.sleep((clock.now() - beganMs) * Math.max(0, slowness(strike) - 1));
-      }
-      yield event.value;
-      beganMs = clock.now();
-    }
+  ): Events {
+    if (strike?.kind === "truncate") return truncated(events, Math.max(0, strike.value ?? 1), url);
+    return strike?.kind === "slow" ? slowed(events, slowness(strike), beganMs, clock) : events;
   }
 
   return {
@@ -116,6 +126,39 @@ export function createSimulator(options: SimulatorOptions): Simulator {
   };
 }
 
+async function* truncated(
+  events: Events,
+  count: number,
+  url: string,
+): Events {
+  for (let sent = 0; sent < count; sent++) {
+    const event = await events.next();
+    if (event.done === true) return;
+    yield event.value;
+  }
+  throw new TransportError("reset_in_body", url);
+}
+
+/** Delivers each event `factor` times as late after the request's begin as it comes. */
+async function* slowed(
+  events: Events,
+  factor: number,
+  beganMs: number,
+  clock: Clock,
+): Events {
+  const queue = new AsyncQueue<{ event: string | Uint8Array; atMs: number }>(MAX_SLOW_EVENTS);
+  const pump = async () => {
+    for await (const event of events) await queue.push({ event, atMs: clock.now() });
+    queue.close();
+  };
+  pump().catch((error) => queue.fail(error));
+  for await (const { event, atMs } of queue) {
+    const delayMs = beganMs + factor * (atMs - beganMs) - clock.now();
+    if (delayMs > 0) await clock.sleep(delayMs);
+    yield event;
+  }
+}
+
 function slowness(strike: Strike): number {
   return strike.value ?? 10;
 }
@@ -124,7 +167,7 @@ function slowness(strike: Strike): number {
 async function connect(
   request: OutgoingRequest,
   signal: AbortSignal,
-  answer: (request: OutgoingRequest, served: ServedRequest) => Promise<IncomingResponse>,
+  answer: (request: OutgoingRequest, served: ServedRequest) => Promise<Served>,
 ): Promise<IncomingResponse> {
   signal.throwIfAborted();
   const served = takeApart(request);
@@ -144,14 +187,14 @@ async function connect(
     leave(signal.reason);
   };
   signal.addEventListener("abort", onAbort, { once: true });
-  let response: IncomingResponse;
+  let response: Served;
   try {
     response = await Promise.race([answer(request, served), left]);
   } catch (error) {
     end(true);
     throw error;
   }
-  const source = response.body[Symbol.asyncIterator]();
+  const source = response.body;
   const body: AsyncIterator<Uint8Array> = {
     next() {
       if (signal.aborted) return Promise.reject(signal.reason);
@@ -159,9 +202,11 @@ async function connect(
       return new Promise((resolve, reject) => {
         // Replaces the reader of the previous chunk: a race per chunk would pile up on `left`.
         leave = reject;
-        source.next().then((chunk) => {
-          if (chunk.done === true) end(false);
-          resolve(chunk);
+        source.next().then(({ done, value }) => {
+          if (done === true) {
+            end(false);
+            resolve({ done, value: undefined });
+          } else resolve({ done: false, value: typeof value === "string" ? utf8.encode(value) : value });
         }, (error) => {
           end(true);
           reject(error);
@@ -189,25 +234,7 @@ function takeApart(request: OutgoingRequest): ServedRequest {
   };
 }
 
-function encoded(events: AsyncGenerator<string, void, void>): AsyncIterable<Uint8Array> {
-  return {
-    [Symbol.asyncIterator]: () => ({
-      next: async () => {
-        const event = await events.next();
-        return event.done === true
-          ? { done: true as const, value: undefined }
-          : { done: false as const, value: utf8.encode(event.value) };
-      },
-    }),
-  };
-}
-
-async function* wholeBody(bytes: Uint8Array): AsyncGenerator<Uint8Array, void, void> {
+async function* wholeBody(bytes: Uint8Array): Events {
   await Promise.resolve();
   if (bytes.length > 0) yield bytes;
-}
-
-async function* brokenBody(bytes: Uint8Array, url: string): AsyncGenerator<Uint8Array, void, void> {
-  yield* wholeBody(bytes);
-  throw new TransportError("reset_in_body", url);
 }
