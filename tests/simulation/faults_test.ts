@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import type { Fault } from "../../bench/simulator/simulator_types.ts";
-import type { Run } from "../../router/moa/run_types.ts";
+import type { Run, RunRecord } from "../../router/moa/run_types.ts";
 import { engineTotals, makeWorld, sizes, type World } from "./world.ts";
 
 /** Time limits of a worker's answer in this suite. */
@@ -95,6 +95,27 @@ async function read(
   }
 }
 
+/**
+ * What the router counted against what the engines did: never more, and just as much where no call was broken off.
+ * A prompt counts as soon as one of its answer's tokens has arrived, whatever becomes of the call then.
+ */
+function checkCounts(world: World, records: readonly RunRecord[], maxTokens: number): void {
+  const engines = engineTotals(world.workers);
+  const sum = (key: "promptTokens" | "completionTokens") =>
+    records.reduce((all, { usage }) => all + usage[key], 0);
+  assert.ok(sum("promptTokens") <= engines.promptTokens, "prompt tokens that no engine read");
+  assert.ok(sum("completionTokens") <= engines.generationTokens, "tokens that no engine generated");
+  const calls = records.flatMap((record) => record.agents).filter((agent) => agent.usage !== undefined);
+  if (calls.every((agent) => agent.firstTokenAtMs !== undefined && agent.usage?.calls === 1)) {
+    assert.equal(sum("promptTokens"), engines.promptTokens);
+  }
+  const whole = calls.every(({ state, usage, finishReason }) =>
+    state === "done" && usage?.calls === 1 &&
+    (finishReason === "stop" || usage.completionTokens === maxTokens)
+  );
+  if (whole) assert.equal(sum("completionTokens"), engines.generationTokens);
+}
+
 /** Plays one seed to its end and returns a hash over everything that happened. */
 async function play(seed: string): Promise<string> {
   const random = new Random(seed).stream("scenario");
@@ -106,6 +127,7 @@ async function play(seed: string): Promise<string> {
     model: { ...limits, retries: random.int(3), max_in_flight: 1 + random.int(8) },
   });
   const hash = createHash("sha256");
+  const records: RunRecord[] = [];
   await world.clock.run(async () => {
     const router = await world.router();
     const { moa } = router.services;
@@ -123,6 +145,7 @@ async function play(seed: string): Promise<string> {
       }, client.signal);
       const result = await read(world, run, mine, (reason) => client.abort(reason));
       await run.ended;
+      records.push(run.record());
       hash.update(JSON.stringify([result, run.record()]));
     }));
     await world.clock.sleep(1000);
@@ -132,6 +155,7 @@ async function play(seed: string): Promise<string> {
         assert.equal(worker.inFlight, 0, `${worker.url} is still counted`);
       }
     }
+    checkCounts(world, records, graph.root.sampling.max_tokens ?? Infinity);
     await router.close();
     assert.equal(world.transport.inFlight, 0, "an exchange is still open");
   }, { limitMs: 10 * runDeadlineMs });
