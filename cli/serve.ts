@@ -3,6 +3,7 @@ import { loadCheckedConfig } from "../cfgs/load.ts";
 import { problemText } from "../cfgs/problems.ts";
 import type { Config } from "../cfgs/schema.ts";
 import type { Router } from "../router/router.ts";
+import { transportRequestLimit } from "../router/transport/system.ts";
 import { columns, defineCommand } from "./command.ts";
 import { configFileOf, overrideOptions, overridesOf } from "./config_file.ts";
 import type { Io } from "./io.ts";
@@ -42,6 +43,13 @@ Examples:
       io.out.write(announcement(loaded.config, router, url, io));
       if (!isLoopback(server.host) && server.api_keys.length === 0) {
         io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
+      }
+      const limit = transportRequestLimit();
+      if (limit !== undefined && limit < largestPanel(router) * server.max_running) {
+        io.err.write(
+          `At most ${limit} requests to workers run at once, more wait: start with ` +
+            `BUN_CONFIG_MAX_HTTP_REQUESTS=4096 in the environment to lift that\n`,
+        );
       }
       await serveUntilStopped(router, io);
       return 0;
@@ -86,6 +94,11 @@ ${rows.length === 0 ? "" : `${columns(rows)}\n`}Try:
     JSON.stringify(example)
   }'
 `;
+}
+
+/** Most agents of a graph. */
+function largestPanel(router: Router): number {
+  return Math.max(1, ...[...router.services.moa.graphs.values()].map((graph) => graph.agents.length));
 }
 
 function isLoopback(host: string): boolean {
