@@ -1,4 +1,5 @@
-import type { Scheduler, Sequence, SequenceListener } from "./scheduler.ts";
+import type { Scheduler } from "./scheduler.ts";
+import type { Sequence, SequenceListener } from "./sequence.ts";
 import { Detokenizer, type Speech } from "./tokenizer.ts";
 import type { ScoredToken, TokenSource } from "./tokens.ts";
 

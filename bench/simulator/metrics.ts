@@ -1,4 +1,4 @@
-import type { Sequence } from "./scheduler.ts";
+import type { Sequence } from "./sequence.ts";
 
 /** A Prometheus histogram. */
 export class Histogram {

@@ -1,7 +1,7 @@
 import { unixSeconds } from "../../base/clock.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
-import { type Choice, Collector, type ScoredChoice } from "./choice.ts";
+import { Collector } from "./choice.ts";
 import {
   flag,
   jsonReply,
@@ -12,32 +12,13 @@ import {
   streamReply,
 } from "./reply.ts";
 import { GenerateRefusal, internalError, openaiError, refuseOpenai, refuseSchema } from "./sglang_errors.ts";
-import { finishReason, isNewer, metaInfo } from "./sglang_meta.ts";
+import { isNewer, metaInfo } from "./sglang_meta.ts";
+import { chatEvents, completionEvents } from "./sglang_openai_stream.ts";
+import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
 import { checkedLength, numberList, stringList } from "./sglang_request.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
-import { promptLogprobs, type ScoredToken } from "./tokens.ts";
-
-/** A request of either OpenAI endpoint, in common terms. */
-export interface OpenaiJob {
-  readonly kind: "chat" | "completions";
-  readonly body: JsonObject;
-  readonly created: number;
-  readonly model: string;
-  readonly prompts: readonly (readonly number[])[];
-  readonly rids: readonly string[];
-  readonly n: number;
-  /** Alternatives per token; undefined: no log-probabilities. */
-  readonly logprobs: number | undefined;
-  readonly echo: boolean;
-  readonly stream: boolean;
-  readonly includeUsage: boolean;
-  readonly continuousUsage: boolean;
-  readonly receivedMs: number;
-  readonly collector: Collector;
-}
 
 const ROLES = ["system", "assistant", "tool", "function", "developer", "latest_reminder"];
-const utf8 = new TextEncoder();
 
 /** `POST /v1/completions` of SGLang. */
 export function completions(
@@ -235,161 +216,6 @@ function whole(job: OpenaiJob, backend: Backend): JsonObject {
       weight_version: "default",
       ...(newer ? { weight_versions: [{ version: "default", start: 0, end: tokens }] } : {}),
     },
-  };
-}
-
-async function* chatEvents(
-  job: OpenaiJob,
-  backend: Backend,
-  requests: SglangRequests,
-): AsyncGenerator<string, void, void> {
-  const { collector } = job;
-  const head = eventHead(job, "chat.completion.chunk", backend);
-  const begun = new Set<Choice>();
-  let lastRid = job.rids[0]!;
-  for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
-    const { index } = choice.options;
-    lastRid = job.rids[index]!;
-    if (!begun.has(choice)) {
-      begun.add(choice);
-      yield `${
-        head(lastRid)
-      }{"index":${index},"delta":{"reasoning_content":null,"role":"assistant","content":""},"logprobs":null,"finish_reason":null,"matched_stop":null}]}\n\n`;
-    }
-    const delta = choice.take();
-    if (delta.text === "" && delta.scores.length === 0) continue;
-    const scores = job.logprobs === undefined
-      ? "null"
-      : JSON.stringify(chatLogprobs(delta.scores, job.logprobs, backend));
-    yield `${head(lastRid)}{"index":${index},"delta":{"reasoning_content":null,"content":${
-      JSON.stringify(delta.text)
-    }},"logprobs":${scores},"finish_reason":null,"matched_stop":null}]${
-      job.continuousUsage ? `,"usage":${JSON.stringify(usageOf([choice], backend))}` : ""
-    }}\n\n`;
-  }
-  requests.done(job.rids);
-  for (const choice of collector.choices) {
-    const { finish, matched } = finishOf(choice);
-    yield `${
-      head(lastRid)
-    }{"index":${choice.options.index},"delta":{"reasoning_content":null},"logprobs":null,"finish_reason":"${finish}","matched_stop":${
-      JSON.stringify(matched)
-    }}]}\n\n`;
-  }
-  if (job.includeUsage) {
-    yield `${head(lastRid)}],"usage":${JSON.stringify(usageOf(collector.choices, backend))}}\n\n`;
-  }
-  yield "data: [DONE]\n\n";
-}
-
-async function* completionEvents(
-  job: OpenaiJob,
-  backend: Backend,
-  requests: SglangRequests,
-): AsyncGenerator<string, void, void> {
-  const { collector } = job;
-  const head = eventHead(job, "text_completion", backend);
-  const begun = new Set<Choice>();
-  for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
-    const { index, promptIndex } = choice.options;
-    const prompt = job.prompts[promptIndex]!;
-    const first = !begun.has(choice);
-    begun.add(choice);
-    const delta = choice.take();
-    const text = (first && job.echo ? backend.tokenizer.decode(prompt) : "") + delta.text;
-    const scores = JSON.stringify(completionLogprobs(job, prompt, delta.scores, first, backend));
-    const { finish, matched } = finishOf(choice);
-    const ids = flag(job.body, "return_token_ids") ? `,"token_ids":${JSON.stringify(delta.ids)}` : "";
-    const usage = job.continuousUsage ? JSON.stringify(usageOf([choice], backend)) : "null";
-    yield `${head(job.rids[index]!)}{"index":${index},"text":${
-      JSON.stringify(text)
-    },"logprobs":${scores},"finish_reason":${finish === null ? "null" : `"${finish}"`},"matched_stop":${
-      JSON.stringify(matched)
-    }${ids}}],"usage":${usage}}\n\n`;
-  }
-  requests.done(job.rids);
-  if (job.includeUsage) {
-    yield `${head(job.rids[0]!)}],"usage":${JSON.stringify(usageOf(collector.choices, backend))}}\n\n`;
-  }
-  yield "data: [DONE]\n\n";
-}
-
-/** The front of an event; SGLang stamps each with the time it is made. */
-function eventHead(job: OpenaiJob, object: string, backend: Backend): (rid: string) => string {
-  const model = JSON.stringify(job.model);
-  return (rid) =>
-    `data: {"id":${JSON.stringify(rid)},"object":"${object}","created":${
-      unixSeconds(backend.options.clock)
-    },"model":${model},"choices":[`;
-}
-
-function finishOf(choice: Choice): { finish: string | null; matched: string | number | null } {
-  const reason = finishReason(choice);
-  if (!isJsonObject(reason ?? null) || choice.finish === undefined) return { finish: null, matched: null };
-  return {
-    finish: choice.finish.type,
-    matched: choice.finish.type === "stop" ? choice.finish.matched : null,
-  };
-}
-
-function usageOf(choices: readonly Choice[], backend: Backend): JsonObject {
-  let prompt = 0;
-  let cached = 0;
-  let completion = 0;
-  const prompts = new Set<number>();
-  for (const choice of choices) {
-    completion += choice.ids.length;
-    if (prompts.has(choice.options.promptIndex)) continue;
-    prompts.add(choice.options.promptIndex);
-    prompt += choice.sequence?.promptLength ?? 0;
-    cached += choice.sequence?.cachedTokens ?? 0;
-  }
-  const newer = isNewer(backend.version);
-  return {
-    prompt_tokens: prompt,
-    total_tokens: prompt + completion,
-    completion_tokens: completion,
-    prompt_tokens_details: cached > 0 || newer ? { cached_tokens: cached } : null,
-    reasoning_tokens: 0,
-    ...(newer ? { completion_tokens_details: null } : {}),
-  };
-}
-
-function completionLogprobs(
-  job: OpenaiJob,
-  prompt: readonly number[],
-  scores: readonly ScoredChoice[],
-  first: boolean,
-  backend: Backend,
-): JsonObject | null {
-  if (job.logprobs === undefined) return null;
-  const all: { id: number; logprob: number | null; top: readonly ScoredToken[] | null }[] = [
-    ...(first && job.echo ? promptLogprobs(backend.speech, prompt, 0, job.logprobs) : []),
-    ...scores,
-  ];
-  return {
-    text_offset: all.map(() => -1),
-    token_logprobs: all.map(({ logprob }) => logprob),
-    tokens: all.map(({ id }) => backend.tokenizer.decode([id])),
-    top_logprobs: all.map(({ logprob, top }) => {
-      if (logprob === null) return null;
-      const named: JsonObject = {};
-      for (const other of top ?? []) named[backend.tokenizer.decode([other.id])] = other.logprob;
-      return named;
-    }),
-  };
-}
-
-function chatLogprobs(scores: readonly ScoredChoice[], count: number, backend: Backend): JsonObject {
-  const entry = (id: number, logprob: number): JsonObject => {
-    const token = backend.tokenizer.decode([id]);
-    return { token, bytes: [...utf8.encode(token)], logprob };
-  };
-  return {
-    content: scores.map(({ id, logprob, top }) => ({
-      ...entry(id, logprob),
-      top_logprobs: top.slice(0, count).map((other) => entry(other.id, other.logprob)),
-    })),
   };
 }
 

@@ -9,6 +9,7 @@ import { Faults, type Strike } from "./faults.ts";
 import { type Events, headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
 import { sglangProtocol } from "./sglang.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
+import { Utf8Arena } from "./utf8.ts";
 import { type Protocol, vllmProtocol } from "./vllm.ts";
 
 /** Events of a slowed stream that wait for their time. */
@@ -24,7 +25,7 @@ interface Served {
   readonly body: Events;
 }
 
-const utf8 = new TextEncoder();
+const utf8 = new Utf8Arena();
 const fromUtf8 = new TextDecoder();
 
 /** Makes a simulated server. It works in memory through `handle`, or on a port through `startSimulator`. */

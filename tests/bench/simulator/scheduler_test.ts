@@ -4,7 +4,8 @@ import fc from "fast-check";
 import { VirtualClock } from "../../../base/clock.ts";
 import { PrefixCache } from "../../../bench/simulator/prefix_cache.ts";
 import { costModel } from "../../../bench/simulator/cost.ts";
-import { Scheduler, Sequence } from "../../../bench/simulator/scheduler.ts";
+import { Scheduler } from "../../../bench/simulator/scheduler.ts";
+import { Sequence } from "../../../bench/simulator/sequence.ts";
 import { ask, at, ids, json, simulated } from "./recordings.ts";
 
 test("The prefix cache finds the longest common prefix in whole pages, and never holds more than its books say", () => {

@@ -1,0 +1,56 @@
+import type { CacheNode } from "./prefix_cache.ts";
+
+/** What the front end wants to hear of a sequence; called inside an engine step, in batch order. */
+export interface SequenceListener {
+  /** The prompt is computed: the next token, or undefined when the sequence ends without one. */
+  sample(): number | undefined;
+  /** A token was made; true ends the sequence. */
+  token(id: number): boolean;
+  /** The engine stopped the sequence because of `abort`. */
+  aborted(): void;
+  /** Why it ended; undefined before. */
+  readonly finish: { readonly type: string } | undefined;
+}
+
+/** One sequence in the engine. */
+export class Sequence {
+  /** Prompt and answer so far. */
+  readonly tokens: number[];
+  readonly promptLength: number;
+  readonly salt: string;
+  /** Prefix-cache hits are not used beyond this length (log-probabilities of the prompt are wanted from there). */
+  readonly cacheLimit: number;
+  readonly listener: SequenceListener;
+  /** Prompt tokens found in the cache when the sequence was first scheduled. */
+  cachedTokens = 0;
+  readonly arrivedMs: number;
+  scheduledMs: number | undefined;
+  prefilledMs: number | undefined;
+  endedMs: number | undefined;
+  state: "waiting" | "running" | "ended" = "waiting";
+  abortRequested = false;
+  /** Tokens whose KV is there. */
+  computed = 0;
+  /** Tokens to compute in the running step. */
+  chunk = 0;
+  node: CacheNode | undefined;
+  /** Tokens on the path of `node`. */
+  sharedTokens = 0;
+  /** Tokens of KV memory held outside the tree. */
+  privateTokens = 0;
+
+  constructor(options: {
+    prompt: readonly number[];
+    salt: string;
+    cacheLimit: number;
+    listener: SequenceListener;
+    arrivedMs: number;
+  }) {
+    this.tokens = options.prompt.slice();
+    this.promptLength = options.prompt.length;
+    this.salt = options.salt;
+    this.cacheLimit = options.cacheLimit;
+    this.listener = options.listener;
+    this.arrivedMs = options.arrivedMs;
+  }
+}

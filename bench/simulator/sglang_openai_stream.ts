@@ -1,0 +1,93 @@
+import { unixSeconds } from "../../base/clock.ts";
+import type { Backend } from "./backend.ts";
+import type { Choice } from "./choice.ts";
+import { type Events, flag } from "./reply.ts";
+import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
+import type { SglangRequests } from "./sglang_requests.ts";
+
+/** The stream of a chat: role, texts, then all endings. */
+export async function* chatEvents(
+  job: OpenaiJob,
+  backend: Backend,
+  requests: SglangRequests,
+): Events {
+  const { collector } = job;
+  const head = eventHead(job, "chat.completion.chunk", backend);
+  const begun = new Set<Choice>();
+  let lastRid = job.rids[0]!;
+  for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const { index } = choice.options;
+    lastRid = job.rids[index]!;
+    if (!begun.has(choice)) {
+      begun.add(choice);
+      yield `${
+        head(lastRid)
+      }{"index":${index},"delta":{"reasoning_content":null,"role":"assistant","content":""},"logprobs":null,"finish_reason":null,"matched_stop":null}]}\n\n`;
+    }
+    const delta = choice.take();
+    if (delta.text === "" && delta.scores.length === 0) continue;
+    const scores = job.logprobs === undefined
+      ? "null"
+      : JSON.stringify(chatLogprobs(delta.scores, job.logprobs, backend));
+    yield `${head(lastRid)}{"index":${index},"delta":{"reasoning_content":null,"content":${
+      JSON.stringify(delta.text)
+    }},"logprobs":${scores},"finish_reason":null,"matched_stop":null}]${
+      job.continuousUsage ? `,"usage":${JSON.stringify(usageOf([choice], backend))}` : ""
+    }}\n\n`;
+  }
+  requests.done(job.rids);
+  for (const choice of collector.choices) {
+    const { finish, matched } = finishOf(choice);
+    yield `${
+      head(lastRid)
+    }{"index":${choice.options.index},"delta":{"reasoning_content":null},"logprobs":null,"finish_reason":"${finish}","matched_stop":${
+      JSON.stringify(matched)
+    }}]}\n\n`;
+  }
+  if (job.includeUsage) {
+    yield `${head(lastRid)}],"usage":${JSON.stringify(usageOf(collector.choices, backend))}}\n\n`;
+  }
+  yield "data: [DONE]\n\n";
+}
+
+/** The stream of a completion: the last text carries the ending. */
+export async function* completionEvents(
+  job: OpenaiJob,
+  backend: Backend,
+  requests: SglangRequests,
+): Events {
+  const { collector } = job;
+  const head = eventHead(job, "text_completion", backend);
+  const begun = new Set<Choice>();
+  for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const { index, promptIndex } = choice.options;
+    const prompt = job.prompts[promptIndex]!;
+    const first = !begun.has(choice);
+    begun.add(choice);
+    const delta = choice.take();
+    const text = (first && job.echo ? backend.tokenizer.decode(prompt) : "") + delta.text;
+    const scores = JSON.stringify(completionLogprobs(job, prompt, delta.scores, first, backend));
+    const { finish, matched } = finishOf(choice);
+    const ids = flag(job.body, "return_token_ids") ? `,"token_ids":${JSON.stringify(delta.ids)}` : "";
+    const usage = job.continuousUsage ? JSON.stringify(usageOf([choice], backend)) : "null";
+    yield `${head(job.rids[index]!)}{"index":${index},"text":${
+      JSON.stringify(text)
+    },"logprobs":${scores},"finish_reason":${finish === null ? "null" : `"${finish}"`},"matched_stop":${
+      JSON.stringify(matched)
+    }${ids}}],"usage":${usage}}\n\n`;
+  }
+  requests.done(job.rids);
+  if (job.includeUsage) {
+    yield `${head(job.rids[0]!)}],"usage":${JSON.stringify(usageOf(collector.choices, backend))}}\n\n`;
+  }
+  yield "data: [DONE]\n\n";
+}
+
+/** The front of an event; SGLang stamps each with the time it is made. */
+function eventHead(job: OpenaiJob, object: string, backend: Backend): (rid: string) => string {
+  const model = JSON.stringify(job.model);
+  return (rid) =>
+    `data: {"id":${JSON.stringify(rid)},"object":"${object}","created":${
+      unixSeconds(backend.options.clock)
+    },"model":${model},"choices":[`;
+}
