@@ -1,10 +1,10 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import type { JsonObject } from "../../base/json.ts";
+import { Watchdog } from "../../base/watchdog.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
 import type { IncomingResponse, Transport } from "../transport/transport.ts";
 import { EngineError } from "./engine.ts";
 import { connectionError, workerRefusal } from "./worker_errors.ts";
-import { Watchdog } from "./watchdog.ts";
 
 /** Longest part of a worker's error body that is read. */
 const MAX_ERROR_BYTES = 64 * 1024;
@@ -50,23 +50,15 @@ export class WorkerCall {
   #reading: Promise<IteratorResult<Uint8Array>> | undefined;
   #interrupt: ((reason: unknown) => void) | undefined;
   #stopped: { readonly reason: unknown } | undefined;
-  #firstTokenDueMs = Infinity;
+  /** Undefined once a token has come. */
+  #firstTokenDueMs: number | undefined;
   #ended = false;
   #broken = false;
   #complete = false;
 
   constructor(options: WorkerCallOptions) {
     this.#options = options;
-    this.#watchdog = new Watchdog(options.clock, (limitMs, what) => {
-      this.leave(
-        new EngineError(`Worker ${options.workerUrl} sent ${what} within ${limitMs} ms`, {
-          code: "worker_timeout",
-          status: 502,
-          workerUrl: options.workerUrl,
-          retryable: true,
-        }),
-      );
-    });
+    this.#watchdog = new Watchdog(options.clock, () => this.leave(this.#timeout()));
   }
 
   /**
@@ -125,7 +117,7 @@ export class WorkerCall {
 
   /** Tokens arrive: from now on the limit is on the silence between chunks. */
   gotToken(): void {
-    this.#firstTokenDueMs = -Infinity;
+    this.#firstTokenDueMs = undefined;
   }
 
   /** The engine has said its last word: it need not be told to stop. */
@@ -200,9 +192,7 @@ export class WorkerCall {
   #interruptible<T>(promise: Promise<T>): Promise<T> {
     if (this.#stopped !== undefined) return Promise.reject(this.#stopped.reason);
     const { config, clock } = this.#options;
-    if (this.#firstTokenDueMs === -Infinity) {
-      this.#watchdog.arm(clock.now() + config.idle_timeout_ms, config.idle_timeout_ms, "nothing more");
-    } else this.#watchdog.arm(this.#firstTokenDueMs, config.first_token_timeout_ms, "no token");
+    this.#watchdog.arm(this.#firstTokenDueMs ?? clock.now() + config.idle_timeout_ms);
     return new Promise((resolve, reject) => {
       this.#interrupt = reject;
       promise.then((value) => {
@@ -219,6 +209,19 @@ export class WorkerCall {
             : this.#stopped.reason,
         );
       });
+    });
+  }
+
+  #timeout(): EngineError {
+    const { config, workerUrl } = this.#options;
+    const what = this.#firstTokenDueMs === undefined
+      ? `nothing more within ${config.idle_timeout_ms} ms`
+      : `no token within ${config.first_token_timeout_ms} ms`;
+    return new EngineError(`Worker ${workerUrl} sent ${what}`, {
+      code: "worker_timeout",
+      status: 502,
+      workerUrl,
+      retryable: true,
     });
   }
 }

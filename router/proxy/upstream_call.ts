@@ -1,10 +1,10 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
+import { Watchdog } from "../../base/watchdog.ts";
 import { EngineError, type Placement } from "../engines/engine.ts";
 import { workerUrl } from "../pool/worker_access.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../transport/transport.ts";
-import { Watchdog } from "./watchdog.ts";
 
 /** Longest wait for a worker to confirm an abort before its connection is closed all the same. */
 const ABORT_WAIT_MS = 2_000;
@@ -39,7 +39,7 @@ export class UpstreamCall {
 
   constructor(options: UpstreamCallOptions) {
     this.#options = options;
-    this.#watchdog = new Watchdog(options.clock, (limitMs) => void this.stop(this.#timeout(limitMs)));
+    this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#timeout()));
   }
 
   /** The answer's head. Throws before `open` has resolved. */
@@ -67,8 +67,8 @@ export class UpstreamCall {
    * can still be replaced. Rejects with a `TransportError`, a 504 `EngineError`, or the reason given to `stop`.
    */
   async open(): Promise<void> {
-    const { transport, request, firstTokenTimeoutMs } = this.#options;
-    this.#watchdog.begin(firstTokenTimeoutMs);
+    const { transport, request, clock } = this.#options;
+    this.#watchdog.arm(clock.now() + this.#limitMs);
     try {
       const response = await transport.send(request, this.#controller.signal);
       this.#body = response.body[Symbol.asyncIterator]();
@@ -77,7 +77,7 @@ export class UpstreamCall {
     } catch (error) {
       throw await this.#failure(error);
     } finally {
-      this.#watchdog.end();
+      this.#watchdog.disarm();
     }
     if (this.#stopped !== undefined) throw await this.#failure(undefined);
   }
@@ -85,14 +85,14 @@ export class UpstreamCall {
   /** The next chunk after the first; undefined at the end. Rejects as `open` does. One call at a time. */
   async read(): Promise<Uint8Array | undefined> {
     if (this.#body === undefined) return undefined;
-    this.#watchdog.begin(this.#options.idleTimeoutMs);
+    this.#watchdog.arm(this.#options.clock.now() + this.#limitMs);
     try {
       const chunk = await this.#next(this.#body);
       if (this.#stopped === undefined) return chunk;
     } catch (error) {
       throw await this.#failure(error);
     } finally {
-      this.#watchdog.end();
+      this.#watchdog.disarm();
     }
     throw await this.#failure(undefined);
   }
@@ -183,9 +183,15 @@ export class UpstreamCall {
     }
   }
 
-  #timeout(limitMs: number): EngineError {
+  /** How long the worker may keep us waiting at this point of its answer. */
+  get #limitMs(): number {
+    const { firstTokenTimeoutMs, idleTimeoutMs } = this.#options;
+    return this.#response === undefined ? firstTokenTimeoutMs : idleTimeoutMs;
+  }
+
+  #timeout(): EngineError {
     const what = this.#response === undefined ? "sent nothing" : "fell silent in the middle of its answer";
-    return new EngineError(`${this.worker} ${what} for ${limitMs} ms`, {
+    return new EngineError(`${this.worker} ${what} for ${this.#limitMs} ms`, {
       code: "worker_timeout",
       status: 504,
       workerUrl: this.#options.placement.url,
