@@ -28,6 +28,9 @@ export const workerSchema = z.union([
     bootstrap_port: z.int().min(1).max(65535).optional().describe(
       "Port on the prefill server where the decode server fetches the cache",
     ),
+    bootstrap_host: z.string().min(1).optional().describe(
+      "The prefill server's name for the decode server, if it is not the one in its URL",
+    ),
     decode: workerUrl.describe("The server that writes answers"),
   }),
 ]).describe("The URL of a server, or a prefill and a decode server that work together");
@@ -49,6 +52,9 @@ export const modelSchema = z.strictObject({
     "How the worker of a request is chosen",
   ),
   max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker"),
+  pair_window: z.int().min(1).default(64).describe(
+    "Requests of one prefill and one decode server that may be before their first token; the others wait here",
+  ),
   sampling: samplingSchema.optional().describe("Used where graph, layer and agent say nothing"),
   chat_template_arguments: z.record(z.string(), z.json()).default({}).describe(
     "Passed to the chat template, such as enable_thinking",

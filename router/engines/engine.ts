@@ -23,7 +23,7 @@ export interface EngineCapabilities {
   /** Reports cached prompt tokens in usage. */
   readonly cachedTokens: boolean;
   /** How a prefix can be prefilled without generating. */
-  readonly warm: "none" | "max_new_tokens_0" | "max_tokens_1";
+  readonly warm: "none" | "max_new_tokens_0" | "max_tokens_1" | "fake_bootstrap" | "pair_1";
   /** What stops a running decode: closing the stream, or an explicit abort that must come first. */
   readonly abort: "close" | "abort_then_close";
   /** Longest prompt plus answer, in tokens; undefined when the server does not say. */
@@ -133,8 +133,13 @@ export interface Placement {
   readonly url: string;
   /** The prefill half, for engines that split prefill and decode. Its in-flight count is held, too. */
   readonly prefill?: PrefillSide;
-  /** Tells the pool how it went and gives the place back. Calling it again does nothing. */
-  release(outcome: PlacementOutcome): void;
+  /**
+   * Tells the pool how it went and gives the place back. Calling it again does nothing.
+   * With a `side`, only that half of a pair, and what is still held is given back by the call without one: an engine
+   * gives the prefill half back as soon as it has done its work, and either half as `failed` when it knows which one
+   * it was (then the last call's `failed` counts against no other).
+   */
+  release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void;
 }
 
 /** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */

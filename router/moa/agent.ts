@@ -197,6 +197,7 @@ export class AgentCall {
         if (!retryable || retriesLeft === 0) throw error;
         failure = error;
         failedOn.add(placement.workerId);
+        if (placement.prefill !== undefined) failedOn.add(placement.prefill.workerId);
         this.#note("agent_retried", { worker: placement.workerId, error: messageOf(error) });
       }
       const { clock, random } = this.#context;

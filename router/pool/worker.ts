@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
-import type { Placement, PlacementOutcome } from "../engines/engine.ts";
+import type { PlacementOutcome } from "../engines/engine.ts";
 import type { Transport } from "../transport/transport.ts";
 import { Breaker } from "./breaker.ts";
 import { type CheckResult, HealthChecker } from "./health.ts";
@@ -19,10 +19,17 @@ export interface WorkerOptions {
   readonly onChange: (worker: Worker) => void;
 }
 
+/** One request's share of a worker. */
+export interface Hold {
+  /** Gives it back and says how it went; false, and nothing happens, when it was given back before. */
+  release(outcome: PlacementOutcome): boolean;
+}
+
 /** One server process: its load, its health and its breaker. */
 export class Worker {
   readonly id: string;
   readonly ordinal: number;
+  readonly access: WorkerAccess;
   readonly url: string;
   /** Lower-case headers that every request to it carries. */
   readonly headers: Readonly<Record<string, string>>;
@@ -40,6 +47,7 @@ export class Worker {
     const { config, clock } = options;
     this.id = options.id;
     this.ordinal = options.ordinal;
+    this.access = options.access;
     this.url = options.access.url;
     this.headers = workerHeaders(config, options.access);
     this.breaker = new Breaker({ clock, failures: config.breaker.failures, openMs: config.breaker.open_ms });
@@ -66,6 +74,7 @@ export class Worker {
     return {
       id: this.id,
       url: this.url,
+      ...(this.access.role === undefined ? {} : { role: this.access.role }),
       health: this.draining ? "draining" : this.#checker.state.health,
       breaker: this.breaker.state,
       inFlight: this.#inFlight,
@@ -80,20 +89,19 @@ export class Worker {
     return this.#checker.run(signal);
   }
 
-  /** Counts a request here until its placement is released. */
-  take(): Placement {
+  /** Counts a request here until it is given back. */
+  take(): Hold {
     const permit = this.breaker.begin();
     this.#inFlight++;
-    let released = false;
+    let held = true;
     return {
-      workerId: this.id,
-      url: this.url,
       release: (outcome) => {
-        if (released) return;
-        released = true;
+        if (!held) return false;
+        held = false;
         this.#inFlight--;
         this.breaker.end(permit, outcome);
         this.#count(outcome);
+        return true;
       },
     };
   }

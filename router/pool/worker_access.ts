@@ -6,6 +6,12 @@ export interface WorkerAccess {
   readonly url: string;
   /** Sent as bearer token to this worker; overrides the model's. */
   readonly apiKey?: string;
+  /** Its half of the work; absent for a server that does both. */
+  readonly role?: "prefill" | "decode";
+  /** A prefill server's bootstrap registry as decode servers reach it; by default the host of `url`. */
+  readonly bootstrapHost?: string;
+  /** The registry's port; absent: the decode server's own default. */
+  readonly bootstrapPort?: number;
 }
 
 /**

@@ -311,12 +311,15 @@ test("a worker's own key comes before the model's, and base URLs that end in /v1
   assert.equal(workerUrl("http://h/", "/generate"), "http://h/generate");
 });
 
-test("workers of the same URL are refused, and so are pairs", () => {
+test("workers of the same URL are refused, and so are pairs of an engine that has none", () => {
   const { pool } = setUp();
   assert.equal(refusal(() => pool.addWorker({ url: "http://a" })).status, 409);
+  assert.equal(refusal(() => pool.addWorker({ url: "http://d", role: "decode" })).status, 400);
   const pair = { prefill: "http://p", decode: "http://d" };
-  const config = modelSchema.parse({ model: "m", engine: "sglang-pd", workers: [pair] });
+  const config = modelSchema.parse({ model: "m", engine: "sglang", workers: [pair] });
   const { clock, transport } = setUp();
   const options = { model: "m", config, clock, random: new Random("r"), transport, log: logger("test") };
-  assert.equal(refusal(() => createPool(options)).code, "unsupported_worker");
+  const error = refusal(() => createPool(options));
+  assert.equal(error.code, "unsupported_worker");
+  assert.match(error.message, /the pair http:\/\/p and http:\/\/d .* engine sglang needs single servers/);
 });
