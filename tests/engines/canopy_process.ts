@@ -97,7 +97,7 @@ export async function lastRun(canopyUrl: string): Promise<RecordedRun> {
   return JSON.parse((await send("GET", `${canopyUrl}/v1/runs/${id}`)).text);
 }
 
-/** Cancels a run; the answer comes when no engine works for it any more. */
+/** Cancels a run; resolves when every engine was told. */
 export async function cancelRun(canopyUrl: string, id: string): Promise<void> {
   const answer = await send("DELETE", `${canopyUrl}/v1/runs/${id}`);
   if (answer.status !== 200) {

@@ -235,12 +235,13 @@ for (const kind of kindsUnderTest) {
       await assertIdle();
     });
 
-    test("when a run is cancelled, the engine is idle when the answer to that comes", async () => {
+    test("when a run is cancelled, the engine is idle within a second", async () => {
       assert.ok(await becomesIdle(engine, 1000), "the engine is busy before the test");
       const request = chat("slow-first-layer");
       await eventually("nine calls running", nineRunning, 10_000);
-      await cancelRun(canopy.url, (await lastRun(canopy.url)).id);
-      assert.equal(await engine.runningRequests(), 0);
+      const run = await lastRun(canopy.url);
+      assert.equal(run.state, "running");
+      await cancelRun(canopy.url, run.id);
       await assertIdle();
       assert.notEqual((await request).status, 200);
     });
