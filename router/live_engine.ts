@@ -8,6 +8,7 @@ import type {
   Placement,
   PlacementHint,
   Prompt,
+  Sampling,
   WarmResult,
 } from "./engines/engine.ts";
 
@@ -34,8 +35,8 @@ export class LiveEngine implements Engine {
     return this.#current.place(hint);
   }
 
-  warm(prefix: Prompt, at: Placement, signal: AbortSignal): Promise<WarmResult> {
-    return this.#current.warm(prefix, at, signal);
+  warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
+    return this.#current.warm(prefix, at, signal, like);
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
@@ -51,20 +52,30 @@ export function commonCapabilities(
   const every = (test: (one: EngineCapabilities) => boolean) => all.every(test);
   const incremental = all.map((one) => one.incrementalStream);
   const [incrementalStream] = incremental;
+  const { blockTokens, priority } = first;
   return {
     version: every((one) => one.version === first.version) ? first.version : undefined,
     tokenIds: every((one) => one.tokenIds),
     returnsTokenIds: every((one) => one.returnsTokenIds),
     logprobs: every((one) => one.logprobs),
     cachedTokens: every((one) => one.cachedTokens),
-    warm: every((one) => one.warm === first.warm) ? first.warm : "none",
+    warm: commonWarm(all.map((one) => one.warm)),
     abort: every((one) => one.abort === "close") ? "close" : "abort_then_close",
     contextTokens: least(all.map((one) => one.contextTokens)),
     maxStopStrings: least(all.map((one) => one.maxStopStrings)),
+    ...(blockTokens !== undefined && every((one) => one.blockTokens === blockTokens) ? { blockTokens } : {}),
+    ...(priority !== undefined && every((one) => one.priority === priority) ? { priority } : {}),
     ...(incrementalStream !== undefined && incremental.every((one) => one === incrementalStream)
       ? { incrementalStream }
       : {}),
   };
+}
+
+/** A real pair can warm wherever a prefill server could alone. */
+function commonWarm(warms: readonly EngineCapabilities["warm"][]): EngineCapabilities["warm"] {
+  const [first = "none"] = warms;
+  if (warms.every((warm) => warm === first)) return first;
+  return warms.every((warm) => warm === "pair_1" || warm === "fake_bootstrap") ? "pair_1" : "none";
 }
 
 function least(numbers: readonly (number | undefined)[]): number | undefined {

@@ -30,6 +30,10 @@ export interface EngineCapabilities {
   readonly contextTokens: number | undefined;
   /** Most stop strings accepted; undefined when unlimited. */
   readonly maxStopStrings: number | undefined;
+  /** Tokens of one block of the prefix cache: only whole blocks are ever found again; undefined when not known. */
+  readonly blockTokens?: number;
+  /** The server orders its queue by `priority`, lower first; absent: the field would be ignored, or refused. */
+  readonly priority?: "lower_first";
   /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */
   readonly incrementalStream?: boolean;
 }
@@ -107,6 +111,8 @@ export type GenerateEvent =
     /** The stop string or token id that ended it, where reported. */
     readonly stopReason?: string | number;
     readonly usage: EngineUsage;
+    /** Of a pair: why its decode half read the prompt by itself; absent when the prefill half did. */
+    readonly decodedAlone?: string;
   };
 
 /** What `place` is told about the work to come. */
@@ -147,7 +153,9 @@ export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
 
 /** The result of a warm. */
 export interface WarmResult {
+  /** Tokens that are cached now, as far as whole blocks go; 0 when the prefix is shorter than a block. */
   readonly promptTokens: number;
+  /** Of these, the ones that were there before. */
   readonly cachedTokens: number | undefined;
 }
 
@@ -156,8 +164,12 @@ export interface Engine {
   readonly capabilities: EngineCapabilities;
   /** Chooses a worker. Throws `no_worker` (503) when none is usable. */
   place(hint: PlacementHint): Placement;
-  /** Prefills a prefix so that a later prompt that starts with it is cheap. Throws `EngineError`. */
-  warm(prefix: Prompt, at: Placement, signal: AbortSignal): Promise<WarmResult>;
+  /**
+   * Prefills a prefix so that a later prompt that starts with it is cheap. Throws `EngineError`.
+   * `like`: the sampling of the request to come; what decides in which cache its prefix is (`cache_salt`, …), or how
+   * its conversation is written down, is taken from it.
+   */
+  warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult>;
   /**
    * Generates; the last event is `end`. Does not release the placement.
    * When the signal aborts or the iteration is ended early, the engine's decode is stopped: the iterator's

@@ -23,10 +23,16 @@ export interface EngineOptions {
   readonly tokenizer?: ModelTokenizer | undefined;
 }
 
-/** The URL, headers and limits of a call to a placed worker. */
+/** What it takes to call a worker. */
+export type CallerOptions = Pick<
+  EngineOptions,
+  "config" | "transport" | "clock" | "capabilities" | "tokenizer"
+>;
+
+/** The URL, headers and limits of a call to a worker: the one placed, or the prefill half beside it. */
 export function callOptions(
-  options: EngineOptions,
-  at: Placement,
+  options: CallerOptions,
+  at: Pick<Placement, "url">,
   path: string,
   body: WorkerCallOptions["body"],
   signal: AbortSignal,

@@ -63,9 +63,9 @@ export class WorkerCall {
 
   /**
    * Sends the request; resolves with the head of a 2xx answer. Throws `EngineError`, or the signal's reason.
-   * May be called again, with another body, after the worker has refused.
+   * May be called again, with another body (an object, or JSON), after the worker has refused.
    */
-  async open(body: JsonObject = this.#options.body): Promise<IncomingResponse> {
+  async open(body: JsonObject | string = this.#options.body): Promise<IncomingResponse> {
     const { transport, url, headers, signal, config, clock, workerUrl } = this.#options;
     signal.throwIfAborted();
     signal.addEventListener("abort", this.#onAbort, { once: true });
@@ -76,7 +76,7 @@ export class WorkerCall {
       method: "POST",
       url,
       headers: { ...headers, "content-type": "application/json" },
-      body: JSON.stringify(body),
+      body: typeof body === "string" ? body : JSON.stringify(body),
       connectTimeoutMs: config.connect_timeout_ms,
     }, this.#connection.signal);
     this.#sending.catch(() => {});
