@@ -1,5 +1,6 @@
 import type { Json } from "../../base/json.ts";
 import type { ChatMessage } from "../../router/engines/engine.ts";
+import { type Streaming, tokenStreams } from "../../router/engines/token_stream.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
 import { SPECIAL_TOKENS, TOKEN_TEXTS } from "./vocabulary.ts";
 
@@ -21,6 +22,21 @@ export class BuiltinTokenizer implements ModelTokenizer {
   #longest = Math.max(...TOKEN_TEXTS.map((text) => text.length));
   #pieces = new Map<string, readonly number[]>();
   #utf8 = new TextEncoder();
+  readonly streaming: Streaming = {
+    open: tokenStreams({
+      addedTokens: SPECIAL_TOKENS.map((text, index) => ({
+        id: FIRST_SPECIAL + index,
+        text,
+        trimsBefore: false,
+        trimsAfter: false,
+      })),
+      composes: false,
+      prepare: (text) => text,
+      pieces: (text) => text.match(PIECE) ?? [],
+      unstablePieces: 2,
+      encode: (pieces) => pieces.flatMap((piece) => this.#encodePiece(piece)),
+    }),
+  };
 
   encode(text: string): number[] {
     const ids: number[] = [];

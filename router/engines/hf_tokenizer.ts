@@ -4,6 +4,8 @@ import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { ChatMessage } from "./engine.ts";
 import { loadTokenizerFiles, type TokenizerFiles, type TokenizerSourceOptions } from "./hf_files.ts";
+import { type StreamedFiles, streamingOf } from "./hf_stream_rules.ts";
+import type { Streaming } from "./token_stream.ts";
 import type { ModelTokenizer } from "./tokenizer.ts";
 
 /**
@@ -23,6 +25,8 @@ export class HfTokenizer implements ModelTokenizer {
   readonly #tokenizer: Tokenizer;
   readonly #template: Template | undefined;
   readonly #specialTokens: JsonObject;
+  readonly #streamed: StreamedFiles;
+  #streaming: Streaming | undefined;
 
   constructor(source: string, files: TokenizerFiles) {
     try {
@@ -39,6 +43,15 @@ export class HfTokenizer implements ModelTokenizer {
       );
     }
     this.#specialTokens = specialTokensOf(files.config);
+    this.#streamed = {
+      normalizer: files.tokenizer["normalizer"],
+      preTokenizer: files.tokenizer["pre_tokenizer"],
+      config: files.config,
+    };
+  }
+
+  get streaming(): Streaming {
+    return this.#streaming ??= streamingOf(this.#tokenizer, this.#streamed);
   }
 
   encode(text: string): number[] {

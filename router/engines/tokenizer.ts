@@ -1,5 +1,6 @@
 import type { Json } from "../../base/json.ts";
 import type { ChatMessage } from "./engine.ts";
+import type { Streaming } from "./token_stream.ts";
 
 /** A model's own tokenizer and chat template, loaded from its folder (`tokenizer.json`, `tokenizer_config.json`). */
 export interface ModelTokenizer {
@@ -8,6 +9,8 @@ export interface ModelTokenizer {
   /** Token ids of a text, special tokens in it recognised, none added. */
   encode(text: string): number[];
   decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
+  /** How a text is encoded while it is still written; absent: it cannot be. */
+  readonly streaming?: Streaming;
   /** True when the folder has a `chat_template`. */
   readonly hasChatTemplate: boolean;
   /** The prompt text of a conversation, with the generation prompt at the end. Throws 400 `invalid_messages`. */
