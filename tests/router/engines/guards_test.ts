@@ -105,3 +105,39 @@ test("versions are compared by their numbers", () => {
   assert.equal(olderThan("0.5.18rc1", "0.5.18"), false);
   assert.equal(olderThan("v0.5.9+cu126", "0.5.10"), true);
 });
+
+test("numbers that do not fit into SGLang's tensors are refused", () => {
+  refuses({ body: { top_k: 2 ** 31 } }, "top_k");
+  refuses({ body: { sampling_params: { top_k: -(2 ** 40) } } }, "sampling_params.top_k");
+  passes({ body: { top_k: 2 ** 31 - 1 } });
+  refuses({ body: { logprobs: 1921 } }, "logprobs");
+  refuses({ body: { logprobs: true, top_logprobs: 1921 } }, "top_logprobs");
+  refuses({ body: { top_logprobs_num: [1, 1921] } }, "top_logprobs_num");
+  refuses({ vocabSize: undefined, body: { top_logprobs_num: 1001 } }, "top_logprobs_num");
+  passes({ body: { logprobs: true, top_logprobs: 20 } });
+  refuses({ body: { logprob_start_len: -5 } }, "logprob_start_len");
+  passes({ body: { logprob_start_len: -1 } });
+  refuses({ body: { logit_bias: { "300": "NaN" } } }, "logit_bias.300");
+  refuses({ body: { logit_bias: { "300": 1e39 } } }, "logit_bias.300");
+  refuses({ body: { sampling_params: { logit_bias: { "3": "Infinity" } } } }, "sampling_params.logit_bias.3");
+  refuses({ body: { repetition_penalty: 1e-300 } }, "repetition_penalty");
+  passes({ body: { repetition_penalty: 0.5, logit_bias: { "3": "5" } } });
+});
+
+test("empty prompts in a list and embeddings in the prompt's place are refused", () => {
+  refuses({ body: { input_ids: [[]] } }, "input_ids[0]");
+  refuses({ body: { positional_embed_overrides: {} } }, "positional_embed_overrides");
+});
+
+test("schemas that lead only to themselves are refused, recursive ones pass", () => {
+  const format = (schema: unknown) => ({ response_format: { type: "json_schema", json_schema: { schema } } });
+  const field = "response_format.json_schema.schema";
+  refuses({ body: format({ $ref: "#" }) }, field);
+  refuses({ body: format({ properties: { a: { $ref: "#/properties/a" } } }) }, field);
+  refuses({
+    body: format({ $ref: "#/$defs/x", $defs: { x: { $ref: "#/$defs/y" }, y: { $ref: "#/$defs/x" } } }),
+  }, field);
+  refuses({ body: { sampling_params: { json_schema: '{"$ref":"#"}' } } }, "sampling_params.json_schema");
+  passes({ body: format({ type: "object", properties: { child: { $ref: "#" } } }) });
+  passes({ body: { sampling_params: { json_schema: "not json" } } });
+});
