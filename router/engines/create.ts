@@ -3,6 +3,7 @@ import type { Engine } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
 import { OpenAiEngine } from "./openai.ts";
 import { SglangEngine } from "./sglang.ts";
+import { SglangPdEngine } from "./sglang_pd.ts";
 import { VllmEngine } from "./vllm.ts";
 
 /** The engine of a model's protocol family. Throws 500 `unsupported_engine` for families that are not built yet. */
@@ -14,6 +15,8 @@ export function createEngine(options: EngineOptions): Engine {
       return new VllmEngine(options);
     case "sglang":
       return new SglangEngine(options);
+    case "sglang-pd":
+      return new SglangPdEngine(options);
     default:
       throw new CanopyError(
         `Cannot serve "${options.config.model}": engine ${options.config.engine} is not supported yet, use vllm or sglang`,

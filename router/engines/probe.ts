@@ -4,6 +4,7 @@ import type { ModelConfig } from "../../cfgs/schema.ts";
 import { workerUrl } from "../pool/worker_access.ts";
 import type { Transport } from "../transport/transport.ts";
 import type { EngineCapabilities } from "./engine.ts";
+import { fakeBootstrapWarms } from "./bootstrap.ts";
 import { olderThan } from "./version.ts";
 import { connectionError, workerRefusal } from "./worker_errors.ts";
 
@@ -58,7 +59,7 @@ export function defaultCapabilities(
         returnsTokenIds: true,
         logprobs: true,
         cachedTokens: true,
-        warm: "max_new_tokens_0",
+        warm: config.engine === "sglang" ? "max_new_tokens_0" : "pair_1",
         abort: "abort_then_close",
       };
   }
@@ -105,6 +106,7 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
   return {
     ...base,
     version,
+    warm: base.warm === "pair_1" && fakeBootstrapWarms(version) ? "fake_bootstrap" : base.warm,
     contextTokens: options.config.context_tokens ?? context,
     // 0.5.3 to 0.5.5 lose ids when events are merged.
     returnsTokenIds: !old("0.5.6"),

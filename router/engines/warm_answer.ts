@@ -11,13 +11,22 @@ const MAX_ANSWER_BYTES = 1024 * 1024;
 export async function warmed(options: WorkerCallOptions): Promise<WarmResult> {
   const call = new WorkerCall(options);
   try {
-    await call.open();
-    const answer = parseObject(await call.readText(MAX_ANSWER_BYTES), options.workerUrl);
-    call.complete();
-    return countsOf(answer, options.workerUrl);
+    for await (const result of readWarm(call, options.workerUrl)) return result;
+    throw invalidAnswer(options.workerUrl, "it is empty");
   } finally {
     await call.close();
   }
+}
+
+/** Opens the call of a warm and reads its one result. */
+export async function* readWarm(
+  call: WorkerCall,
+  workerUrl: string,
+): AsyncGenerator<WarmResult, void, void> {
+  await call.open();
+  const answer = parseObject(await call.readText(MAX_ANSWER_BYTES), workerUrl);
+  call.complete();
+  yield countsOf(answer, workerUrl);
 }
 
 function countsOf(answer: JsonObject, workerUrl: string): WarmResult {

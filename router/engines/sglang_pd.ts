@@ -1,0 +1,133 @@
+import { CanopyError } from "../../base/errors.ts";
+import { type BootstrapFields, bootstrapFields, fakeBootstrapFields } from "./bootstrap.ts";
+import type {
+  Engine,
+  EngineCapabilities,
+  GenerateEvent,
+  GenerateRequest,
+  Placement,
+  PlacementHint,
+  PrefillSide,
+  Prompt,
+  Sampling,
+  WarmResult,
+} from "./engine.ts";
+import type { EngineOptions } from "./engine_options.ts";
+import { type HalfReader, PairStream } from "./pair_stream.ts";
+import {
+  readAnswer,
+  readShown,
+  sglangCall,
+  type SglangRequest,
+  sglangRequest,
+  sglangWarm,
+} from "./sglang_request.ts";
+import { olderThan } from "./version.ts";
+import { readWarm, warmed } from "./warm_answer.ts";
+import { NOTHING_WARMED } from "./warm_request.ts";
+import type { WorkerCallOptions } from "./worker_call.ts";
+
+type PairPlacement = Placement & { readonly prefill: PrefillSide };
+
+/**
+ * SGLang with prefill and decode on separate servers: both get the same request at once, meet in its bootstrap room,
+ * and the decode server's answer is the answer.
+ */
+export class SglangPdEngine implements Engine {
+  readonly #options: EngineOptions;
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+  }
+
+  get capabilities(): EngineCapabilities {
+    return this.#options.capabilities;
+  }
+
+  place(hint: PlacementHint): Placement {
+    return this.#options.pool.place(hint);
+  }
+
+  async warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
+    const sampling = { max_tokens: 1, temperature: 0, extra: { ignore_eos: true } };
+    const request = sglangWarm(this.#options, prefix, sampling, like);
+    if (request === undefined) return NOTHING_WARMED;
+    const pair = pairOf(at);
+    switch (this.capabilities.warm) {
+      case "fake_bootstrap": {
+        // The decode server has no part in it.
+        at.release("aborted", "decode");
+        const fields = fakeBootstrapFields(this.#options.random);
+        return await warmed(this.#call(pair.prefill.url, request, fields, signal));
+      }
+      case "pair_1":
+        for await (const result of this.#send(pair, request, signal, {}, readWarm, readWarm)) return result;
+        throw new CanopyError(`Cannot warm ${at.url}: it ended its answer without one`, {
+          code: "worker_invalid_answer",
+          status: 502,
+        });
+      default:
+        throw new CanopyError(`Cannot warm ${pair.prefill.url}: its version has no safe way to do so`, {
+          code: "warm_unsupported",
+          status: 500,
+        });
+    }
+  }
+
+  generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
+    const sent = sglangRequest(this.#options, request);
+    return this.#send(
+      pairOf(at),
+      sent,
+      signal,
+      request.headers ?? {},
+      (call, url) => readAnswer(this.#options, sent, call, url),
+      (call, url) => readShown(this.#options, sent, request.sampling.stop, call, url),
+    );
+  }
+
+  #send<T>(
+    at: PairPlacement,
+    request: SglangRequest,
+    signal: AbortSignal,
+    headers: NonNullable<GenerateRequest["headers"]>,
+    readPrefill: HalfReader<unknown>,
+    readDecode: HalfReader<T>,
+  ): PairStream<T> {
+    const { clock, random, capabilities } = this.#options;
+    const fields = bootstrapFields(at.prefill, random);
+    return new PairStream({
+      clock,
+      at,
+      prefill: this.#call(at.prefill.url, request, fields, signal, headers),
+      decode: this.#call(at.url, request, fields, signal, headers),
+      readPrefill,
+      readDecode,
+      finishPrefill: capabilities.version !== undefined && olderThan(capabilities.version, "0.5.10"),
+    });
+  }
+
+  #call(
+    url: string,
+    request: SglangRequest,
+    fields: BootstrapFields,
+    signal: AbortSignal,
+    headers?: GenerateRequest["headers"],
+  ): WorkerCallOptions {
+    // The guards refuse these fields in a request: they are the router's alone to set.
+    const call = sglangCall(this.#options, { url }, request, signal, headers);
+    return { ...call, body: { ...call.body, ...fields } };
+  }
+}
+
+function pairOf(at: Placement): PairPlacement {
+  if (isPair(at)) return at;
+  throw new CanopyError(`Cannot use ${at.url}: it was placed without its prefill half`, {
+    code: "internal_error",
+    status: 500,
+  });
+}
+
+function isPair(at: Placement): at is PairPlacement {
+  return at.prefill !== undefined;
+}
