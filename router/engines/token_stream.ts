@@ -186,7 +186,7 @@ class PieceStream implements TokenStream {
     // What begins at a character that composes with nothing before it is normalised on its own.
     while (end > 0) {
       end--;
-      if (isLowSurrogate(text.charCodeAt(end)) && end > 0) end--;
+      if (end > 0 && isLowSurrogate(text.charCodeAt(end)) && isHighSurrogate(text.charCodeAt(end - 1))) end--;
       if (beginsAnew(text.codePointAt(end)!)) return end;
     }
     return 0;
