@@ -5,6 +5,7 @@ import { OpenAiEngine } from "./openai.ts";
 import { SglangEngine } from "./sglang.ts";
 import { SglangPdEngine } from "./sglang_pd.ts";
 import { VllmEngine } from "./vllm.ts";
+import { VllmPdEngine } from "./vllm_pd.ts";
 
 /** The engine of a model's protocol family. Throws 500 `unsupported_engine` for families that are not built yet. */
 export function createEngine(options: EngineOptions): Engine {
@@ -13,6 +14,8 @@ export function createEngine(options: EngineOptions): Engine {
       return new OpenAiEngine(options);
     case "vllm":
       return new VllmEngine(options);
+    case "vllm-pd":
+      return new VllmPdEngine(options);
     case "sglang":
       return new SglangEngine(options);
     case "sglang-pd":

@@ -6,6 +6,7 @@ import type { Transport } from "../transport/transport.ts";
 import type { EngineCapabilities } from "./engine.ts";
 import { fakeBootstrapWarms } from "./bootstrap.ts";
 import { olderThan } from "./version.ts";
+import { cacheFacts, schedulesByPriority } from "./vllm_facts.ts";
 import { connectionError, workerRefusal } from "./worker_errors.ts";
 
 /** Longest answer to a probe; SGLang's server info is some 32 kB. */
@@ -79,7 +80,13 @@ export async function probe(options: ProbeOptions): Promise<EngineCapabilities> 
 }
 
 async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promise<EngineCapabilities> {
-  const [models, about] = await Promise.all([get(options, "/v1/models"), get(options, "/version")]);
+  const [models, about, metrics, info] = await Promise.all([
+    get(options, "/v1/models"),
+    get(options, "/version"),
+    ifAnswered(options, "/metrics"),
+    ifAnswered(options, "/server_info?config_format=json"),
+  ]);
+  const cache = cacheFacts(metrics ?? "");
   const version = typeof about?.version === "string" ? about.version : undefined;
   const old = (than: string) => version !== undefined && olderThan(version, than);
   const { maxStopStrings: _, ...rest } = base;
@@ -90,6 +97,9 @@ async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promi
     returnsTokenIds: !old("0.10.2"),
     // The limit is known of 0.32 only; earlier versions take any number.
     maxStopStrings: old("0.32.0") ? undefined : 4,
+    ...(cache?.blockTokens === undefined ? {} : { blockTokens: cache.blockTokens }),
+    ...(cache?.caches === false ? { warm: "none" } : {}),
+    ...(schedulesByPriority(asObject(info ?? "")) ? { priority: "lower_first" } : {}),
   };
 }
 
@@ -114,11 +124,28 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
     ...(incremental === false && !old("0.5.6") || incremental === true && !old("0.5.10")
       ? { incrementalStream: incremental }
       : {}),
+    ...(isCount(info?.page_size) ? { blockTokens: info.page_size } : {}),
   };
 }
 
 /** A GET's JSON object; undefined for 404 and the like, and for anything that is not an object. */
 async function get(options: ProbeOptions, path: string): Promise<JsonObject | undefined> {
+  const text = await getText(options, path);
+  return text === undefined ? undefined : asObject(text);
+}
+
+/** What is good to know, but not needed: undefined when it cannot be had. */
+async function ifAnswered(options: ProbeOptions, path: string): Promise<string | undefined> {
+  try {
+    return await getText(options, path);
+  } catch {
+    options.signal.throwIfAborted();
+    return undefined;
+  }
+}
+
+/** The body of a GET's 200; undefined for 404 and the like. */
+async function getText(options: ProbeOptions, path: string): Promise<string | undefined> {
   const { transport, clock, url, headers, config } = options;
   const late = new Error(`No answer to ${path} within ${config.health.timeout_ms} ms`);
   const { signal, release } = deadlineSignal(clock, config.health.timeout_ms, late, options.signal);
@@ -139,14 +166,17 @@ async function get(options: ProbeOptions, path: string): Promise<JsonObject | un
     if (status === 401 || status === 403 || status === 429 || status >= 500) {
       throw workerRefusal(url, status, text);
     }
-    if (status !== 200) return undefined;
-    return asObject(text);
+    return status === 200 ? text : undefined;
   } catch (error) {
     options.signal.throwIfAborted();
     throw connectionError(url, error);
   } finally {
     release();
   }
+}
+
+function isCount(value: unknown): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value > 0;
 }
 
 function asObject(text: string): JsonObject | undefined {

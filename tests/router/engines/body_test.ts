@@ -251,6 +251,8 @@ test("a warm counts the prompt and what was cached", async () => {
     model: "tiny-qwen3",
     prompt: [1],
     max_tokens: 1,
+    temperature: 0,
+    ignore_eos: true,
     stream: false,
   });
   assert.deepEqual(bodies[1]?.sampling_params, { max_new_tokens: 0 });
