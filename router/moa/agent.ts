@@ -16,7 +16,7 @@ import { EngineError } from "../engines/engine.ts";
 import type { ServedModel } from "../services.ts";
 import type { AgentNode } from "./graph_types.ts";
 import { type Delta, OutputLog, tokensOf } from "./output_log.ts";
-import type { PlaceQueue } from "./place_queue.ts";
+import type { PlaceQueue } from "../pool/place_queue.ts";
 import type { AgentRecord, AgentState, AgentUsage } from "./run_types.ts";
 import type { Trace } from "./trace.ts";
 

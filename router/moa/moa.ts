@@ -6,7 +6,7 @@ import type { Moa, ServedModel } from "../services.ts";
 import { buildGraphs } from "./graph.ts";
 import { type ExitPolicy, exitPolicyOf } from "./exit_policy.ts";
 import type { ClusterNode, Graph } from "./graph_types.ts";
-import { PlaceQueue } from "./place_queue.ts";
+import { PlaceQueue } from "../pool/place_queue.ts";
 import { MoaRun, type ModelAccess } from "./run.ts";
 import { RunStore } from "./run_store.ts";
 import type { Run, RunInput, RunRecord } from "./run_types.ts";

@@ -11,7 +11,7 @@ import { checkContext } from "./context_budget.ts";
 import type { ClusterState, ExitDecision, ExitPolicy } from "./exit_policy.ts";
 import { cancellation, clusterFailure, internalFailure, rootFailure, runOverdue } from "./failure.ts";
 import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
-import type { PlaceQueue } from "./place_queue.ts";
+import type { PlaceQueue } from "../pool/place_queue.ts";
 import { RunOutput } from "./run_output.ts";
 import { RunPrompts } from "./run_prompts.ts";
 import type { Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";

@@ -1,8 +1,8 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import { VirtualClock } from "../../../base/clock.ts";
-import { PlaceQueue } from "../../../router/moa/place_queue.ts";
-import { FakeEngine } from "./fake_engine.ts";
+import { PlaceQueue } from "../../../router/pool/place_queue.ts";
+import { FakeEngine } from "../moa/fake_engine.ts";
 
 const forever = new AbortController().signal;
 

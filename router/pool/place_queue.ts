@@ -17,12 +17,12 @@ interface Waiter {
  * run, which is nearest to its end), and among equals the one that has waited longest.
  */
 export class PlaceQueue {
-  readonly #engine: Engine;
+  readonly #engine: Pick<Engine, "place">;
   readonly #clock: Clock;
   #waiters: Waiter[] = [];
   #poll: AbortController | undefined;
 
-  constructor(engine: Engine, clock: Clock) {
+  constructor(engine: Pick<Engine, "place">, clock: Clock) {
     this.#engine = engine;
     this.#clock = clock;
   }
