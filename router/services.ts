@@ -3,7 +3,7 @@ import type { Random } from "../base/random.ts";
 import type { Config, ModelConfig } from "../cfgs/schema.ts";
 import type { Engine } from "./engines/engine.ts";
 import type { ModelTokenizer } from "./engines/tokenizer.ts";
-import type { Graph } from "./moa/graph_types.ts";
+import type { AgentGraph, Graph } from "./moa/graph_types.ts";
 import type { Run, RunInput, RunRecord } from "./moa/run_types.ts";
 import type { Pool } from "./pool/pool_types.ts";
 import type { Transport } from "./transport/transport.ts";
@@ -23,7 +23,7 @@ export interface ServedModel {
 export interface Moa {
   readonly graphs: ReadonlyMap<string, Graph>;
   /** Starts a run at once. Throws 400 when the request cannot fit the graph. `signal`: the client has gone. */
-  start(graph: Graph, input: RunInput, signal: AbortSignal): Run;
+  start(graph: AgentGraph, input: RunInput, signal: AbortSignal): Run;
   /** Running first, then ended ones, newest first; without texts of more than the store's bound. */
   list(): readonly RunRecord[];
   get(id: string): Run | undefined;

@@ -31,7 +31,7 @@ export class Cluster {
     this.#unfinished = new Set(node.agents);
   }
 
-  /** True until it has closed or failed. */
+  /** True until it has closed, failed or been abandoned. */
   get open(): boolean {
     return this.#open;
   }
@@ -66,6 +66,11 @@ export class Cluster {
   exit(): ClusterStep {
     if (!this.#open || this.#completions.length < this.node.minResponses) return { kind: "waits" };
     return this.#close();
+  }
+
+  /** Nobody will read it any more: it waits for nothing. */
+  abandon(): void {
+    this.#open = false;
   }
 
   /** What an exit policy decides on. */

@@ -37,7 +37,7 @@ export function checkContext(
   const text = prompt.kind === "text" ? model.tokenizer.encode(prompt.text).length : undefined;
   const promptTokens = prompt.kind === "tokens" ? prompt.ids.length : text;
   if (promptTokens === undefined || promptTokens + precursors + own <= contextTokens) return;
-  const field = question.kind === "chat" ? "messages" : "prompt";
+  const field = node.promptField ?? (question.kind === "chat" ? "messages" : "prompt");
   throw badRequest(
     field,
     `Cannot answer: agent ${node.id} (model ${node.model}) has a context of ${contextTokens} tokens and would need ` +

@@ -1,6 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { MemberFailure } from "./cluster.ts";
-import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
+import type { AgentGraph, AgentNode, ClusterNode } from "./graph_types.ts";
 
 /** Agents that an error text names; the trace has them all. */
 const maxNamed = 8;
@@ -38,8 +38,17 @@ export function rootFailure(root: AgentNode, error: unknown): CanopyError {
   });
 }
 
+/** The error of a run without a root when too few of its outputs can be had; a single output's is like a root's. */
+export function outputsFailure(cluster: ClusterNode, failures: readonly MemberFailure[]): CanopyError {
+  const [first] = failures;
+  if (first !== undefined && failures.length === 1 && cluster.agents.length === 1) {
+    return rootFailure(first.agent, first.error);
+  }
+  return clusterFailure(cluster, failures);
+}
+
 /** The run's error when its own deadline has passed. */
-export function runOverdue(graph: Graph): CanopyError {
+export function runOverdue(graph: Pick<AgentGraph, "name" | "deadlineMs">): CanopyError {
   return new CanopyError(`The run of ${graph.name} took longer than its deadline of ${graph.deadlineMs} ms`, {
     code: "deadline_exceeded",
     status: 504,

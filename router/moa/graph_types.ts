@@ -9,6 +9,8 @@ export interface AgentNode {
   readonly model: string;
   /** Parsed once; agents with the same prompt share it. */
   readonly template: PromptTemplate;
+  /** Where in the request its prompt is written, for errors; absent: it is made from the request's question. */
+  readonly promptField?: string;
   readonly sampling: Sampling;
   /** Longest time from its start to its end, all attempts together. */
   readonly deadlineMs: number | undefined;
@@ -20,7 +22,7 @@ export interface AgentNode {
 
 /** The set of agents that a successor reads together, and the unit of early exit. */
 export interface ClusterNode {
-  /** `l<layer>.c<cluster>`; in an explicit DAG `<successor>.reads`. */
+  /** `l<layer>.c<cluster>`; in an explicit DAG `<successor>.reads`; `outputs` of a graph without a root. */
   readonly id: string;
   readonly agents: readonly AgentNode[];
   /** Answers it needs to close; with fewer the run fails. */
@@ -29,15 +31,21 @@ export interface ClusterNode {
   readonly earlyExit: Readonly<Record<string, unknown>> & { readonly metric: string };
 }
 
-/** A checked graph, ready to be run: a DAG with one root. */
-export interface Graph {
+/** A checked graph, ready to be run: a DAG. */
+export interface AgentGraph {
   /** The virtual model's name. */
   readonly name: string;
   /** In topological order: every agent after all that it reads; the root is last. */
   readonly agents: readonly AgentNode[];
-  /** Each has at least one reader. */
+  /** Each has at least one reader, or is `outputs`. */
   readonly clusters: readonly ClusterNode[];
-  readonly root: AgentNode;
+  /** The agent whose output is the answer; undefined in a graph with `outputs`. */
+  readonly root: AgentNode | undefined;
+  /**
+   * Instead of a root: the agents that nobody reads. The run is done when this cluster closes; an agent whose
+   * precursors fail then fails alone.
+   */
+  readonly outputs?: ClusterNode;
   readonly slots: "declared" | "completion";
   readonly stripReasoning: boolean;
   readonly deadlineMs: number | undefined;
@@ -46,4 +54,9 @@ export interface Graph {
     readonly mode: "off" | "auto" | "on";
     readonly chunkTokens: number | undefined;
   };
+}
+
+/** A graph with one root: what a virtual model is. */
+export interface Graph extends AgentGraph {
+  readonly root: AgentNode;
 }

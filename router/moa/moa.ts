@@ -5,7 +5,7 @@ import type { Config } from "../../cfgs/schema.ts";
 import type { Moa, ServedModel } from "../services.ts";
 import { buildGraphs } from "./graph.ts";
 import { type ExitPolicy, exitPolicyOf } from "./exit_policy.ts";
-import type { ClusterNode, Graph } from "./graph_types.ts";
+import type { AgentGraph, ClusterNode, Graph } from "./graph_types.ts";
 import { PlaceQueue } from "../pool/place_queue.ts";
 import { MoaRun, type ModelAccess } from "./run.ts";
 import { RunStore } from "./run_store.ts";
@@ -56,7 +56,7 @@ class GraphRunner implements Moa {
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
   }
 
-  start(graph: Graph, input: RunInput, signal: AbortSignal): Run {
+  start(graph: AgentGraph, input: RunInput, signal: AbortSignal): Run {
     if (this.#closed) {
       throw new CanopyError("Cannot start a run: the server is shutting down", {
         code: "shutting_down",

@@ -5,16 +5,24 @@ import type { Random } from "../../base/random.ts";
 import type { Sampling } from "../engines/engine.ts";
 import type { ServedModel } from "../services.ts";
 import { AgentCall, type AgentRequest } from "./agent.ts";
+import { readAgents } from "./agent_events.ts";
 import { answersInSlotOrder, answerText } from "./answer.ts";
-import { Cluster, type ClusterStep } from "./cluster.ts";
+import { Cluster, type ClusterStep, type MemberFailure } from "./cluster.ts";
 import { checkContext } from "./context_budget.ts";
 import type { ClusterState, ExitDecision, ExitPolicy } from "./exit_policy.ts";
-import { cancellation, clusterFailure, internalFailure, rootFailure, runOverdue } from "./failure.ts";
-import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
+import {
+  cancellation,
+  clusterFailure,
+  internalFailure,
+  outputsFailure,
+  rootFailure,
+  runOverdue,
+} from "./failure.ts";
+import type { AgentGraph, AgentNode, ClusterNode } from "./graph_types.ts";
 import type { PlaceQueue } from "../pool/place_queue.ts";
 import { RunOutput } from "./run_output.ts";
 import { RunPrompts } from "./run_prompts.ts";
-import type { Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
+import type { AgentEvent, Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
 import { mergeSampling, samplingOfChoice } from "./sampling.ts";
 import { Trace } from "./trace.ts";
 import { runUsage } from "./usage.ts";
@@ -33,7 +41,7 @@ export interface RunOptions {
   readonly id: string;
   /** Of two runs that wait for the same workers, the one with the lower rank comes first. */
   readonly rank: number;
-  readonly graph: Graph;
+  readonly graph: AgentGraph;
   readonly input: RunInput;
   readonly models: ReadonlyMap<string, ModelAccess>;
   readonly exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
@@ -77,7 +85,7 @@ export class MoaRun implements Run {
     this.id = options.id;
     this.#options = options;
     this.#prompts = new RunPrompts(input.question);
-    this.#rootSampling = mergeSampling(graph.root.sampling, input.rootSampling);
+    this.#rootSampling = mergeSampling(graph.root?.sampling ?? {}, input.rootSampling);
     for (const node of graph.agents) {
       checkContext(node, this.#sampling(node), this.#model(node).served, this.#prompts, input.question);
     }
@@ -128,13 +136,23 @@ export class MoaRun implements Run {
   }
 
   satisfy(index: number): void {
-    const call = this.#calls.get(this.#options.graph.root)?.[index];
+    const call = this.#rootCalls[index];
     if (call?.satisfy() === true) this.#onCallEnded(call);
   }
 
   cancel(reason: unknown): Promise<void> {
     this.#finish("cancelled", cancellation(reason));
     return this.ended;
+  }
+
+  agentEvents(signal: AbortSignal): AsyncIterable<AgentEvent> {
+    return readAgents(this.#allCalls(), signal);
+  }
+
+  /** One per choice; none in a graph without a root. */
+  get #rootCalls(): readonly AgentCall[] {
+    const { root } = this.#options.graph;
+    return root === undefined ? [] : this.#calls.get(root) ?? [];
   }
 
   #allCalls(): AgentCall[] {
@@ -243,7 +261,7 @@ export class MoaRun implements Run {
   }
 
   #rootIsDone(): boolean {
-    return this.#calls.get(this.#options.graph.root)?.every((call) => call.state === "done") ?? false;
+    return this.#rootCalls.length > 0 && this.#rootCalls.every((call) => call.state === "done");
   }
 
   /** The clusters that wait for an agent: in a layered graph one, in an explicit one perhaps several. */
@@ -263,7 +281,7 @@ export class MoaRun implements Run {
 
   #apply(step: ClusterStep, { node, completions }: Cluster): void {
     if (step.kind === "waits") return;
-    if (step.kind === "failed") return this.#finish("failed", clusterFailure(node, step.failures));
+    if (step.kind === "failed") return this.#onClusterFailed(node, step.failures);
     const answers = completions.map((completion) => completion.agent);
     const dropped = step.dropped.map((agent) => agent.id);
     this.#trace.add("cluster_closed", { cluster: node.id, data: { answers, dropped } });
@@ -274,11 +292,44 @@ export class MoaRun implements Run {
         call.cancel(new Error(`Cluster ${node.id} closed without it`));
       }
     }
+    if (node === this.#options.graph.outputs) return this.#finish("done", undefined);
     for (const reader of this.#options.graph.agents) {
       if (reader.reads.includes(node) && reader.reads.every((read) => !this.#cluster(read).open)) {
         this.#launch(reader);
       }
     }
+  }
+
+  /** With a root the run cannot go on; without one the cluster's readers fail, and what works for nobody is stopped. */
+  #onClusterFailed(node: ClusterNode, failures: readonly MemberFailure[]): void {
+    const { root, outputs, agents } = this.#options.graph;
+    if (root !== undefined) return this.#finish("failed", clusterFailure(node, failures));
+    if (node === outputs) return this.#finish("failed", outputsFailure(node, failures));
+    this.#abandon(node);
+    for (const reader of agents) {
+      if (!reader.reads.includes(node)) continue;
+      for (const call of this.#calls.get(reader) ?? []) {
+        call.fail(clusterFailure(node, failures));
+        this.#onCallEnded(call);
+      }
+    }
+  }
+
+  /** Cancels the agents that work only for this cluster, and those that work only for them. */
+  #abandon(node: ClusterNode): void {
+    this.#cluster(node).abandon();
+    for (const agent of node.agents) {
+      if (this.#awaiting(agent).length > 0) continue;
+      for (const call of this.#calls.get(agent) ?? []) call.cancel(new Error(`Cluster ${node.id} failed`));
+      for (const read of agent.reads) if (!this.#isRead(read)) this.#abandon(read);
+    }
+  }
+
+  /** True while an agent that has not ended reads the cluster. */
+  #isRead(node: ClusterNode): boolean {
+    return this.#options.graph.agents.some((agent) =>
+      agent.reads.includes(node) && this.#awaiting(agent).length > 0
+    );
   }
 
   #cluster(node: ClusterNode): Cluster {

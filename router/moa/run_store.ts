@@ -1,4 +1,4 @@
-import type { Run, RunRecord, TraceEvent } from "./run_types.ts";
+import type { AgentEvent, Run, RunRecord, TraceEvent } from "./run_types.ts";
 
 /** Most characters and token ids of texts and prompts that are kept, over all ended runs. */
 const maxKeptSize = 32 * 1024 * 1024;
@@ -61,6 +61,15 @@ class EndedRun implements Run {
     for (const event of this.#record.events) {
       signal.throwIfAborted();
       yield await Promise.resolve(event);
+    }
+  }
+
+  async *agentEvents(signal: AbortSignal): AsyncGenerator<AgentEvent, void, undefined> {
+    for (const record of this.#record.agents) {
+      signal.throwIfAborted();
+      const { id: agent, text, reasoning } = record;
+      yield await Promise.resolve({ type: "delta", agent, text, reasoning });
+      yield { type: "end", agent, record };
     }
   }
 

@@ -107,10 +107,15 @@ export interface RunRecord {
   readonly events: readonly TraceEvent[];
 }
 
+/** What one agent says, as it comes; then, once, how it ended. */
+export type AgentEvent =
+  | { readonly type: "delta"; readonly agent: string; readonly text: string; readonly reasoning: string }
+  | { readonly type: "end"; readonly agent: string; readonly record: AgentRecord };
+
 /** A run in progress. */
 export interface Run {
   readonly id: string;
-  /** The root's output; to be read once. Not reading it pauses the root's stream. Throws the run's error. */
+  /** The root's output (of a graph without a root, nothing); to be read once. Not reading it pauses the root's stream. Throws the run's error. */
   readonly output: AsyncIterable<RunEvent>;
   /** Sums so far; final once `output` has ended. */
   usage(): RunUsage;
@@ -118,6 +123,11 @@ export interface Run {
   record(): RunRecord;
   /** Past events, then new ones until the run ends. */
   events(signal: AbortSignal): AsyncIterable<TraceEvent>;
+  /**
+   * What every agent says: all so far, then what is new, each agent's end, until all have ended. Reading it slowly
+   * slows no agent. Throws the signal's reason.
+   */
+  agentEvents(signal: AbortSignal): AsyncIterable<AgentEvent>;
   /**
    * Choice `index` has said enough for its reader: its engine is told to stop, and it is `done` with finish reason
    * `stop`, without an `end` event. Does nothing while the choice has said nothing, and after its end.

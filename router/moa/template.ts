@@ -1,4 +1,5 @@
 import type { PromptConfig } from "../../cfgs/schema.ts";
+import type { DraftMessage } from "./prompt.ts";
 
 /** A piece of a prompt template. */
 export type Segment =
@@ -30,6 +31,12 @@ export type PromptTemplate =
     readonly responses: ResponsesFormat;
   }
   | {
+    /** A conversation of its own: nothing of the run's question goes into it. */
+    readonly kind: "messages";
+    readonly messages: readonly DraftMessage[];
+    readonly responses: ResponsesFormat;
+  }
+  | {
     /** A raw prompt: no chat template is applied to it. */
     readonly kind: "raw";
     readonly text: readonly Segment[];
@@ -57,6 +64,9 @@ export function parseTemplate(config: PromptConfig): PromptTemplate {
 /** All segments of a template, in the order in which they stand in the prompt. */
 export function segmentsOf(template: PromptTemplate): readonly Segment[] {
   if (template.kind === "chat") return [...template.system ?? [], ...template.user ?? []];
+  if (template.kind === "messages") {
+    return template.messages.flatMap((message) => message.kind === "open" ? message.pieces : []);
+  }
   return template.kind === "raw" ? template.text : parseSegments(template.text);
 }
 

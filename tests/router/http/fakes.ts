@@ -7,6 +7,7 @@ import type { ModelTokenizer } from "../../../router/engines/tokenizer.ts";
 import { type AppServices, createApp } from "../../../router/http/app.ts";
 import type { AgentNode, Graph } from "../../../router/moa/graph_types.ts";
 import type {
+  AgentEvent,
   Run,
   RunEvent,
   RunInput,
@@ -164,6 +165,13 @@ class FakeRun implements Run {
     for (const event of TRACE) {
       signal.throwIfAborted();
       yield event;
+    }
+  }
+
+  async *agentEvents(signal: AbortSignal): AsyncGenerator<AgentEvent> {
+    for (const record of this.record().agents) {
+      signal.throwIfAborted();
+      yield { type: "end", agent: record.id, record };
     }
   }
 
