@@ -45,6 +45,8 @@ export function openPrompt(template: PromptTemplate, question: RunInput["questio
       const messages = openMessages(template, conversationOf(question));
       return { kind: "chat", messages, responses: template.responses };
     }
+    case "messages":
+      return { kind: "chat", messages: template.messages, responses: template.responses };
     case "raw": {
       const pieces = withQuestion(template.text, rawQuestionText(question));
       return { kind: "raw", pieces, responses: template.responses };
@@ -127,7 +129,11 @@ function withQuestion(segments: readonly Segment[], question: string): Piece[] {
 }
 
 function fillMessage(message: OpenMessage, answers: readonly Answer[], format: ResponsesFormat): ChatMessage {
-  const text = fillPieces(message.pieces, answers, format);
+  return withText(message, fillPieces(message.pieces, answers, format));
+}
+
+/** A message with its text written out. */
+export function withText(message: OpenMessage, text: string): ChatMessage {
   const content = message.parts.length === 0 ? text : [...message.parts, { type: "text", text }];
   return { ...message.base, content };
 }
