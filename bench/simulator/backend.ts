@@ -2,13 +2,18 @@ import { Random } from "../../base/random.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { ChatMessage } from "../../router/engines/engine.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
+import { DecodeRole } from "./pd_decode.ts";
+import { type PdEngine, PrefillRole } from "./pd_prefill.ts";
+import { type Bootstrap, BOOTSTRAP_PORT, FAKE_BOOTSTRAP_HOST, type PdRole } from "./pd_role.ts";
+import type { Strike } from "./faults.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { type Choice, type ChoiceOptions, Collector } from "./choice.ts";
 import { type CostModel, costModel } from "./cost.ts";
 import { EngineMetrics } from "./metrics.ts";
 import { Scheduler } from "./scheduler.ts";
 import { Sequence } from "./sequence.ts";
 import { type ScriptedAnswers, scriptedAnswers } from "./scripted.ts";
-import type { SimulatorOptions } from "./simulator_types.ts";
+import type { PdOptions, SimulatorOptions } from "./simulator_types.ts";
 import { BuiltinTokenizer, type Speech, speechOf } from "./tokenizer.ts";
 import { BiasedSource, FixedSource, HashedSource, type TokenSource } from "./tokens.ts";
 
@@ -25,6 +30,16 @@ export interface Generation extends Omit<ChoiceOptions, "speech" | "source"> {
   readonly forcedText: string | undefined;
   /** Biases of 50 and above make their token certain. */
   readonly logitBias: JsonObject | undefined;
+  /** Where the halves of a pair meet; only SGLang pairs need it. */
+  readonly bootstrap?: Bootstrap;
+}
+
+/** How a server's engine and its process are tied together. */
+export interface BackendHooks {
+  /** Ends the process. */
+  die(): void;
+  /** What goes wrong with the next transfer of KV. */
+  strike(): Strike | undefined;
 }
 
 /** What both protocols stand on: the engine, its tokenizer and its books. */
@@ -37,6 +52,9 @@ export class Backend {
   readonly speech: Speech;
   readonly metrics: EngineMetrics;
   readonly startedMs: number;
+  /** The half of a pair that this server is. */
+  readonly pd: PdRole | undefined;
+  readonly #hooks: BackendHooks;
   readonly #random: Random;
   readonly #scripted: ScriptedAnswers | undefined;
 
@@ -45,8 +63,9 @@ export class Backend {
     pageSize: number;
     maxRunning: number;
     policy: "mixed" | "prefill_first";
-  }) {
+  }, hooks: BackendHooks = { die: () => {}, strike: () => undefined }) {
     this.options = options;
+    this.#hooks = hooks;
     this.version = options.version ?? defaults.version;
     this.contextTokens = options.contextTokens ?? 32768;
     this.cost = costModel(options.cost, options.speedup);
@@ -58,7 +77,10 @@ export class Backend {
       kvTokens: options.kvTokens ?? this.cost.kvTokens,
       maxRunning: options.maxRunning ?? defaults.maxRunning,
       maxBatchedTokens: options.maxBatchedTokens ?? 8192,
-      onEnd: (sequence) => this.metrics.record(sequence, sequence.listener.finish?.type ?? "error"),
+      onEnd: (sequence) => {
+        this.metrics.record(sequence, sequence.listener.finish?.type ?? "error");
+        this.pd?.freed();
+      },
     });
     this.speech = speechOf(options.tokenizer ?? builtinTokenizer());
     this.metrics = new EngineMetrics();
@@ -67,6 +89,15 @@ export class Backend {
     this.#scripted = options.answers === "scripted"
       ? scriptedAnswers({ size: options.cost, seed: options.seed })
       : undefined;
+    this.pd = options.pd === undefined ? undefined : this.#role(options.pd, hooks);
+  }
+
+  /** Requests that are anywhere in the engine; 0 when it is idle. */
+  get load(): number {
+    const { running, waiting, travelling } = this.scheduler;
+    const queues = this.pd?.queues;
+    const outside = queues === undefined ? 0 : queues.bootstrap + queues.prealloc;
+    return running + waiting + travelling + outside;
   }
 
   get tokenizer(): ModelTokenizer {
@@ -105,7 +136,12 @@ export class Backend {
 
   /** Hands an answer to the engine. */
   start(collector: Collector, generation: Generation): Choice {
-    const choice = collector.add({ ...generation, speech: this.speech, source: this.#source(generation) });
+    const choice = collector.add({
+      ...generation,
+      ...(this.pd?.role === "prefill" ? { maxTokens: 1 } : {}),
+      speech: this.speech,
+      source: this.#source(generation),
+    });
     const sequence = new Sequence({
       prompt: generation.prompt,
       salt: generation.salt,
@@ -114,8 +150,66 @@ export class Backend {
       arrivedMs: this.options.clock.now(),
     });
     choice.sequence = sequence;
-    this.scheduler.submit(sequence);
+    const { bootstrap } = generation;
+    if (bootstrap !== undefined && !this.#mayStart(sequence, choice, bootstrap)) return choice;
+    if (this.pd === undefined || bootstrap === undefined) this.scheduler.submit(sequence);
+    else this.pd.submit(sequence, choice, bootstrap);
     return choice;
+  }
+
+  /** Checks what SGLang's scheduler checks of a request with a meeting place. */
+  #mayStart(sequence: Sequence, choice: Choice, bootstrap: Bootstrap): boolean {
+    const version = versionNumber(this.version);
+    const fake = bootstrap.host === FAKE_BOOTSTRAP_HOST;
+    if (fake && version >= SGLANG.fakeHostForgets) {
+      sequence.inserts = false;
+      // The tree is what carries a prompt from chunk to chunk: without it, the first one is computed for ever.
+      if (sequence.promptLength > this.scheduler.options.maxBatchedTokens) {
+        this.#hooks.die();
+        return false;
+      }
+    }
+    if (this.pd === undefined || bootstrap.room !== undefined || fake) return true;
+    const word = version >= SGLANG.errorEvents ? "bootstrap" : "boostrap";
+    const message = "Invalid request: Disaggregated request received without " +
+      `${word} room id. req.rid='${bootstrap.rid}'`;
+    choice.fail({ status: 400, message });
+    return false;
+  }
+
+  /** Stops a sequence wherever it is. */
+  abort(sequence: Sequence): void {
+    if (this.pd === undefined) this.scheduler.abort(sequence);
+    else this.pd.abort(sequence);
+  }
+
+  /** Freezes everything, as a dead process would. */
+  kill(): void {
+    this.scheduler.kill();
+    this.pd?.close();
+  }
+
+  #role(options: PdOptions, hooks: BackendHooks): PdRole {
+    const engine: PdEngine = {
+      ...hooks,
+      clock: this.options.clock,
+      cost: this.cost,
+      scheduler: this.scheduler,
+      fabric: options.fabric,
+      host: options.bootstrapHost ?? "127.0.0.1",
+      port: options.bootstrapPort ?? BOOTSTRAP_PORT,
+      version: versionNumber(this.version),
+      bootstrapTimeoutMs: options.bootstrapTimeoutMs ?? 300_000,
+      waitingTimeoutMs: options.waitingTimeoutMs ?? 300_000,
+      reservedDecodeTokens: options.reservedDecodeTokens ?? 512,
+      decodeRadixCache: options.decodeRadixCache ?? false,
+      speedup: this.options.speedup ?? 1,
+    };
+    if (options.role === "prefill") return new PrefillRole(engine);
+    return new DecodeRole(
+      engine,
+      (_, prompt) => new HashedSource(this.speech, prompt, this.model, undefined),
+    );
   }
 
   /** The prompt text of a conversation. */

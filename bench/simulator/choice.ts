@@ -7,7 +7,13 @@ import type { ScoredToken, TokenSource } from "./tokens.ts";
 export type Finish =
   | { readonly type: "stop"; readonly matched: string | number }
   | { readonly type: "length"; readonly length: number }
-  | { readonly type: "abort" };
+  | { readonly type: "abort"; readonly failure?: Failure };
+
+/** Why the engine gave a request up, with the HTTP status for it. */
+export interface Failure {
+  readonly status: number;
+  readonly message: string;
+}
 
 /** A generated token as log-probability lists show it. */
 export interface ScoredChoice extends ScoredToken {
@@ -53,6 +59,8 @@ export class Choice implements SequenceListener {
   readonly #heldBack: number;
   readonly #longestStop: number;
   sequence: Sequence | undefined;
+  /** Where its tokens come from. */
+  source: TokenSource;
   /** All text so far, the held-back end included. */
   text = "";
   readonly ids: number[] = [];
@@ -66,6 +74,7 @@ export class Choice implements SequenceListener {
   constructor(collector: Collector, options: ChoiceOptions) {
     this.#collector = collector;
     this.options = options;
+    this.source = options.source;
     this.#detokenizer = new Detokenizer(options.speech, options.skipSpecialTokens);
     this.#longestStop = options.stop.reduce((longest, stop) => Math.max(longest, stop.length), 0);
     this.#heldBack = options.holdBack && !options.includeStop ? Math.max(0, this.#longestStop - 1) : 0;
@@ -76,16 +85,12 @@ export class Choice implements SequenceListener {
       this.#end({ type: "length", length: 0 });
       return undefined;
     }
-    return this.options.source.next(!this.options.ignoreEnd && this.ids.length >= this.options.minTokens);
+    return this.source.next(!this.options.ignoreEnd && this.ids.length >= this.options.minTokens);
   }
 
   token(id: number): boolean {
     const { options, ids } = this;
-    ids.push(id);
-    if (options.logprobs !== undefined) {
-      const top = options.logprobs > 0 ? options.source.top(options.logprobs) : [];
-      this.scores.push({ id, logprob: options.source.logprob(), top });
-    }
+    this.#take(id);
     const before = this.text.length;
     const mayStop = ids.length > options.minTokens;
     const isEnd = !options.ignoreEnd && (id === options.speech.endId || id === options.speech.secondEndId);
@@ -113,6 +118,19 @@ export class Choice implements SequenceListener {
     return false;
   }
 
+  /** Ends a request of which only the prompt was wanted here: its first token is all that it says. */
+  handedOff(id: number): void {
+    if (this.finish !== undefined) return;
+    this.#take(id);
+    this.text += this.#detokenizer.push(id) + this.#detokenizer.flush();
+    this.#end({ type: "length", length: 0 });
+  }
+
+  /** Ends it with an error. */
+  fail(failure: Failure): void {
+    if (this.finish === undefined) this.#end({ type: "abort", failure });
+  }
+
   aborted(): void {
     if (this.finish === undefined) this.#end({ type: "abort" });
   }
@@ -130,6 +148,14 @@ export class Choice implements SequenceListener {
     this.#textSeen = Math.max(visible, this.#textSeen);
     this.#idsSeen = this.ids.length;
     return delta;
+  }
+
+  #take(id: number): void {
+    const { logprobs } = this.options;
+    this.ids.push(id);
+    if (logprobs === undefined) return;
+    const top = logprobs > 0 ? this.source.top(logprobs) : [];
+    this.scores.push({ id, logprob: this.source.logprob(), top });
   }
 
   /** Finds a stop string that ends in the text after `from`, and cuts the text there. */

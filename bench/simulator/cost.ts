@@ -20,6 +20,10 @@ export interface CostModel {
   readonly requestMs: number;
   /** Time of one step, scheduling included. */
   stepMs(load: StepLoad): number;
+  /** Time from the sending of the last KV to its use on another GPU. */
+  readonly transferLatencyMs: number;
+  /** Time that the KV of one token takes on the link. */
+  readonly transferMsPerToken: number;
 }
 
 /** Constants of the fit; times in ms, lengths in tokens. */
@@ -32,6 +36,8 @@ interface Calibration {
   readonly d1: number;
   readonly d2: number;
   readonly kvTokens: number;
+  /** Bytes of KV of one token, bf16. */
+  readonly kvBytes: number;
 }
 
 /**
@@ -50,6 +56,7 @@ const H200: Record<"4b" | "8b" | "32b", Calibration> = {
     d1: 0.00901,
     d2: 3.402e-5,
     kvTokens: 768_000,
+    kvBytes: 147_456,
   },
   "8b": {
     f: 5.381,
@@ -60,6 +67,7 @@ const H200: Record<"4b" | "8b" | "32b", Calibration> = {
     d1: 0.01258,
     d2: 3.402e-5,
     kvTokens: 704_000,
+    kvBytes: 147_456,
   },
   "32b": {
     f: 19.995,
@@ -70,12 +78,17 @@ const H200: Record<"4b" | "8b" | "32b", Calibration> = {
     d1: 0.03538,
     d2: 6.647e-5,
     kvTokens: 208_000,
+    kvBytes: 262_144,
   },
 };
 
 /** Engine overhead per step: a constant, and a part per sequence of the batch; in ms. */
 const STEP_OVERHEAD_MS = 0.7;
 const SEQUENCE_OVERHEAD_MS = 0.05;
+
+/** KV transfer between two GPUs: 64 GB/s (an estimate for one NIC or half an NVLink) and 1 ms for hand-shake and polls. */
+const LINK_BYTES_PER_MS = 64e6;
+const LINK_LATENCY_MS = 1;
 
 /** The kernel time in ms of one step, without the engine's own overhead. */
 export function kernelMs(size: "4b" | "8b" | "32b", load: StepLoad): number {
@@ -90,10 +103,20 @@ export function kernelMs(size: "4b" | "8b" | "32b", load: StepLoad): number {
 
 /** The cost model of an H200 that serves a model of this size, or one that takes no time. */
 export function costModel(size: "4b" | "8b" | "32b" | "instant", speedup = 1): CostModel {
-  if (size === "instant") return { kvTokens: 1_000_000, requestMs: 0, stepMs: () => 0 };
+  if (size === "instant") {
+    return {
+      kvTokens: 1_000_000,
+      requestMs: 0,
+      stepMs: () => 0,
+      transferLatencyMs: 0,
+      transferMsPerToken: 0,
+    };
+  }
   return {
     kvTokens: H200[size].kvTokens,
     requestMs: 2 / speedup,
+    transferLatencyMs: LINK_LATENCY_MS / speedup,
+    transferMsPerToken: H200[size].kvBytes / LINK_BYTES_PER_MS / speedup,
     stepMs: (load) =>
       (kernelMs(size, load) + STEP_OVERHEAD_MS + SEQUENCE_OVERHEAD_MS * load.sequences) / speedup,
   };

@@ -21,19 +21,35 @@ export class Faults {
   }
 
   next(generates: boolean): Strike | undefined {
-    const fault = this.#injected.find(({ count }) => generates || count === Infinity);
-    if (fault !== undefined) {
-      fault.count--;
-      if (fault.count <= 0) this.#injected = this.#injected.filter((other) => other !== fault);
-      return fault;
-    }
-    if (!generates || this.#rate === undefined || this.#rate.faults.length === 0) return undefined;
-    if (this.#random.next() >= this.#rate.probability) return undefined;
-    return this.#random.pick(this.#rate.faults);
+    return this.#injectedOne(({ kind, count }) => !ofTransfer(kind) && (generates || count === Infinity)) ??
+      (generates ? this.#chance((kind) => !ofTransfer(kind)) : undefined);
+  }
+
+  /** What happens to the next transfer of KV. */
+  nextTransfer(): Strike | undefined {
+    return this.#injectedOne(({ kind }) => ofTransfer(kind)) ?? this.#chance(ofTransfer);
   }
 
   /** Takes all injected faults back. */
   clear(): void {
     this.#injected = [];
   }
+
+  #injectedOne(fits: (fault: Fault) => boolean): Strike | undefined {
+    const fault = this.#injected.find(fits);
+    if (fault === undefined) return undefined;
+    fault.count--;
+    if (fault.count <= 0) this.#injected = this.#injected.filter((other) => other !== fault);
+    return fault;
+  }
+
+  #chance(fits: (kind: Fault["kind"]) => boolean): Strike | undefined {
+    const faults = this.#rate?.faults.filter(({ kind }) => fits(kind)) ?? [];
+    if (this.#rate === undefined || faults.length === 0) return undefined;
+    return this.#random.next() >= this.#rate.probability ? undefined : this.#random.pick(faults);
+  }
+}
+
+function ofTransfer(kind: Fault["kind"]): boolean {
+  return kind === "kv_failure" || kind === "slow_transfer";
 }

@@ -29,6 +29,10 @@ export class Scheduler {
   readonly options: SchedulerOptions;
   #waiting: Sequence[] = [];
   #running: Sequence[] = [];
+  /** Sequences whose KV has come from another engine; they join the batch at the next step. */
+  #arrived: Sequence[] = [];
+  #allocated = 0;
+  #handingOff = 0;
   #privateTokens = 0;
   #looping = false;
   #dueMs = 0;
@@ -48,6 +52,11 @@ export class Scheduler {
     return this.#running.length;
   }
 
+  /** Sequences that hold memory while their KV travels from or to another engine. */
+  get travelling(): number {
+    return this.#allocated + this.#handingOff;
+  }
+
   /** Share of the KV memory that sequences hold, 0 to 1. */
   get kvUsage(): number {
     return this.usedTokens / this.options.kvTokens;
@@ -62,16 +71,61 @@ export class Scheduler {
     this.stats.requests++;
     this.stats.promptTokens += sequence.promptLength;
     this.#waiting.push(sequence);
-    if (this.#looping || this.#stop.signal.aborted) return;
-    this.#looping = true;
-    // A microtask later, so that sequences that arrive together share their first step.
-    Promise.resolve().then(() => this.#loop()).catch(() => {});
+    this.#wake();
+  }
+
+  /**
+   * Takes memory for a prompt that another engine computes: what the tree lacks of it. False when there would not be
+   * `reserve` tokens left for this and for each other sequence to grow.
+   */
+  allocate(sequence: Sequence, reserve: number): boolean {
+    const others = this.#running.length + this.#allocated;
+    if (others >= this.options.maxRunning) return false;
+    const hit = this.cache.hold(
+      sequence.tokens,
+      Math.min(sequence.promptLength, sequence.cacheLimit),
+      sequence.salt,
+    );
+    const need = this.#pages(sequence.promptLength) - hit.length;
+    const free = this.options.kvTokens - this.usedTokens;
+    if (others > 0 && need + reserve > free - reserve * others) {
+      this.cache.release(hit.node);
+      return false;
+    }
+    sequence.node = hit.node;
+    sequence.sharedTokens = hit.length;
+    this.#reserve(sequence, sequence.promptLength);
+    sequence.state = "allocated";
+    this.#allocated++;
+    this.stats.requests++;
+    this.stats.promptTokens += sequence.promptLength;
+    return true;
+  }
+
+  /** The KV and the first token of an allocated sequence are there: it joins the batch; without a token it ends. */
+  adopt(sequence: Sequence, firstToken: number | undefined): void {
+    sequence.firstToken = firstToken;
+    this.#arrived.push(sequence);
+    this.#wake();
+  }
+
+  /** Frees what a travelling sequence holds and ends it. */
+  release(sequence: Sequence, aborted: boolean): void {
+    if (sequence.state === "allocated") this.#allocated--;
+    else if (sequence.state === "handing_off") this.#handingOff--;
+    else return;
+    this.#arrived = this.#arrived.filter((other) => other !== sequence);
+    this.#end(sequence, aborted);
+    if (this.#waiting.length > 0) this.#wake();
   }
 
   /** Ends a sequence: at once while it waits, at the end of the running step otherwise. */
   abort(sequence: Sequence): void {
     if (sequence.state === "ended" || sequence.abortRequested) return;
     sequence.abortRequested = true;
+    if (sequence.state === "allocated" || sequence.state === "handing_off") {
+      return this.release(sequence, true);
+    }
     if (sequence.state !== "waiting") return;
     this.#waiting = this.#waiting.filter((other) => other !== sequence);
     this.#end(sequence, true);
@@ -82,17 +136,51 @@ export class Scheduler {
     this.#stop.abort();
   }
 
+  #wake(): void {
+    if (this.#looping || this.#stop.signal.aborted) return;
+    this.#looping = true;
+    // A microtask later, so that sequences that arrive together share their first step.
+    Promise.resolve().then(() => this.#loop()).catch(() => {});
+  }
+
   async #loop(): Promise<void> {
     const { clock, cost } = this.options;
     this.#dueMs = clock.now();
-    while (this.#waiting.length + this.#running.length > 0) {
+    while (true) {
+      if (this.#arrived.length > 0) this.#join();
+      if (this.#waiting.length + this.#running.length === 0) break;
       const load = this.options.policy === "mixed" ? this.#planMixed() : this.#planPrefillFirst();
+      // Everything waits for memory that travelling sequences hold: `release` goes on.
+      if (load.sequences === 0 && this.#running.length === 0) break;
       const nowMs = clock.now();
       this.#dueMs = Math.max(this.#dueMs, nowMs - MAX_LAG_MS) + cost.stepMs(load);
       await clock.sleep(Math.max(0, this.#dueMs - nowMs), this.#stop.signal);
       this.#apply();
     }
     this.#looping = false;
+  }
+
+  /** Takes sequences with KV from elsewhere into the batch; the first token is theirs at once. */
+  #join(): void {
+    const arrived = this.#arrived;
+    this.#arrived = [];
+    const nowMs = this.options.clock.now();
+    for (const sequence of arrived) {
+      this.#allocated--;
+      sequence.state = "running";
+      sequence.scheduledMs = nowMs;
+      sequence.prefilledMs = nowMs;
+      sequence.computed = sequence.promptLength;
+      const id = sequence.firstToken;
+      let done = true;
+      if (id !== undefined) {
+        sequence.tokens.push(id);
+        this.stats.generationTokens++;
+        done = sequence.listener.token(id);
+      }
+      if (done) this.#end(sequence, false);
+      else this.#running.push(sequence);
+    }
   }
 
   #planMixed(): StepLoad {
@@ -175,7 +263,7 @@ export class Scheduler {
       sequence.salt,
     );
     const free = this.options.kvTokens - this.usedTokens;
-    if (this.#pages(length) - hit.length > free && this.#running.length > 0) {
+    if (this.#pages(length) - hit.length > free && this.#running.length + this.travelling > 0) {
       this.cache.release(hit.node);
       return undefined;
     }
@@ -219,6 +307,8 @@ export class Scheduler {
       }
       if (sequence.chunk === 0) continue;
       sequence.computed += sequence.chunk;
+      sequence.firstChunkMs ??= nowMs;
+      sequence.lastChunk = sequence.chunk;
       sequence.chunk = 0;
       if (sequence.computed < sequence.tokens.length) {
         if (this.options.policy === "prefill_first") this.#publish(sequence, sequence.computed);
@@ -229,6 +319,14 @@ export class Scheduler {
         if (this.options.policy === "prefill_first") this.#publish(sequence, sequence.computed);
       }
       const id = sequence.listener.sample();
+      if (sequence.handOff !== undefined && id !== undefined) {
+        sequence.state = "handing_off";
+        this.#handingOff++;
+        this.stats.generationTokens++;
+        ended = true;
+        sequence.handOff(id);
+        continue;
+      }
       let done = true;
       if (id !== undefined) {
         sequence.tokens.push(id);
@@ -291,7 +389,7 @@ export class Scheduler {
   /** Moves whole pages of the first `length` tokens from the sequence's own memory into the tree. */
   #publish(sequence: Sequence, length: number): void {
     const to = length - length % this.options.pageSize;
-    if (sequence.node === undefined || to <= sequence.sharedTokens) return;
+    if (sequence.node === undefined || !sequence.inserts || to <= sequence.sharedTokens) return;
     const moved = to - sequence.sharedTokens;
     sequence.node = this.cache.extend(sequence.node, sequence.tokens, sequence.sharedTokens, to);
     sequence.sharedTokens = to;

@@ -27,8 +27,22 @@ export class Sequence {
   scheduledMs: number | undefined;
   prefilledMs: number | undefined;
   endedMs: number | undefined;
-  state: "waiting" | "running" | "ended" = "waiting";
+  /**
+   * `allocated`: memory is held for KV that another engine computes. `handing_off`: the prompt is computed and its KV
+   * kept until another engine has it.
+   */
+  state: "waiting" | "allocated" | "running" | "handing_off" | "ended" = "waiting";
   abortRequested = false;
+  /** False: its KV never enters the prefix tree. */
+  inserts = true;
+  /** Called when the prompt is computed, with the first token; the KV stays until `Scheduler.release`. */
+  handOff: ((firstToken: number) => void) | undefined;
+  /** The first token, made by the engine that computed the prompt. */
+  firstToken: number | undefined;
+  /** End of the first step that computed a part of the prompt. */
+  firstChunkMs: number | undefined;
+  /** Prompt tokens computed in the last step. */
+  lastChunk = 0;
   /** Tokens whose KV is there. */
   computed = 0;
   /** Tokens to compute in the running step. */

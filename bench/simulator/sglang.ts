@@ -1,4 +1,4 @@
-import { Backend } from "./backend.ts";
+import { Backend, type BackendHooks } from "./backend.ts";
 import { detailReply, emptyReply, jsonReply, type Reply, type ServedRequest, textReply } from "./reply.ts";
 import { internalError, openaiError } from "./sglang_errors.ts";
 import { generate } from "./sglang_generate.ts";
@@ -19,14 +19,18 @@ const FLUSHED =
 /** How long a health check takes: it waits for a token of its own. */
 const HEALTH_MS = 1002;
 
-/** A simulated SGLang server without prefill/decode split. `die` makes it a dead process. */
-export function sglangProtocol(options: SimulatorOptions, die: () => Promise<never>): Protocol {
+/** A simulated SGLang server, alone or as one half of a pair. `die` makes it a dead process. */
+export function sglangProtocol(
+  options: SimulatorOptions,
+  hooks: BackendHooks,
+  die: () => Promise<never>,
+): Protocol {
   const backend = new Backend(options, {
     version: SGLANG_VERSION,
     pageSize: 1,
     maxRunning: 2048,
     policy: "prefill_first",
-  });
+  }, hooks);
   const requests = new SglangRequests(backend);
   const get = (reply: () => Reply) => ({ GET: () => Promise.resolve(reply()) });
   const health = {
@@ -39,11 +43,10 @@ export function sglangProtocol(options: SimulatorOptions, die: () => Promise<nev
     generate(request, parseBody(request), backend, requests, die);
   const tokenize = (request: ServedRequest) => Promise.resolve(tokenizeReply(request, backend));
   const flush = () => {
-    const { scheduler } = backend;
-    if (scheduler.running + scheduler.waiting > 0) {
+    if (backend.load > 0) {
       return Promise.resolve({ status: 400, headers: {}, body: "Flush cache failed.\n" });
     }
-    scheduler.cache.clear();
+    backend.scheduler.cache.clear();
     return Promise.resolve({ status: 200, headers: {}, body: FLUSHED });
   };
   const routes: Record<string, Partial<Record<string, (request: ServedRequest) => Promise<Reply>>>> = {

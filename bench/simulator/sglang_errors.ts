@@ -1,3 +1,5 @@
+import type { Choice, Failure } from "./choice.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { jsonReply, Refusal, type Reply, textReply } from "./reply.ts";
 
 /** Where the schema errors of an endpoint say that they come from. */
@@ -48,4 +50,53 @@ export class GenerateRefusal extends Error {
     super(detail ?? "Internal Server Error");
     this.detail = detail;
   }
+}
+
+/** The answer of `/generate` to a request that its engine gave up; undefined when all went well. */
+export function generateFailure(choices: readonly Choice[]): Reply | undefined {
+  const failure = failureOf(choices);
+  if (failure === undefined) return undefined;
+  return failure.status === 400
+    ? generateError(400, failure.message)
+    : openaiError(failure.status, failure.message, String(failure.status));
+}
+
+/** The same for the OpenAI endpoints. */
+export function openaiFailure(choices: readonly Choice[]): Reply | undefined {
+  const failure = failureOf(choices);
+  if (failure === undefined) return undefined;
+  const type = failure.status === 400 ? "BadRequestError" : String(failure.status);
+  return openaiError(failure.status, failure.message, type);
+}
+
+/**
+ * How a stream ends whose request was given up; undefined when it was not, or when the next event says it.
+ * Before 0.5.10 the connection just ends, unless the request was wrong.
+ */
+export function failureEvents(
+  choice: Choice,
+  endpoint: "generate" | "openai",
+  version: string,
+): string[] | undefined {
+  const failure = failureOf([choice]);
+  if (failure === undefined) return undefined;
+  const { status, message } = failure;
+  const old = versionNumber(version) < SGLANG.errorEvents;
+  if (old && status !== 400) return [];
+  const done = "data: [DONE]\n\n";
+  if (endpoint === "generate") {
+    return old ? [`data: ${JSON.stringify({ error: { message } })}\n\n`, done] : undefined;
+  }
+  const type = status !== 400 ? "INTERNAL_SERVER_ERROR" : old ? "BadRequestError" : "BAD_REQUEST";
+  return [
+    `data: {"error": {"object": "error", "message": ${
+      JSON.stringify(message)
+    }, "type": "${type}", "param": null, "code": ${status}}}\n\n`,
+    done,
+  ];
+}
+
+function failureOf(choices: readonly Choice[]): Failure | undefined {
+  for (const { finish } of choices) if (finish?.type === "abort" && finish.failure) return finish.failure;
+  return undefined;
 }

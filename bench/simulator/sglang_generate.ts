@@ -2,8 +2,15 @@ import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
 import { type Choice, Collector } from "./choice.ts";
 import { type Events, flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
+import { meetingPlaces } from "./sglang_bootstrap.ts";
 import { CumulativeEvents } from "./sglang_events.ts";
-import { generateError, GenerateRefusal, internalError } from "./sglang_errors.ts";
+import {
+  failureEvents,
+  generateError,
+  generateFailure,
+  GenerateRefusal,
+  internalError,
+} from "./sglang_errors.ts";
 import { type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./sglang_request.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
@@ -57,6 +64,8 @@ export async function generate(
   await started;
   await job.collector.finished();
   requests.done(rids);
+  const failed = generateFailure(job.collector.choices);
+  if (failed !== undefined) return failed;
   const answers = job.items.map((item, i) => answer(job, item, job.collector.choices[i]!, backend));
   return jsonReply(200, job.list ? answers : answers[0] ?? null);
 }
@@ -68,6 +77,7 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
   const start = typeof body["logprob_start_len"] === "number" ? body["logprob_start_len"] : -1;
   const top = typeof body["top_logprobs_num"] === "number" ? body["top_logprobs_num"] : 0;
   const salt = [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/");
+  const places = meetingPlaces(body, prompts.length);
   const items: Item[] = [];
   let samples = 1;
   for (const [promptIndex, prompt] of prompts.entries()) {
@@ -96,6 +106,7 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
             logprobs: withLogprobs ? top : undefined,
             cacheLimit: withLogprobs && start >= 0 ? start : Infinity,
             forcedText: undefined,
+            bootstrap: { ...places[promptIndex]!, rid, sample: i, samples: sampling.n },
           }),
       });
     }
@@ -179,6 +190,12 @@ async function* events(
   const growing = new Map<Choice, CumulativeEvents>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
     const item = job.items[choice.options.index]!;
+    const failure = failureEvents(choice, "generate", backend.version);
+    if (failure !== undefined) {
+      requests.done(job.items.map(({ rid }) => rid));
+      yield* failure;
+      return;
+    }
     let answer = growing.get(choice);
     if (answer === undefined) {
       const tail = (job.promptIds ? `,"prompt_token_ids":${JSON.stringify(item.prompt)}` : "") +

@@ -2,6 +2,7 @@ import { unixSeconds } from "../../base/clock.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
 import { MetricsText } from "./metrics.ts";
+import { BOOTSTRAP_PORT } from "./pd_role.ts";
 import { isNewer } from "./sglang_meta.ts";
 
 /** `GET /model_info` and `/get_model_info`. */
@@ -16,7 +17,7 @@ export function modelInfo(backend: Backend): JsonObject {
     load_format: "auto",
     reasoning_parser: null,
     tool_call_parser: null,
-    ...(isNewer(backend.version) ? { disaggregation_mode: "null" } : {}),
+    ...(isNewer(backend.version) ? { disaggregation_mode: backend.pd?.role ?? "null" } : {}),
     has_image_understanding: false,
     has_audio_understanding: false,
     model_type: "qwen3",
@@ -44,8 +45,8 @@ export function serverInfo(backend: Backend): JsonObject {
     enable_cache_report: true,
     enable_metrics: true,
     incremental_streaming_output: false,
-    disaggregation_mode: "null",
-    disaggregation_bootstrap_port: 8998,
+    disaggregation_mode: backend.pd?.role ?? "null",
+    disaggregation_bootstrap_port: backend.options.pd?.bootstrapPort ?? BOOTSTRAP_PORT,
   };
   return {
     ...common,
@@ -78,6 +79,7 @@ export function modelCard(id: string, backend: Backend): JsonObject {
 /** `GET /v1/loads`. */
 export function loads(backend: Backend): JsonObject {
   const { scheduler } = backend;
+  const queues = backend.pd?.queues;
   const { kvTokens, maxRunning } = scheduler.options;
   const used = scheduler.usedTokens;
   const now = backend.unixTime();
@@ -106,11 +108,11 @@ export function loads(backend: Backend): JsonObject {
       decode_moments: [0, 0, 0, 0, 0, 0],
       memory: { weight_gb: 0, kv_cache_gb: 0, graph_gb: 0, token_capacity: kvTokens },
       disaggregation: {
-        mode: "null",
-        prefill_bootstrap_queue_reqs: 0,
-        prefill_inflight_queue_reqs: 0,
-        decode_prealloc_queue_reqs: 0,
-        decode_transfer_queue_reqs: 0,
+        mode: backend.pd?.role ?? "null",
+        prefill_bootstrap_queue_reqs: queues?.bootstrap ?? 0,
+        prefill_inflight_queue_reqs: queues?.inflight ?? 0,
+        decode_prealloc_queue_reqs: queues?.prealloc ?? 0,
+        decode_transfer_queue_reqs: queues?.transfer ?? 0,
         decode_retracted_queue_reqs: 0,
         kv_transfer_speed_gb_s: 0,
         kv_transfer_latency_ms: 0,
@@ -138,7 +140,8 @@ export function sglangMetrics(backend: Backend): string {
   const { scheduler, metrics } = backend;
   const { stats } = scheduler;
   const { kvTokens, pageSize } = scheduler.options;
-  const engine = { engine_type: "unified", model_name: backend.model };
+  const engineType = backend.pd?.role ?? "unified";
+  const engine = { engine_type: engineType, model_name: backend.model };
   const rank = { ...engine, moe_ep_rank: "0", pp_rank: "0", tp_rank: "0" };
   const text = new MetricsText({});
   const gauge = (name: string, help: string, value: number) =>
@@ -169,7 +172,7 @@ export function sglangMetrics(backend: Backend): string {
   );
   count("num_aborted_requests_total", "Number of requests aborted.", {}, stats.aborted);
   const histograms = new MetricsText({
-    engine_type: "unified",
+    engine_type: engineType,
     is_streaming: "false",
     model_name: backend.model,
   });

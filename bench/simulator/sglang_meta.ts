@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
 import type { Choice } from "./choice.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { promptLogprobs, type ScoredToken } from "./tokens.ts";
 
 /** What `/generate` was asked to report about log-probabilities. */
@@ -23,6 +24,14 @@ export function finishReason(choice: Choice): Json {
   if (finish === undefined) return null;
   if (finish.type === "stop") return { type: "stop", matched: finish.matched };
   if (finish.type === "length") return { type: "length", length: finish.length };
+  if (finish.failure !== undefined) {
+    return {
+      type: "abort",
+      message: finish.failure.message,
+      status_code: finish.failure.status,
+      err_type: null,
+    };
+  }
   const message = choice.ids.length === 0 && choice.sequence?.scheduledMs === undefined
     ? "Abort in waiting queue"
     : "Aborted";
@@ -87,8 +96,7 @@ export function metaInfo(
 
 /** True for the shapes of 0.5.23 and later. */
 export function isNewer(version: string): boolean {
-  const [major = 0, minor = 0, patch = 0] = version.split(".").map((part) => Number.parseInt(part) || 0);
-  return (major * 1000 + minor) * 1000 + patch >= 5_023;
+  return versionNumber(version) >= SGLANG.newest;
 }
 
 function logprobInfo(

@@ -11,7 +11,15 @@ import {
   type ServedRequest,
   streamReply,
 } from "./reply.ts";
-import { GenerateRefusal, internalError, openaiError, refuseOpenai, refuseSchema } from "./sglang_errors.ts";
+import { meetingPlaces } from "./sglang_bootstrap.ts";
+import {
+  GenerateRefusal,
+  internalError,
+  openaiError,
+  openaiFailure,
+  refuseOpenai,
+  refuseSchema,
+} from "./sglang_errors.ts";
 import { isNewer, metaInfo } from "./sglang_meta.ts";
 import { chatEvents, completionEvents } from "./sglang_openai_stream.ts";
 import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
@@ -133,12 +141,13 @@ async function serve(
   }
   await job.collector.finished();
   requests.done(rids);
-  return jsonReply(200, whole(job, backend));
+  return openaiFailure(job.collector.choices) ?? jsonReply(200, whole(job, backend));
 }
 
 function start(job: OpenaiJob, budgets: readonly number[], backend: Backend, requests: SglangRequests): void {
   const { body } = job;
   const seed = typeof body["seed"] === "number" ? body["seed"] : undefined;
+  const places = meetingPlaces(body, job.prompts.length);
   for (const [index, rid] of job.rids.entries()) {
     const promptIndex = Math.floor(index / job.n);
     const sample = index % job.n;
@@ -162,6 +171,7 @@ function start(job: OpenaiJob, budgets: readonly number[], backend: Backend, req
       salt: [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/"),
       cacheLimit: job.echo && job.logprobs !== undefined ? 0 : Infinity,
       forcedText: undefined,
+      bootstrap: { ...places[promptIndex]!, rid, sample, samples: job.n },
     });
   }
 }

@@ -2,6 +2,7 @@ import { unixSeconds } from "../../base/clock.ts";
 import type { Backend } from "./backend.ts";
 import type { Choice } from "./choice.ts";
 import { type Events, flag } from "./reply.ts";
+import { failureEvents } from "./sglang_errors.ts";
 import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
 
@@ -16,6 +17,12 @@ export async function* chatEvents(
   const begun = new Set<Choice>();
   let lastRid = job.rids[0]!;
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const failure = failureEvents(choice, "openai", backend.version);
+    if (failure !== undefined) {
+      requests.done(job.rids);
+      yield* failure;
+      return;
+    }
     const { index } = choice.options;
     lastRid = job.rids[index]!;
     if (!begun.has(choice)) {
@@ -60,6 +67,12 @@ export async function* completionEvents(
   const head = eventHead(job, "text_completion", backend);
   const begun = new Set<Choice>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const failure = failureEvents(choice, "openai", backend.version);
+    if (failure !== undefined) {
+      requests.done(job.rids);
+      yield* failure;
+      return;
+    }
     const { index, promptIndex } = choice.options;
     const prompt = job.prompts[promptIndex]!;
     const first = !begun.has(choice);

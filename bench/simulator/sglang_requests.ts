@@ -2,6 +2,7 @@ import type { Backend, Generation } from "./backend.ts";
 import type { Choice, Collector } from "./choice.ts";
 import type { ServedRequest } from "./reply.ts";
 import { GenerateRefusal } from "./sglang_errors.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 
 /** How long after its start, and how often, a request without a stream looks whether its client is still there. */
 const POLL_MS = 4000;
@@ -16,9 +17,8 @@ export type StreamCloseAbort = "at_once" | "late" | "never";
  * forgets the request before its own abort; from 0.5.23 an abort at once.
  */
 export function streamCloseAbort(version: string): StreamCloseAbort {
-  const [major = 0, minor = 0, patch = 0] = version.split(".").map((part) => Number.parseInt(part) || 0);
-  const number = (major * 1000 + minor) * 1000 + patch;
-  if (number >= 5_023) return "at_once";
+  const number = versionNumber(version);
+  if (number >= SGLANG.newest) return "at_once";
   return number >= 5_018 ? "never" : "late";
 }
 
@@ -123,12 +123,12 @@ export class SglangRequests {
   }
 
   #stop(live: Live): void {
-    if (live.choice.sequence !== undefined) this.#backend.scheduler.abort(live.choice.sequence);
+    if (live.choice.sequence !== undefined) this.#backend.abort(live.choice.sequence);
   }
 
   /** Drops ended sequences that nobody fetched. */
   #sweep(): void {
-    if (this.#live.size < 2 * (this.#backend.scheduler.running + this.#backend.scheduler.waiting) + 64) {
+    if (this.#live.size < 2 * this.#backend.load + 64) {
       return;
     }
     for (const [rid, live] of this.#live) if (live.choice.finish !== undefined) this.#live.delete(rid);

@@ -38,13 +38,16 @@ export function createSimulator(options: SimulatorOptions): Simulator {
   const die = (): Promise<never> => {
     if (life === "alive") {
       life = "dying";
-      protocol.backend.scheduler.kill();
+      protocol.backend.kill();
       const delayMs = options.cost === "instant" ? 0 : DEATH_MS / (options.speedup ?? 1);
       clock.sleep(delayMs).then(() => life = "gone", () => {});
     }
     return new Promise(() => {});
   };
-  const protocol: Protocol = options.engine === "vllm" ? vllmProtocol(options) : sglangProtocol(options, die);
+  const protocol: Protocol = options.engine === "vllm" ? vllmProtocol(options) : sglangProtocol(options, {
+    die: () => void die(),
+    strike: () => faults.nextTransfer(),
+  }, die);
 
   async function answer(request: OutgoingRequest, served: ServedRequest): Promise<Served> {
     if (life === "gone") throw new TransportError("connect_failed", request.url);
@@ -113,8 +116,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
   return {
     handle: (request, signal) => connect(request, signal, answer),
     get running() {
-      const { scheduler } = protocol.backend;
-      return scheduler.running + scheduler.waiting;
+      return protocol.backend.load;
     },
     get stats() {
       return protocol.backend.scheduler.stats;
@@ -122,7 +124,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     inject: (fault) => faults.inject(fault),
     close() {
       life = "gone";
-      protocol.backend.scheduler.kill();
+      protocol.backend.kill();
     },
   };
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
+import type { PdFabric } from "./pd_fabric.ts";
 import type { IncomingResponse, OutgoingRequest } from "../../router/transport/transport.ts";
 
 /** What a simulated server pretends to be. */
@@ -33,15 +34,45 @@ export interface SimulatorOptions {
   /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions. */
   readonly answers?: "hashed" | "scripted";
   /** Faults that strike at random, each generation request on its own. */
+  /** One half of a prefill/decode pair; without it the server does both. */
+  readonly pd?: PdOptions;
   readonly faultRate?: { readonly probability: number; readonly faults: readonly Omit<Fault, "count">[] };
+}
+
+/** One half of a pair. Durations are those of real servers in ms: `speedup` divides them too. */
+export interface PdOptions {
+  readonly role: "prefill" | "decode";
+  /** Where servers find each other; the same object for all halves that may work together. */
+  readonly fabric: PdFabric;
+  /** Prefill: where its bootstrap registry is reached; 127.0.0.1 and 8998 by default. */
+  readonly bootstrapHost?: string;
+  readonly bootstrapPort?: number;
+  /** How long prefill waits for its decode half; 300,000 by default. */
+  readonly bootstrapTimeoutMs?: number;
+  /** How long decode waits for the KV; 300,000 by default. */
+  readonly waitingTimeoutMs?: number;
+  /** Decode: tokens kept free per sequence when memory is taken for a prompt; 512 by default. */
+  readonly reservedDecodeTokens?: number;
+  /** Decode: keeps a prefix tree of its own, so that only what it lacks travels; false by default, as in SGLang. */
+  readonly decodeRadixCache?: boolean;
 }
 
 /** A fault to inject into the next matching request. */
 export interface Fault {
-  readonly kind: "refuse" | "status_500" | "status_503" | "reset" | "hang" | "truncate" | "slow";
+  /** `kv_failure` and `slow_transfer` strike the transfers of a prefill server, the others requests. */
+  readonly kind:
+    | "refuse"
+    | "status_500"
+    | "status_503"
+    | "reset"
+    | "hang"
+    | "truncate"
+    | "slow"
+    | "kv_failure"
+    | "slow_transfer";
   /** Generation requests it applies to before it is used up; Infinity for all requests on every path. */
   count: number;
-  /** For `truncate`: events sent before the cut. For `slow`: factor on all durations. */
+  /** For `truncate`: events sent before the cut. For `slow` and `slow_transfer`: factor on durations. */
   readonly value?: number;
 }
 

@@ -11,6 +11,8 @@ export interface ScoredToken {
 export interface TokenSource {
   /** The next token; it counts as taken. `mayEnd` false: not an end token. */
   next(mayEnd: boolean): number;
+  /** Goes on behind a token that something else chose; it counts as taken. */
+  accept(id: number): void;
   /** Log-probability of the token that `next` returned last. */
   logprob(): number;
   /** The `count` most likely tokens at the last position, the chosen one first. */
@@ -44,7 +46,6 @@ export class HashedSource implements TokenSource {
     return id;
   }
 
-  /** Takes a token that something else chose. */
   accept(id: number): void {
     this.#drawn = id;
     this.#drawnFrom = this.#state;
@@ -117,6 +118,11 @@ export class FixedSource implements TokenSource {
     return fixed;
   }
 
+  accept(id: number): void {
+    this.#at++;
+    this.#hashed.accept(id);
+  }
+
   logprob(): number {
     return this.#hashed.logprob();
   }
@@ -139,6 +145,10 @@ export class BiasedSource implements TokenSource {
   next(): number {
     this.#hashed.accept(this.#id);
     return this.#id;
+  }
+
+  accept(id: number): void {
+    this.#hashed.accept(id);
   }
 
   logprob(): number {

@@ -1,7 +1,8 @@
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
+import { PdFabric } from "../../bench/simulator/pd_fabric.ts";
 import { createSimulator } from "../../bench/simulator/simulator.ts";
-import type { Simulator, SimulatorOptions } from "../../bench/simulator/simulator_types.ts";
+import type { PdOptions, Simulator, SimulatorOptions } from "../../bench/simulator/simulator_types.ts";
 import { type Config, configSchema, type GraphConfig } from "../../cfgs/schema.ts";
 import { createRouter, type Router } from "../../router/router.ts";
 import { MemoryTransport } from "../../router/transport/memory.ts";
@@ -11,6 +12,8 @@ export interface SimulatedWorker {
   readonly model: string;
   readonly url: string;
   readonly simulator: Simulator;
+  /** Which half of a pair it is. */
+  readonly role?: "prefill" | "decode";
 }
 
 /** A whole router before simulated engines, in one process, without sockets and without waiting. */
@@ -19,6 +22,8 @@ export interface World {
   readonly random: Random;
   readonly transport: MemoryTransport;
   readonly workers: readonly SimulatedWorker[];
+  /** Where the halves of pairs meet. */
+  readonly fabric: PdFabric;
   readonly config: Config;
   router(): Promise<Router>;
 }
@@ -30,7 +35,20 @@ export const sizes = [
   { name: "32b", engine: "sglang", version: "0.5.18" },
 ] as const;
 
-/** Makes a world: `replicas` workers of each size. The same options give the same world. */
+type Size = (typeof sizes)[number]["name"];
+
+/** Pairs of prefill and decode servers instead of plain workers. */
+export interface WorldPairs {
+  /** SGLang version of the n-th pair's halves; the last one goes for all further pairs. */
+  readonly versions?: readonly string[];
+  /** Time-outs, memory and transfers. */
+  readonly options?: Partial<Omit<PdOptions, "role" | "fabric" | "bootstrapHost" | "bootstrapPort">>;
+}
+
+/**
+ * Makes a world: `replicas` workers of each size, or with `pairs` so many SGLang pairs. The same options give the same
+ * world.
+ */
 export function makeWorld(options: {
   seed: string;
   replicas: number;
@@ -38,22 +56,40 @@ export function makeWorld(options: {
   cost?: SimulatorOptions["cost"];
   server?: Record<string, unknown>;
   model?: Record<string, unknown>;
+  pairs?: WorldPairs;
 }): World {
   const clock = new VirtualClock();
   const random = new Random(options.seed);
-  const workers = sizes.flatMap(({ name, engine, version }) =>
-    Array.from({ length: options.replicas }, (_, index): SimulatedWorker => ({
+  const fabric = new PdFabric();
+  const simulator = (more: Pick<SimulatorOptions, "engine" | "version" | "pd">, name: Size) =>
+    createSimulator({
+      ...more,
+      models: [`sim-${name}`],
+      cost: options.cost ?? name,
+      clock,
+      seed: options.seed,
+    });
+  const half = (role: "prefill" | "decode", name: Size, index: number): SimulatedWorker => {
+    const { versions = ["0.5.23"], options: more = {} } = options.pairs ?? {};
+    const host = `${name}-${role}-${index}.sim`;
+    const pd = { ...more, role, fabric, bootstrapHost: host };
+    const version = versions[index] ?? versions.at(-1) ?? "0.5.23";
+    return {
       model: name,
-      url: `http://${name}-${index}.sim`,
-      simulator: createSimulator({
-        engine,
-        version,
-        models: [`sim-${name}`],
-        cost: options.cost ?? name,
-        clock,
-        seed: options.seed,
-      }),
-    }))
+      role,
+      url: `http://${host}`,
+      simulator: simulator({ engine: "sglang", version, pd }, name),
+    };
+  };
+  const workers = sizes.flatMap(({ name, engine, version }) =>
+    Array.from({ length: options.replicas }, (_, index): SimulatedWorker[] =>
+      options.pairs === undefined
+        ? [{
+          model: name,
+          url: `http://${name}-${index}.sim`,
+          simulator: simulator({ engine, version }, name),
+        }]
+        : [half("prefill", name, index), half("decode", name, index)]).flat()
   );
   const byHost = new Map(workers.map((worker) => [new URL(worker.url).host, worker.simulator]));
   const transport = new MemoryTransport((request) => {
@@ -64,8 +100,8 @@ export function makeWorld(options: {
     server: { max_running: 4096, max_queued: 4096, ...options.server },
     models: Object.fromEntries(sizes.map(({ name, engine }) => [name, {
       model: `sim-${name}`,
-      engine,
-      workers: workers.filter((worker) => worker.model === name).map((worker) => worker.url),
+      engine: options.pairs === undefined ? engine : "sglang-pd",
+      workers: addresses(workers.filter((worker) => worker.model === name)),
       max_in_flight: 100_000,
       ...options.model,
     }])),
@@ -76,9 +112,21 @@ export function makeWorld(options: {
     random,
     transport,
     workers,
+    fabric,
     config,
     router: () => createRouter({ config, clock, random: random.stream("router"), transport }),
   };
+}
+
+/** Workers as the configuration has them: URLs, or pairs. */
+function addresses(workers: readonly SimulatedWorker[]): unknown[] {
+  if (workers.every(({ role }) => role === undefined)) return workers.map(({ url }) => url);
+  const decodes = workers.filter(({ role }) => role === "decode");
+  return workers.filter(({ role }) => role === "prefill").map(({ url }, i) => ({
+    prefill: url,
+    bootstrap_port: 8998,
+    decode: decodes[i]?.url,
+  }));
 }
 
 /** The tree 9-3-1 over the three sizes. */
