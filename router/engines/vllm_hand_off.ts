@@ -81,7 +81,7 @@ export async function handOff(options: HandOffOptions): Promise<HandOff> {
   let ids: readonly number[] | undefined;
   try {
     ids = await promptIds(options);
-    return await prefilled(options, ids);
+    return ids === undefined ? untokenised(options.side.url) : await prefilled(options, ids);
   } catch (error) {
     if (options.signal.aborted || !mayGoOn(error)) throw error;
     return {
@@ -105,32 +105,48 @@ function mayGoOn(error: unknown): boolean {
     error.code !== "worker_timeout";
 }
 
-async function promptIds(options: HandOffOptions): Promise<readonly number[]> {
+/** What a prefill server has answered about a prompt of these ids. Throws `EngineError` for what it cannot have meant. */
+export function readHandOff(text: string, ids: readonly number[], url: string): HandOff {
+  const answer = parseObject(text, url);
+  if (isJsonObject(answer.error)) throw streamedError(url, readComplaint(answer));
+  const usage = isJsonObject(answer.usage) ? usageOf(answer.usage) : undefined;
+  if (usage?.promptTokens !== ids.length) {
+    throw invalidAnswer(url, `it read ${usage?.promptTokens ?? "no"} tokens of a prompt of ${ids.length}`);
+  }
+  const json = transferJson(text);
+  if (json === undefined) {
+    return { kind: "alone", reason: `Worker ${url} gave no kv_transfer_params`, failed: false, ids };
+  }
+  return { kind: "prefilled", ids, transfer: new KvTransfer(json), cachedTokens: usage.cachedTokens };
+}
+
+/** The ids in an answer of `/tokenize`. Throws `EngineError` when there are none. */
+export function readIds(text: string, url: string): readonly number[] {
+  const { tokens } = parseObject(text, url);
+  if (!isIds(tokens)) throw invalidAnswer(url, "its /tokenize gave no tokens");
+  return tokens;
+}
+
+/** What comes of a prompt whose tokens nobody tells. */
+export function untokenised(url: string): HandOff {
+  return { kind: "alone", reason: `Worker ${url} has no /tokenize`, failed: false };
+}
+
+async function promptIds(options: HandOffOptions): Promise<readonly number[] | undefined> {
   const { request, side } = options;
   if (isIds(request.body.prompt)) return request.body.prompt;
-  const { tokens } = parseObject(await answerOf(options, "/tokenize", tokenizeBody(request)), side.url);
-  if (!isIds(tokens)) throw invalidAnswer(side.url, "its /tokenize gave no tokens");
-  return tokens;
+  try {
+    return readIds(await answerOf(options, "/tokenize", tokenizeBody(request)), side.url);
+  } catch (error) {
+    if (error instanceof EngineError && error.workerStatus === 404) return undefined;
+    throw error;
+  }
 }
 
 async function prefilled(options: HandOffOptions, ids: readonly number[]): Promise<HandOff> {
   const { request, side } = options;
   const body = prefillBody(request.body, ids);
-  const text = await answerOf(options, "/v1/completions", body, keptForDecode(body));
-  const answer = parseObject(text, side.url);
-  if (isJsonObject(answer.error)) throw streamedError(side.url, readComplaint(answer));
-  const usage = isJsonObject(answer.usage) ? usageOf(answer.usage) : undefined;
-  if (usage?.promptTokens !== ids.length) {
-    throw invalidAnswer(
-      side.url,
-      `it read ${usage?.promptTokens ?? "no"} tokens of a prompt of ${ids.length}`,
-    );
-  }
-  const json = transferJson(text);
-  if (json === undefined) {
-    return { kind: "alone", reason: `Worker ${side.url} gave no kv_transfer_params`, failed: false, ids };
-  }
-  return { kind: "prefilled", ids, transfer: new KvTransfer(json), cachedTokens: usage.cachedTokens };
+  return readHandOff(await answerOf(options, "/v1/completions", body, keptForDecode(body)), ids, side.url);
 }
 
 async function answerOf(

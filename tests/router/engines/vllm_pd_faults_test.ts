@@ -373,6 +373,17 @@ pairTest("a placement without a prefill half is decoded alone", async ({ pair, e
   assert.deepEqual(pair.log, ["decode /v1/completions"]);
 });
 
+pairTest(
+  "a prefill server that cannot tokenise is left alone, and not blamed",
+  async ({ pair, engine, at }) => {
+    pair.faults.tokenize = [{ status: 404 }];
+    const prompt = { kind: "text", text: "hi" } as const;
+    assert.equal((await collect(engine.generate({ ...request, prompt }, at, never))).text, "aaaa");
+    assert.deepEqual(pair.log, ["prefill /tokenize", "decode /v1/completions"]);
+    assert.deepEqual(at.released, ["aborted prefill"]);
+  },
+);
+
 pairTest("client-made parameters are not passed on", async ({ pair, engine, at }) => {
   const sampling = {
     extra: { kv_transfer_params: { do_remote_prefill: true, remote_request_id: "stolen" } },
