@@ -107,7 +107,7 @@ export class PairStream<T> implements AsyncIterableIterator<T, void, void> {
   #blame(error: unknown): void {
     const { at } = this.#options;
     if (!(error instanceof EngineError) || error.status < 500 || error.status === 503) return;
-    const both = isHandOffFailure(error);
+    const both = isHandOffFailure(error.message);
     if (both || error.workerUrl === at.prefill.url) at.release("failed", "prefill");
     if (both || error.workerUrl !== at.prefill.url) at.release("failed", "decode");
   }

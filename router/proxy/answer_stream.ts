@@ -1,14 +1,14 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { PlacementOutcome } from "../engines/engine.ts";
-import { EventFrames, isErrorEvent } from "./event_frames.ts";
+import { EventFrames, isEmptyTextEvent, isErrorEvent } from "./event_frames.ts";
 import type { ModelRename } from "./model_rename.ts";
-import type { UpstreamCall } from "./upstream_call.ts";
+import type { RelayCall } from "./upstream_call.ts";
 
 const encoder = new TextEncoder();
 
 /** An answer that is passed on while it arrives. */
 export interface AnswerStreamOptions {
-  readonly call: UpstreamCall;
+  readonly call: RelayCall;
   /** Chunks already read, the call's first one among them. */
   readonly read: readonly Uint8Array[];
   /** Set for server-sent events. */
@@ -138,20 +138,28 @@ export function errorBody(error: CanopyError): string {
   return JSON.stringify({ error: { message, type, param: error.param ?? null, code } });
 }
 
-/** The status inside a first event that is an error (SGLang and vLLM send one under HTTP 200). */
+/**
+ * The status inside a first event that is an error. SGLang and vLLM send such events under HTTP 200; SGLang's
+ * `/generate` also says that it gave a request up by an event of the ordinary form, whose status is then not 0.
+ */
 export function errorEventStatus(events: Uint8Array | undefined): number | undefined {
-  if (events === undefined || !isErrorEvent(events)) return undefined;
+  if (events === undefined) return undefined;
+  const isError = isErrorEvent(events);
+  if (!isError && !isEmptyTextEvent(events)) return undefined;
   const end = events.indexOf(0x0a);
+  let event: unknown;
   try {
-    const event: unknown = JSON.parse(
-      new TextDecoder().decode(events.subarray(5, end < 0 ? undefined : end)),
-    );
-    const error = member(event, "error");
-    const code = member(error, "code");
-    return typeof code === "number" ? code : 500;
+    event = JSON.parse(new TextDecoder().decode(events.subarray(5, end < 0 ? undefined : end)));
   } catch {
     return undefined;
   }
+  if (isError) {
+    const code = member(member(event, "error"), "code");
+    return typeof code === "number" ? code : 500;
+  }
+  const finish = member(member(event, "meta_info"), "finish_reason");
+  const status = member(finish, "status_code");
+  return member(finish, "type") === "abort" && typeof status === "number" ? status : undefined;
 }
 
 function errorEvent(error: CanopyError): string {

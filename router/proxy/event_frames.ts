@@ -2,6 +2,7 @@ const NEWLINE = 0x0a;
 const RETURN = 0x0d;
 const EMPTY = new Uint8Array(0);
 const ERROR_EVENT = new TextEncoder().encode('data: {"error"');
+const EMPTY_TEXT_EVENT = new TextEncoder().encode('data: {"text":"",');
 /** An event longer than this is passed on in pieces instead of being held back. */
 const MAX_HELD_BYTES = 1024 * 1024;
 /** Longest spelling of the last event that is looked at. */
@@ -61,7 +62,16 @@ export class EventFrames {
 
 /** True when the first event is `{"error": …}`. */
 export function isErrorEvent(events: Uint8Array): boolean {
-  for (let i = 0; i < ERROR_EVENT.length; i++) if (events[i] !== ERROR_EVENT[i]) return false;
+  return startsWith(events, ERROR_EVENT);
+}
+
+/** True when the first event is one of `/generate` without text, as SGLang writes it. */
+export function isEmptyTextEvent(events: Uint8Array): boolean {
+  return startsWith(events, EMPTY_TEXT_EVENT);
+}
+
+function startsWith(bytes: Uint8Array, prefix: Uint8Array): boolean {
+  for (let i = 0; i < prefix.length; i++) if (bytes[i] !== prefix[i]) return false;
   return true;
 }
 

@@ -3,7 +3,10 @@ import { EngineError, type PlacementOutcome } from "../engines/engine.ts";
 import { TransportError } from "../transport/transport.ts";
 import { errorEventStatus } from "./answer_stream.ts";
 import { endsWithDone, isEventStream } from "./answer_kind.ts";
-import type { UpstreamCall } from "./upstream_call.ts";
+import type { RelayCall } from "./upstream_call.ts";
+
+/** An answer longer than this is no mere error. */
+const MAX_ABORT_BYTES = 4096;
 
 /** Why an attempt counts as failed. */
 export interface Failure {
@@ -19,7 +22,7 @@ export interface Failure {
 }
 
 /** The failure of an attempt that gave no answer: the worker's time limit (504), all else 502. */
-export function failureOfError(call: UpstreamCall, error: unknown): Failure {
+export function failureOfError(call: RelayCall, error: unknown): Failure {
   const broken = error instanceof TransportError;
   return {
     error: workerError(call, "did not answer", "worker_unreachable", error),
@@ -31,26 +34,35 @@ export function failureOfError(call: UpstreamCall, error: unknown): Failure {
 }
 
 /** The failure in an answer; undefined for one that the client should have: 2xx, 3xx, and 4xx other than 429. */
-export function failureOfAnswer(call: UpstreamCall, path: string): Failure | undefined {
+export function failureOfAnswer(call: RelayCall, path: string): Failure | undefined {
   const { status, headers } = call.response;
   if (status === 429 || status === 503) {
     const failure = badAnswer(call, `answered ${path} with status ${status}`, status);
     return { ...failure, outcome: "rejected", deliverable: true };
   }
-  if (status >= 500) return badAnswer(call, `answered ${path} with status ${status}`, status);
+  if (status >= 500) {
+    if (isOwnAbort(call.first)) return undefined;
+    return badAnswer(call, `answered ${path} with status ${status}`, status);
+  }
   if (!isEventStream(headers) || !endsWithDone(status, path)) return undefined;
   if (call.first === undefined) return badAnswer(call, "ended its stream without a single event", status);
   const inner = errorEventStatus(call.first);
-  if (inner === undefined || inner < 500) return undefined;
+  if (inner === undefined || inner < 500 || isOwnAbort(call.first)) return undefined;
   return badAnswer(call, `began its stream with an error of status ${inner}`, inner);
 }
 
 /** The error for an answer that broke after its first chunk. */
-export function brokenAnswer(call: UpstreamCall, error: unknown): CanopyError {
+export function brokenAnswer(call: RelayCall, error: unknown): CanopyError {
   return workerError(call, "broke off in the middle of its answer", "worker_broke_off", error);
 }
 
-function badAnswer(call: UpstreamCall, what: string, workerStatus: number): Failure {
+/** SGLang's word for a request that a client has called off by its id: nobody wants it again. */
+function isOwnAbort(first: Uint8Array | undefined): boolean {
+  return first !== undefined && first.length < MAX_ABORT_BYTES &&
+    new TextDecoder().decode(first).includes("Aborted by AbortReq");
+}
+
+function badAnswer(call: RelayCall, what: string, workerStatus: number): Failure {
   const error = new EngineError(`${call.worker} ${what}`, {
     code: "worker_failed",
     status: 502,
@@ -61,7 +73,7 @@ function badAnswer(call: UpstreamCall, what: string, workerStatus: number): Fail
   return { error, outcome: "failed", retryable: true, deliverable: false, unseen: false };
 }
 
-function workerError(call: UpstreamCall, what: string, code: string, error: unknown): CanopyError {
+function workerError(call: RelayCall, what: string, code: string, error: unknown): CanopyError {
   if (CanopyError.is(error)) return error;
   const reason = error instanceof TransportError ? error.code.replaceAll("_", " ") : messageOf(error);
   return new EngineError(`${call.worker} ${what}: ${reason}`, {

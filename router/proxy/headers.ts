@@ -53,7 +53,8 @@ function without(
   const named = new Set((headers["connection"] ?? "").split(",").map((name) => name.trim().toLowerCase()));
   const kept: Record<string, string> = {};
   for (const [name, value] of Object.entries(headers)) {
-    if (!dropped.has(name) && !named.has(name)) kept[name] = value;
+    // SGLang takes a peer or an id from such a header, where it is allowed to: those are ours to give.
+    if (!dropped.has(name) && !named.has(name) && !name.startsWith("x-override-")) kept[name] = value;
   }
   return kept;
 }

@@ -3,17 +3,19 @@ import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Placement, PlacementHint, PlacementOutcome } from "../engines/engine.ts";
-import { workerUrl } from "../pool/worker_access.ts";
+import { isHandOffFailure } from "../engines/hand_off.ts";
+import { PlaceQueue } from "../pool/place_queue.ts";
 import type { ServedModel } from "../services.ts";
 import type { Transport } from "../transport/transport.ts";
 import { endsWithDone, isEventStream, isWhole } from "./answer_kind.ts";
 import { answerStream, errorBody, errorEventStatus } from "./answer_stream.ts";
 import { brokenAnswer, type Failure, failureOfAnswer, failureOfError } from "./failures.ts";
-import { forwardedHeaders, returnedHeaders } from "./headers.ts";
+import { returnedHeaders } from "./headers.ts";
 import { ModelRename } from "./model_rename.ts";
+import { openableCall } from "./attempt_call.ts";
 import { RequestPlan } from "./request_plan.ts";
 import type { Relay, RelayRequest } from "./relay_types.ts";
-import { UpstreamCall } from "./upstream_call.ts";
+import type { RelayCall } from "./upstream_call.ts";
 
 /** Back-off before the second attempt; each further one waits half as long again, all of them ±20 %. */
 const BACKOFF_MS = 50;
@@ -43,7 +45,7 @@ interface Job {
 
 /** One attempt, up to the point where the client could be answered. */
 interface Attempt {
-  readonly call: UpstreamCall;
+  readonly call: RelayCall;
   readonly placement: Placement;
   /** What was read of the body. */
   readonly read: readonly Uint8Array[];
@@ -61,6 +63,7 @@ class WorkerRelay implements Relay {
   readonly #options: RelayOptions;
   readonly #ids: Random;
   readonly #jitter: Random;
+  readonly #queues = new WeakMap<ServedModel, PlaceQueue>();
 
   constructor(options: RelayOptions) {
     this.#options = options;
@@ -76,7 +79,7 @@ class WorkerRelay implements Relay {
     const stickyKey = request.headers[STICKY_HEADER];
     const sticky = stickyKey === undefined ? {} : { stickyKey };
     const exclude = new Set<string>();
-    let placement = model.pool.place(sticky);
+    let placement = await this.#queue(model).place(sticky, 0, signal);
     let mayResend = true;
     for (let retry = 0;; retry++) {
       let attempt = await this.#try(job, placement);
@@ -87,6 +90,7 @@ class WorkerRelay implements Relay {
       const { call, failure } = attempt;
       if (failure === undefined) return this.#answer(job, attempt, {});
       exclude.add(placement.workerId);
+      if (placement.prefill !== undefined) exclude.add(placement.prefill.workerId);
       const next = failure.retryable && retry < model.config.retries
         ? placeElsewhere(model, { ...sticky, exclude })
         : undefined;
@@ -97,15 +101,15 @@ class WorkerRelay implements Relay {
         error: failure.error.message,
       });
       call.close();
-      placement.release(failure.outcome);
+      this.#release(job, attempt, failure.outcome);
       placement = next;
-      await this.#backOff(retry, placement, signal);
+      await this.#backOff(job, retry, placement);
     }
   }
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
   async #try(job: Job, placement: Placement): Promise<Attempt> {
-    const call = this.#call(job, placement);
+    const call = openableCall({ ...this.#options, random: this.#ids }, job, placement);
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
     try {
@@ -120,39 +124,16 @@ class WorkerRelay implements Relay {
         return { call, placement, read: [], whole: false, failure: failureOfError(call, error) };
       }
       await call.stop(job.signal.reason);
-      placement.release("aborted");
+      this.#queue(job.model).release(placement, "aborted");
       throw job.signal.reason;
     } finally {
       job.signal.removeEventListener("abort", onGone);
     }
   }
 
-  #call(job: Job, placement: Placement): UpstreamCall {
-    const { clock, transport, log } = this.#options;
-    const { model, request } = job;
-    const workerHeaders = model.pool.headers?.(placement.workerId) ?? {};
-    const { bytes, rids } = job.plan.attempt(this.#ids);
-    return new UpstreamCall({
-      clock,
-      transport,
-      log,
-      placement,
-      workerHeaders,
-      rids,
-      request: {
-        method: request.method,
-        url: workerUrl(placement.url, request.path),
-        headers: forwardedHeaders(request.headers, workerHeaders, job.requestId),
-        ...(request.method === "POST" ? { body: bytes } : {}),
-      },
-      firstTokenTimeoutMs: model.config.first_token_timeout_ms,
-      idleTimeoutMs: model.config.idle_timeout_ms,
-    });
-  }
-
   /** The worker's answer as the client gets it. */
   #answer(job: Job, attempt: Attempt, extraHeaders: Readonly<Record<string, string>>): Response {
-    const { call, placement, read, whole } = attempt;
+    const { call, read, whole } = attempt;
     const { status, headers: workerHeaders } = call.response;
     const headers = returnedHeaders(workerHeaders, job.requestId);
     for (const [name, value] of Object.entries(extraHeaders)) headers.set(name, value);
@@ -160,7 +141,7 @@ class WorkerRelay implements Relay {
     const { askedModel } = job.plan;
     const rename = askedModel === undefined ? undefined : new ModelRename(askedModel);
     if (whole) {
-      placement.release(wellEnded);
+      this.#release(job, attempt, wellEnded);
       if (read.length === 0) return new Response(null, { status, headers });
       const body = join(read);
       return new Response(unshared(rename?.answer(body) ?? body), { status, headers });
@@ -173,14 +154,14 @@ class WorkerRelay implements Relay {
       ...(events ? { events: { endsWithDone: endsWithDone(status, job.request.path), rename } } : {}),
       signal: job.signal,
       describe: (error) => this.#describe(job, call, error),
-      onEnd: (outcome) => placement.release(endOutcome(outcome, wellEnded, refused)),
+      onEnd: (outcome) => this.#release(job, attempt, endOutcome(outcome, wellEnded, refused)),
     });
     return new Response(stream, { status, headers });
   }
 
   /** The end of a request that no worker could serve. */
   #fail(job: Job, attempt: Attempt, failure: Failure, retried: boolean): Response {
-    const { call, placement } = attempt;
+    const { call } = attempt;
     // A client that retries, too, would multiply our attempts.
     const extra: Record<string, string> = retried ? { "x-should-retry": "false" } : {};
     if (failure.deliverable) {
@@ -190,7 +171,7 @@ class WorkerRelay implements Relay {
       });
     }
     call.close();
-    placement.release(failure.outcome);
+    this.#release(job, attempt, failure.outcome);
     this.#logFailure(job, failure.error);
     return new Response(errorBody(failure.error), {
       status: failure.error.status,
@@ -198,7 +179,28 @@ class WorkerRelay implements Relay {
     });
   }
 
-  #describe(job: Job, call: UpstreamCall, error: unknown): CanopyError {
+  /** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
+  #release({ model }: Job, { call, placement }: Attempt, outcome: PlacementOutcome): void {
+    const { half } = call;
+    if (outcome === "failed" && half !== undefined) {
+      const both = call.first !== undefined && isHandOffFailure(new TextDecoder().decode(call.first));
+      if (both || half === "prefill") placement.release("failed", "prefill");
+      if (both || half === "decode") placement.release("failed", "decode");
+    }
+    this.#queue(model).release(placement, outcome);
+  }
+
+  /** Requests for which all workers are full wait in line; how many may, is the HTTP server's to bound. */
+  #queue(model: ServedModel): PlaceQueue {
+    let queue = this.#queues.get(model);
+    if (queue === undefined) {
+      queue = new PlaceQueue(model.pool, this.#options.clock);
+      this.#queues.set(model, queue);
+    }
+    return queue;
+  }
+
+  #describe(job: Job, call: RelayCall, error: unknown): CanopyError {
     const described = brokenAnswer(call, error);
     this.#logFailure(job, described);
     return described;
@@ -212,12 +214,12 @@ class WorkerRelay implements Relay {
     });
   }
 
-  async #backOff(retry: number, placement: Placement, signal: AbortSignal): Promise<void> {
+  async #backOff({ model, signal }: Job, retry: number, placement: Placement): Promise<void> {
     const jitter = 1 + BACKOFF_JITTER * (2 * this.#jitter.next() - 1);
     try {
       await this.#options.clock.sleep(BACKOFF_MS * BACKOFF_FACTOR ** retry * jitter, signal);
     } catch (error) {
-      placement.release("aborted");
+      this.#queue(model).release(placement, "aborted");
       throw error;
     }
   }
@@ -236,7 +238,7 @@ function placeElsewhere(model: ServedModel, hint: PlacementHint): Placement | un
  * Reads the rest of a body that is needed whole (to rename its model), or is there whole; false when the body is
  * to be passed on while it arrives. Rejects when it breaks: nothing has reached the client by then.
  */
-async function readWhole(job: Job, call: UpstreamCall, read: Uint8Array[]): Promise<boolean> {
+async function readWhole(job: Job, call: RelayCall, read: Uint8Array[]): Promise<boolean> {
   const { headers } = call.response;
   if (isEventStream(headers)) return false;
   if (read[0] !== undefined && isWhole(headers, read[0])) {

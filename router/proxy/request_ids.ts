@@ -1,6 +1,6 @@
 import type { Random } from "../../base/random.ts";
 import { decodeString } from "./json_scan.ts";
-import { arrayMember, type Edit, isAbsent, setMember, stringMember, type TopLevel } from "./splice_json.ts";
+import { arrayMember, isAbsent, stringMember, type TopLevel } from "./splice_json.ts";
 
 /** The SGLang paths whose requests decode, and so can be aborted by `rid`. */
 const DECODING_PATHS = new Set(["/generate", "/v1/chat/completions", "/v1/completions"]);
@@ -10,10 +10,11 @@ const PROMPTS = ["input_ids", "text", "prompt"] as const;
 /** The members that `requestIds` looks at. */
 export const REQUEST_ID_MEMBERS: readonly string[] = ["rid", ...PROMPTS];
 
-/** The ids under which SGLang knows one attempt, and the edits of the body that give them. */
+/** The ids under which SGLang knows one attempt. */
 export interface RequestIds {
   readonly rids: readonly string[];
-  readonly edits: readonly Edit[];
+  /** JSON text of the `rid` to write into the body; undefined where the client's own stays. */
+  readonly written: string | undefined;
 }
 
 /** True when requests to the path can be aborted by id. */
@@ -30,18 +31,19 @@ export function requestIds(body: Uint8Array, top: TopLevel, random: Random): Req
   const batch = batchSize(body, top);
   if (!isAbsent(body, top, "rid")) {
     const own = stringMember(body, top, "rid");
-    if (own === undefined) return { rids: stringItems(body, top), edits: [] };
+    if (own === undefined) return { rids: stringItems(body, top), written: undefined };
     const rids = batch === undefined ? [own] : Array.from({ length: batch }, (_, i) => `${own}_${i}`);
-    return { rids, edits: [] };
+    return { rids, written: undefined };
   }
   const rid = `canopy-${random.hex(24)}`;
   const rids = batch === undefined
     ? [rid]
     : Array.from({ length: batch }, (_, i) => i === 0 ? rid : `${rid}.${i}`);
-  return { rids, edits: setMember(top, "rid", JSON.stringify(batch === undefined ? rid : rids)) };
+  return { rids, written: JSON.stringify(batch === undefined ? rid : rids) };
 }
 
-function batchSize(body: Uint8Array, top: TopLevel): number | undefined {
+/** How many prompts a body holds; undefined for a single one that is no list. */
+export function batchSize(body: Uint8Array, top: TopLevel): number | undefined {
   for (const name of PROMPTS) {
     const items = arrayMember(body, top, name);
     const first = items?.[0] === undefined ? undefined : body[items[0].start];

@@ -1,15 +1,10 @@
 import type { Random } from "../../base/random.ts";
+import { bootstrapFields, bootstrapLists } from "../engines/bootstrap.ts";
+import type { PrefillSide } from "../engines/engine.ts";
 import type { ServedModel } from "../services.ts";
 import type { RelayRequest } from "./relay_types.ts";
-import { REQUEST_ID_MEMBERS, requestIds, takesRequestId } from "./request_ids.ts";
-import {
-  applyEdits,
-  type Edit,
-  readTopLevel,
-  setMember,
-  stringMember,
-  type TopLevel,
-} from "./splice_json.ts";
+import { batchSize, REQUEST_ID_MEMBERS, requestIds, takesRequestId } from "./request_ids.ts";
+import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "./splice_json.ts";
 
 /** The body of one attempt. */
 export interface AttemptBody {
@@ -22,34 +17,51 @@ export interface AttemptBody {
 export class RequestPlan {
   /** The name to write into answers; undefined when the engine's own name is what the client asked for. */
   readonly askedModel: string | undefined;
+  /** True when both servers of a pair have to get the request. */
+  readonly paired: boolean;
   readonly #body: Uint8Array;
   readonly #top: TopLevel | undefined;
-  readonly #modelEdits: readonly Edit[];
+  /** Members to write in every attempt. */
+  readonly #members: Readonly<Record<string, string>>;
   readonly #needsIds: boolean;
 
   /** Throws 400 `invalid_json` when the body must be read and is not a JSON object. */
   constructor(model: ServedModel, request: RelayRequest) {
     const { config } = model;
+    const { engine } = config;
     const hasBody = request.method === "POST" && request.body.length > 0;
     this.#body = request.body;
-    this.#needsIds = hasBody && config.engine.startsWith("sglang") && takesRequestId(request.path);
+    this.#needsIds = hasBody && engine.startsWith("sglang") && takesRequestId(request.path);
+    this.paired = engine === "sglang-pd" && this.#needsIds;
     const mayRename = hasBody && config.model !== model.name;
-    if (!this.#needsIds && !mayRename) {
-      this.#modelEdits = [];
-      return;
-    }
-    const top = readTopLevel(request.body, ["model", ...REQUEST_ID_MEMBERS]);
+    this.#members = {};
+    if (!this.#needsIds && !mayRename) return;
+    const top = readTopLevel(request.body, [
+      "model",
+      ...REQUEST_ID_MEMBERS,
+      ...(this.paired ? ["bootstrap_host", "bootstrap_port", "bootstrap_room"] : []),
+    ]);
     const asked = stringMember(request.body, top, "model");
-    const rename = mayRename && asked !== undefined && asked !== config.model;
     this.#top = top;
-    this.askedModel = rename ? asked : undefined;
-    this.#modelEdits = rename ? setMember(top, "model", JSON.stringify(config.model)) : [];
+    if (!mayRename || asked === undefined || asked === config.model) return;
+    this.askedModel = asked;
+    this.#members = { model: JSON.stringify(config.model) };
   }
 
-  /** The body of the next attempt, with ids of its own. */
-  attempt(random: Random): AttemptBody {
-    if (this.#top === undefined) return { bytes: this.#body, rids: [] };
-    const ids = this.#needsIds ? requestIds(this.#body, this.#top, random) : { rids: [], edits: [] };
-    return { bytes: applyEdits(this.#body, [...this.#modelEdits, ...ids.edits]), rids: ids.rids };
+  /** The body of the next attempt, with ids of its own and, for a pair, a room of its own for each prompt. */
+  attempt(random: Random, prefill: PrefillSide | undefined): AttemptBody {
+    const top = this.#top;
+    if (top === undefined) return { bytes: this.#body, rids: [] };
+    const members: Record<string, string> = { ...this.#members };
+    const ids = this.#needsIds ? requestIds(this.#body, top, random) : { rids: [], written: undefined };
+    if (ids.written !== undefined) members.rid = ids.written;
+    if (this.paired && prefill !== undefined) {
+      const prompts = batchSize(this.#body, top);
+      const fields = prompts === undefined
+        ? bootstrapFields(prefill, random)
+        : bootstrapLists(prefill, prompts, random);
+      for (const [name, value] of Object.entries(fields)) members[name] = JSON.stringify(value);
+    }
+    return { bytes: applyEdits(this.#body, setMembers(top, members)), rids: ids.rids };
   }
 }

@@ -82,6 +82,19 @@ export function setMember(top: TopLevel, name: string, json: string): Edit[] {
   return [{ start: top.openedAt, end: top.openedAt, bytes: encoder.encode(text) }];
 }
 
+/** Edits that give several top-level members their JSON texts. */
+export function setMembers(top: TopLevel, members: Readonly<Record<string, string>>): Edit[] {
+  const edits: Edit[] = [];
+  const absent: string[] = [];
+  for (const [name, json] of Object.entries(members)) {
+    if (top.values.has(name)) edits.push(...setMember(top, name, json));
+    else absent.push(`${JSON.stringify(name)}:${json}`);
+  }
+  if (absent.length === 0) return edits;
+  const text = `${absent.join(",")}${top.empty ? "" : ","}`;
+  return [...edits, { start: top.openedAt, end: top.openedAt, bytes: encoder.encode(text) }];
+}
+
 /** The bytes with all edits applied (they must not overlap); everything between them is copied unchanged. */
 export function applyEdits(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array {
   if (edits.length === 0) return bytes;

@@ -16,7 +16,7 @@ export interface UpstreamCallOptions {
   readonly clock: Clock;
   readonly transport: Transport;
   readonly log: Logger;
-  readonly placement: Placement;
+  readonly placement: Pick<Placement, "workerId" | "url">;
   readonly request: OutgoingRequest;
   /** The worker's own headers, for the abort request. */
   readonly workerHeaders: Readonly<Record<string, string>>;
@@ -26,8 +26,33 @@ export interface UpstreamCallOptions {
   readonly idleTimeoutMs: number;
 }
 
+/** An attempt to have a request answered, as the relay sees it. */
+export interface RelayCall {
+  /** The answer's head. Throws before `open` has resolved. */
+  readonly response: IncomingResponse;
+  /** The first chunk of the body; undefined when the body is empty. */
+  readonly first: Uint8Array | undefined;
+  readonly url: string;
+  /** How errors name the worker. */
+  readonly worker: string;
+  /** Of a pair, the half whose answer or failure this is; undefined for a whole server. */
+  readonly half: "prefill" | "decode" | undefined;
+  /**
+   * Sends the request; resolves when the head and the first chunk are there, so that a worker that dies before it
+   * can still be replaced. Rejects with a `TransportError`, a 504 `EngineError`, or the reason given to `stop`.
+   */
+  open(): Promise<void>;
+  /** The next chunk after the first; undefined at the end. Rejects as `open` does. One call at a time. */
+  read(): Promise<Uint8Array | undefined>;
+  /** Ends the work on the worker, then the connection. Reads reject with `reason`. */
+  stop(reason: unknown): Promise<void>;
+  /** Closes the connection of an answer that is over or useless, without an abort. */
+  close(): void;
+}
+
 /** A request on its way to a worker and its answer on the way back, with time limits and an orderly stop. */
-export class UpstreamCall {
+export class UpstreamCall implements RelayCall {
+  readonly half = undefined;
   readonly #options: UpstreamCallOptions;
   readonly #controller = new AbortController();
   readonly #watchdog: Watchdog;
@@ -42,13 +67,11 @@ export class UpstreamCall {
     this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#timeout()));
   }
 
-  /** The answer's head. Throws before `open` has resolved. */
   get response(): IncomingResponse {
     if (this.#response === undefined) throw new Error("Cannot read the answer: it has not arrived");
     return this.#response;
   }
 
-  /** The first chunk of the body; undefined when the body is empty. */
   get first(): Uint8Array | undefined {
     return this.#first;
   }
@@ -57,15 +80,10 @@ export class UpstreamCall {
     return this.#options.placement.url;
   }
 
-  /** How errors name the worker. */
   get worker(): string {
     return `Worker ${this.#options.placement.workerId} (${this.#options.placement.url})`;
   }
 
-  /**
-   * Sends the request; resolves when the head and the first chunk are there, so that a worker that dies before it
-   * can still be replaced. Rejects with a `TransportError`, a 504 `EngineError`, or the reason given to `stop`.
-   */
   async open(): Promise<void> {
     const { transport, request, clock } = this.#options;
     this.#watchdog.arm(clock.now() + this.#limitMs);
@@ -82,7 +100,6 @@ export class UpstreamCall {
     if (this.#stopped !== undefined) throw await this.#failure(undefined);
   }
 
-  /** The next chunk after the first; undefined at the end. Rejects as `open` does. One call at a time. */
   async read(): Promise<Uint8Array | undefined> {
     if (this.#body === undefined) return undefined;
     this.#watchdog.arm(this.#options.clock.now() + this.#limitMs);
@@ -106,7 +123,6 @@ export class UpstreamCall {
     return this.#stopped.closed;
   }
 
-  /** Closes the connection of an answer that is over or useless, without an abort. */
   close(): void {
     const reason = new Error("The answer is no longer needed");
     this.#stopped ??= { reason, closed: Promise.resolve() };

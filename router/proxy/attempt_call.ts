@@ -1,0 +1,68 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Random } from "../../base/random.ts";
+import type { Placement } from "../engines/engine.ts";
+import { olderThan } from "../engines/version.ts";
+import { workerUrl } from "../pool/worker_access.ts";
+import type { ServedModel } from "../services.ts";
+import type { Transport } from "../transport/transport.ts";
+import { forwardedHeaders } from "./headers.ts";
+import { PairCall } from "./pair_call.ts";
+import type { RelayRequest } from "./relay_types.ts";
+import type { RequestPlan } from "./request_plan.ts";
+import { type RelayCall, UpstreamCall } from "./upstream_call.ts";
+
+/** What calls are made with. */
+export interface CallOptions {
+  readonly clock: Clock;
+  readonly transport: Transport;
+  readonly log: Logger;
+  /** For request ids and rooms. */
+  readonly random: Random;
+}
+
+/** What is sent. */
+export interface Sendable {
+  readonly model: ServedModel;
+  readonly request: RelayRequest;
+  readonly plan: RequestPlan;
+  readonly requestId: string;
+}
+
+/** One attempt at the place it was given: on a server, or on both servers of a pair. Nothing is sent yet. */
+export function openableCall(options: CallOptions, sendable: Sendable, placement: Placement): RelayCall {
+  const { model, request, plan } = sendable;
+  const { prefill } = placement;
+  const { bytes, rids } = plan.attempt(options.random, prefill);
+  const upstream = (at: Pick<Placement, "workerId" | "url">): UpstreamCall => {
+    const workerHeaders = model.pool.headers?.(at.workerId) ?? {};
+    return new UpstreamCall({
+      ...options,
+      placement: at,
+      workerHeaders,
+      rids,
+      request: {
+        method: request.method,
+        url: workerUrl(at.url, request.path),
+        headers: forwardedHeaders(request.headers, workerHeaders, sendable.requestId),
+        ...(request.method === "POST" ? { body: bytes } : {}),
+      },
+      firstTokenTimeoutMs: model.config.first_token_timeout_ms,
+      idleTimeoutMs: model.config.idle_timeout_ms,
+    });
+  };
+  if (prefill === undefined) return upstream(placement);
+  if (!plan.paired) {
+    placement.release("aborted", "prefill");
+    return upstream(placement);
+  }
+  const { version } = model.engine.capabilities;
+  return new PairCall({
+    clock: options.clock,
+    placement,
+    path: request.path,
+    prefill: upstream(prefill),
+    decode: upstream(placement),
+    finishPrefill: version !== undefined && olderThan(version, "0.5.10"),
+  });
+}
