@@ -14,16 +14,27 @@ export class GenerateStream implements AsyncIterableIterator<GenerateEvent, void
 
   constructor(options: WorkerCallOptions, read: CallReader) {
     this.#call = new WorkerCall(options);
-    this.#events = run(this.#call, read);
+    this.#events = read(this.#call);
   }
 
-  next(): Promise<IteratorResult<GenerateEvent, void>> {
-    return this.#events.next();
+  // By hand, because an async generator that delegates to another one costs several turns per event.
+  async next(): Promise<IteratorResult<GenerateEvent, void>> {
+    let result: IteratorResult<GenerateEvent, void> = ended;
+    try {
+      result = await this.#events.next();
+    } catch (error) {
+      if (error !== LEFT) throw error;
+    } finally {
+      if (result.done === true) await this.#call.close();
+    }
+    return result;
   }
 
-  return(): Promise<IteratorResult<GenerateEvent, void>> {
+  async return(): Promise<IteratorResult<GenerateEvent, void>> {
     this.#call.leave(LEFT);
-    return this.#events.return();
+    await this.#events.return();
+    await this.#call.close();
+    return ended;
   }
 
   [Symbol.asyncIterator](): this {
@@ -31,12 +42,4 @@ export class GenerateStream implements AsyncIterableIterator<GenerateEvent, void
   }
 }
 
-async function* run(call: WorkerCall, read: CallReader): AsyncGenerator<GenerateEvent, void, void> {
-  try {
-    yield* read(call);
-  } catch (error) {
-    if (error !== LEFT) throw error;
-  } finally {
-    await call.close();
-  }
-}
+const ended: IteratorReturnResult<void> = { done: true, value: undefined };

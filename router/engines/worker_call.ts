@@ -52,6 +52,7 @@ export class WorkerCall {
   #stopped: { readonly reason: unknown } | undefined;
   /** Undefined once a token has come. */
   #firstTokenDueMs: number | undefined;
+  #closing: Promise<void> | undefined;
   #ended = false;
   #broken = false;
   #complete = false;
@@ -80,7 +81,7 @@ export class WorkerCall {
       connectTimeoutMs: config.connect_timeout_ms,
     }, this.#connection.signal);
     this.#sending.catch(() => {});
-    const response = await this.#interruptible(this.#sending);
+    const response = await this.#interruptible(this.#sending, (head) => head);
     this.#body = response.body[Symbol.asyncIterator]();
     if (response.status >= 200 && response.status < 300) return response;
     const text = await this.readText(MAX_ERROR_BYTES);
@@ -91,15 +92,18 @@ export class WorkerCall {
   }
 
   /** The next piece of the body; undefined at its end. Throws `EngineError`, or the reason it was left for. */
-  async read(): Promise<Uint8Array | undefined> {
+  read(): Promise<Uint8Array | undefined> {
     const body = this.#body;
-    if (body === undefined || this.#ended) return undefined;
+    if (body === undefined || this.#ended) return Promise.resolve(undefined);
     this.#reading = body.next();
-    const result = await this.#interruptible(this.#reading);
-    if (!result.done) return result.value;
+    return this.#interruptible(this.#reading, this.#take);
+  }
+
+  readonly #take = (result: IteratorResult<Uint8Array>): Uint8Array | undefined => {
+    if (result.done !== true) return result.value;
     this.#ended = true;
     return undefined;
-  }
+  };
 
   /** The rest of the body as text, cut off after `maxBytes`. */
   async readText(maxBytes: number): Promise<string> {
@@ -135,7 +139,11 @@ export class WorkerCall {
   }
 
   /** Ends the call in the order that its engine needs. Never throws. */
-  async close(): Promise<void> {
+  close(): Promise<void> {
+    return this.#closing ??= this.#close();
+  }
+
+  async #close(): Promise<void> {
     this.#options.signal.removeEventListener("abort", this.#onAbort);
     this.#watchdog.stop();
     this.#stopped ??= { reason: LEFT };
@@ -188,8 +196,8 @@ export class WorkerCall {
     return this.#drain;
   }
 
-  /** Waits for `promise`, a time limit, or being left, whichever is first. */
-  #interruptible<T>(promise: Promise<T>): Promise<T> {
+  /** Waits for `promise`, a time limit, or being left, whichever is first; gives what `take` makes of its value. */
+  #interruptible<T, R>(promise: Promise<T>, take: (value: T) => R): Promise<R> {
     if (this.#stopped !== undefined) return Promise.reject(this.#stopped.reason);
     const { config, clock } = this.#options;
     this.#watchdog.arm(this.#firstTokenDueMs ?? clock.now() + config.idle_timeout_ms);
@@ -198,7 +206,7 @@ export class WorkerCall {
       promise.then((value) => {
         this.#watchdog.disarm();
         this.#interrupt = undefined;
-        resolve(value);
+        resolve(take(value));
       }, (cause) => {
         this.#watchdog.disarm();
         this.#interrupt = undefined;

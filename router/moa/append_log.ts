@@ -1,3 +1,5 @@
+import { Bell } from "./bell.ts";
+
 /**
  * A list that only grows until it ends, with any number of readers at their own pace. Readers share the one list,
  * so a slow one costs no memory. The writer bounds the length.
@@ -5,7 +7,7 @@
 export class AppendLog<T> {
   readonly #items: T[] = [];
   #ended = false;
-  #wakeReaders = new Set<() => void>();
+  readonly #bell = new Bell();
 
   get items(): readonly T[] {
     return this.#items;
@@ -19,13 +21,13 @@ export class AppendLog<T> {
   append(item: T): void {
     if (this.#ended) return;
     this.#items.push(item);
-    this.#wake();
+    this.#bell.ring();
   }
 
   /** Lets every reader end after the last item. */
   end(): void {
     this.#ended = true;
-    this.#wake();
+    this.#bell.ring();
   }
 
   /** The items from index `from` on, then new ones as they come. Throws the signal's reason when it aborts. */
@@ -33,33 +35,10 @@ export class AppendLog<T> {
     for (let at = from;; at++) {
       while (at >= this.#items.length) {
         if (this.#ended) return;
-        await this.#changed(signal);
+        await this.#bell.next(signal);
       }
       signal.throwIfAborted();
       yield this.#items[at]!;
     }
-  }
-
-  #changed(signal: AbortSignal): Promise<void> {
-    return new Promise((resolve, reject) => {
-      if (signal.aborted) return reject(signal.reason);
-      const wake = () => {
-        signal.removeEventListener("abort", onAbort);
-        resolve();
-      };
-      const onAbort = () => {
-        this.#wakeReaders.delete(wake);
-        reject(signal.reason);
-      };
-      signal.addEventListener("abort", onAbort, { once: true });
-      this.#wakeReaders.add(wake);
-    });
-  }
-
-  #wake(): void {
-    if (this.#wakeReaders.size === 0) return;
-    const readers = this.#wakeReaders;
-    this.#wakeReaders = new Set();
-    for (const wake of readers) wake();
   }
 }

@@ -1,25 +1,29 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { GenerateEvent, TokenLogprob } from "../engines/engine.ts";
-import { AppendLog } from "./append_log.ts";
+import { Bell } from "./bell.ts";
 
 /** What an engine sent in one piece. */
 export type Delta = Extract<GenerateEvent, { type: "delta" }>;
+
+/** What has come since a reader's last look. */
+export type News = Required<Pick<Delta, "text" | "reasoning" | "tokenIds" | "logprobs">>;
 
 /** Longest output of one agent, in characters and pieces: far beyond any model's, a guard against a mad worker. */
 const maxOutputSize = 16 * 1024 * 1024;
 
 /**
- * What one agent has said so far: an append-only record that successors, scorers and streams read while it grows.
- * Pieces are kept as they came; nothing is copied when one is added.
+ * What one agent has said so far: an append-only record that successors and scorers read while it grows. It keeps
+ * sums, not pieces: a token costs its characters and its id, and a reader that is slow gets much at a time.
  */
 export class OutputLog {
-  readonly #deltas = new AppendLog<Delta>();
   readonly #tokenIds: number[] = [];
   readonly #logprobs: TokenLogprob[] = [];
   #text = "";
   #reasoning = "";
   #tokens = 0;
   #size = 0;
+  #ended = false;
+  readonly #bell = new Bell();
 
   get text(): string {
     return this.#text;
@@ -46,11 +50,12 @@ export class OutputLog {
   }
 
   get ended(): boolean {
-    return this.#deltas.ended;
+    return this.#ended;
   }
 
-  /** Adds a piece. Throws 502 `answer_too_long` when the output outgrows all reason. */
+  /** Adds a piece; does nothing after the end. Throws 502 `answer_too_long` when the output outgrows all reason. */
   append(delta: Delta): void {
+    if (this.#ended) return;
     this.#size += 1 + delta.text.length + (delta.reasoning?.length ?? 0) + (delta.tokenIds?.length ?? 0);
     if (this.#size > maxOutputSize) {
       throw new CanopyError(
@@ -66,17 +71,41 @@ export class OutputLog {
     if (delta.tokenIds !== undefined) { for (const id of delta.tokenIds) this.#tokenIds.push(id); }
     if (delta.logprobs !== undefined) { for (const logprob of delta.logprobs) this.#logprobs.push(logprob); }
     this.#tokens += tokensOf(delta);
-    this.#deltas.append(delta);
+    this.#bell.ring();
   }
 
   /** No more will come. */
   end(): void {
-    this.#deltas.end();
+    this.#ended = true;
+    this.#bell.ring();
   }
 
-  /** The pieces from index `from` on, past ones first, until the end. Throws the signal's reason when it aborts. */
-  read(signal: AbortSignal, from = 0): AsyncIterable<Delta> {
-    return this.#deltas.read(signal, from);
+  /**
+   * What has been said, then what is new each time that something is, until the end. Any number of readers may look,
+   * each at its own pace. Throws the signal's reason when it aborts.
+   */
+  async *read(signal: AbortSignal): AsyncGenerator<News, void, undefined> {
+    let seen = { size: 0, text: 0, reasoning: 0, tokenIds: 0, logprobs: 0 };
+    while (true) {
+      signal.throwIfAborted();
+      if (seen.size < this.#size) {
+        const news = {
+          text: this.#text.slice(seen.text),
+          reasoning: this.#reasoning.slice(seen.reasoning),
+          tokenIds: this.#tokenIds.slice(seen.tokenIds),
+          logprobs: this.#logprobs.slice(seen.logprobs),
+        };
+        seen = {
+          size: this.#size,
+          text: this.#text.length,
+          reasoning: this.#reasoning.length,
+          tokenIds: this.#tokenIds.length,
+          logprobs: this.#logprobs.length,
+        };
+        yield news;
+      } else if (this.#ended) return;
+      else await this.#bell.next(signal);
+    }
   }
 }
 

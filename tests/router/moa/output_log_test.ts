@@ -1,12 +1,15 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { OutputLog } from "../../../router/moa/output_log.ts";
+import { type News, OutputLog } from "../../../router/moa/output_log.ts";
 
 const forever = new AbortController().signal;
 
-async function texts(log: OutputLog, from?: number): Promise<string[]> {
+/** Lets all readers look. */
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+async function texts(log: OutputLog): Promise<string[]> {
   const read: string[] = [];
-  for await (const delta of log.read(forever, from)) read.push(delta.text);
+  for await (const news of log.read(forever)) read.push(news.text);
   return read;
 }
 
@@ -28,20 +31,40 @@ test("a log adds up text, reasoning, token ids and log-probabilities", () => {
   assert.equal(log.tokens, 4);
 });
 
-test("readers that come early, late and in the middle read the same pieces, from where they want", async () => {
+test("readers that come early, in the middle and late read the same, each as much at a time as there is", async () => {
   const log = new OutputLog();
   const early = texts(log);
   log.append({ type: "delta", text: "a" });
-  await Promise.resolve();
-  const middle = texts(log, 1);
+  await turn();
+  const middle = texts(log);
   log.append({ type: "delta", text: "b" });
+  await turn();
   log.append({ type: "delta", text: "c" });
+  log.append({ type: "delta", text: "d" });
   log.end();
   log.append({ type: "delta", text: "after the end" });
-  assert.deepEqual(await early, ["a", "b", "c"]);
-  assert.deepEqual(await middle, ["b", "c"]);
-  assert.deepEqual(await texts(log, 2), ["c"]);
-  assert.deepEqual(await texts(log, 9), []);
+  assert.deepEqual(await early, ["a", "b", "cd"]);
+  assert.deepEqual(await middle, ["a", "b", "cd"]);
+  assert.deepEqual(await texts(log), ["abcd"]);
+  assert.equal(log.text, "abcd");
+});
+
+test("news hold ids, reasoning and log-probabilities, those of tokens without text, too", async () => {
+  const log = new OutputLog();
+  const read: News[] = [];
+  const done = (async () => {
+    for await (const news of log.read(forever)) read.push(news);
+  })();
+  log.append({ type: "delta", text: "", tokenIds: [1] });
+  await turn();
+  log.append({ type: "delta", text: "x", reasoning: "hm", tokenIds: [2, 3] });
+  log.append({ type: "delta", text: "y", logprobs: [{ token: "y", logprob: -1 }] });
+  log.end();
+  await done;
+  assert.deepEqual(read, [
+    { text: "", reasoning: "", tokenIds: [1], logprobs: [] },
+    { text: "xy", reasoning: "hm", tokenIds: [2, 3], logprobs: [{ token: "y", logprob: -1 }] },
+  ]);
 });
 
 test("a reader that is told to stop throws the reason, and the others read on", async () => {
