@@ -63,6 +63,7 @@ export function pairEngine(
 
 /** What a server of the pair does instead of its work. */
 export type Fault =
+  | "ok"
   | { readonly status: number; readonly message?: string }
   | "refuse"
   | "reset"
@@ -223,7 +224,7 @@ export class FakePair {
     signal: AbortSignal,
   ): Promise<IncomingResponse | undefined> {
     const fault = list?.shift();
-    if (fault === undefined) return undefined;
+    if (fault === undefined || fault === "ok") return undefined;
     if (fault === "refuse") throw new TransportError("connect_failed", request.url);
     if (fault === "reset") throw new TransportError("reset_before_head", request.url);
     if (fault === "hang") await this.#clock.sleep(Infinity, signal);

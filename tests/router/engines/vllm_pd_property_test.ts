@@ -24,20 +24,25 @@ const prompt: fc.Arbitrary<Prompt> = fc.oneof(
   })),
 );
 
-/** Fields of all kinds, harmless and not. */
-const extra: fc.Arbitrary<JsonObject> = fc.record({
+/** Fields with which a hand-off goes on, and those with which it may not. */
+const harmless: fc.Arbitrary<JsonObject> = fc.record({
   n: fc.constantFrom(1, 2),
   echo: fc.boolean(),
   min_tokens: fc.nat(3),
   cache_salt: fc.string({ minLength: 1 }),
   stream_options: fc.constant({ include_usage: false }),
-  truncate_prompt_tokens: fc.constantFrom(-1, 3),
-  prompt_logprobs: fc.nat(1),
   tools: fc.constant([{ type: "function" }]),
-  tool_choice: fc.constantFrom("none", "auto"),
+  tool_choice: fc.constant("auto"),
   add_special_tokens: fc.boolean(),
   kv_transfer_params: fc.constant({ do_remote_prefill: true, remote_request_id: "mine" }),
 }, { requiredKeys: [] });
+const dividing: fc.Arbitrary<JsonObject> = fc.record({
+  truncate_prompt_tokens: fc.constantFrom(-1, 3),
+  prompt_logprobs: fc.nat(1),
+  tool_choice: fc.constant("none"),
+}, { requiredKeys: [] });
+const extra = fc.tuple(harmless, fc.oneof({ weight: 4, arbitrary: fc.constant({}) }, dividing))
+  .map(([some, more]): JsonObject => ({ ...some, ...more }));
 
 const job = fc.record({
   prompt,
@@ -48,11 +53,9 @@ const job = fc.record({
   leaveMs: fc.option(fc.nat(150), { nil: undefined, freq: 2 }),
 });
 
-const faults = fc.record({
-  tokenize: fc.array(fault, { maxLength: 2 }),
-  prefill: fc.array(fault, { maxLength: 3 }),
-  decode: fc.array(fault, { maxLength: 3 }),
-});
+/** What the first requests meet; `ok` is no fault. */
+const some = fc.array(fc.oneof({ weight: 2, arbitrary: fc.constant<Fault>("ok") }, fault), { maxLength: 4 });
+const faults = fc.record({ tokenize: some, prefill: some, decode: some });
 
 test("whatever is asked and whatever fails: equal ids on both halves, parameters once, nothing left running", async () => {
   await fc.assert(
