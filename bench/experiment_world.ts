@@ -1,0 +1,124 @@
+import { VirtualClock } from "../base/clock.ts";
+import { Random } from "../base/random.ts";
+import { type Config, configSchema } from "../cfgs/schema.ts";
+import { createRouter, type Router } from "../router/router.ts";
+import { MemoryTransport } from "../router/transport/memory.ts";
+import { builtinTokenizer } from "./simulator/backend.ts";
+import { PdFabric } from "./simulator/pd_fabric.ts";
+import { createSimulator } from "./simulator/simulator.ts";
+import type { Simulator, SimulatorOptions } from "./simulator/simulator_types.ts";
+
+/** The model sizes of the paper's tree, from the smallest to the largest. */
+export const SIZES = ["4b", "8b", "32b"] as const;
+
+/** How each model is served: one GPU that does both, or one for prefill and one for decode. */
+export type Serving = "sglang-pd" | "sglang" | "vllm";
+
+/** What a world of simulated GPUs is made of. */
+export interface ExperimentWorldOptions {
+  readonly serving: Serving;
+  /** Emulated version of the engines; the simulator's newest by default. */
+  readonly version?: string | undefined;
+  readonly seed: string;
+  /** Graphs of the configuration. */
+  readonly graphs: Readonly<Record<string, unknown>>;
+  /** Token budget of one prefill step; the engines' default of 8,192 if absent. */
+  readonly stepTokens?: number | undefined;
+}
+
+/** A router before simulated H200 GPUs, in one process and in virtual time. */
+export interface ExperimentWorld {
+  readonly clock: VirtualClock;
+  /** Simulated GPUs. */
+  readonly gpus: number;
+  readonly transport: MemoryTransport;
+  router(): Promise<Router>;
+}
+
+interface SimulatedModel {
+  readonly size: (typeof SIZES)[number];
+  readonly workers: readonly unknown[];
+  readonly servers: ReadonlyMap<string, Simulator>;
+}
+
+/** Makes a world: one plain server, or one pair, for each model size. The same options give the same world. */
+export function makeExperimentWorld(options: ExperimentWorldOptions): ExperimentWorld {
+  const clock = new VirtualClock();
+  const fabric = new PdFabric();
+  const models = SIZES.map((size) => serveModel(size, options, clock, fabric));
+  const servers = new Map(models.flatMap((model) => [...model.servers]));
+  const transport = new MemoryTransport((request) => {
+    const server = servers.get(new URL(request.url).host);
+    return server === undefined ? undefined : (outgoing, signal) => server.handle(outgoing, signal);
+  });
+  const config = worldConfig(options, models);
+  return {
+    clock,
+    gpus: servers.size,
+    transport,
+    router: () =>
+      createRouter({
+        config,
+        clock,
+        random: new Random(options.seed).stream("router"),
+        transport,
+        loadTokenizer: () => Promise.resolve(builtinTokenizer()),
+      }),
+  };
+}
+
+function serveModel(
+  size: (typeof SIZES)[number],
+  options: ExperimentWorldOptions,
+  clock: VirtualClock,
+  fabric: PdFabric,
+): SimulatedModel {
+  const simulator = (more: Pick<SimulatorOptions, "pd"> = {}) =>
+    createSimulator({
+      engine: options.serving === "vllm" ? "vllm" : "sglang",
+      models: [`sim-${size}`],
+      cost: size,
+      clock,
+      seed: options.seed,
+      contextTokens: CONTEXT_TOKENS,
+      ...(options.version === undefined ? {} : { version: options.version }),
+      ...(options.stepTokens === undefined ? {} : { maxBatchedTokens: options.stepTokens }),
+      ...more,
+    });
+  if (options.serving !== "sglang-pd") {
+    return { size, workers: [`http://${size}.sim`], servers: new Map([[`${size}.sim`, simulator()]]) };
+  }
+  const prefill = `${size}-prefill.sim`;
+  const decode = `${size}-decode.sim`;
+  const half = (role: "prefill" | "decode") => simulator({ pd: { role, fabric, bootstrapHost: prefill } });
+  return {
+    size,
+    workers: [{ prefill: `http://${prefill}`, bootstrap_port: 8998, decode: `http://${decode}` }],
+    servers: new Map([[prefill, half("prefill")], [decode, half("decode")]]),
+  };
+}
+
+/** Nine long answers to a long question must fit. */
+const CONTEXT_TOKENS = 131_072;
+
+/** Nothing but the GPUs shall hold a request back, and no limit on time shall cut it. */
+function worldConfig(options: ExperimentWorldOptions, models: readonly SimulatedModel[]): Config {
+  const unlimited = 1_000_000;
+  return configSchema.parse({
+    server: { max_running: unlimited, max_queued: unlimited, max_runs_kept: 0 },
+    models: Object.fromEntries(models.map(({ size, workers }) => [size, {
+      model: `sim-${size}`,
+      engine: options.serving,
+      workers,
+      tokenizer: "built-in",
+      max_in_flight: unlimited,
+      first_token_timeout_ms: MAX_WAIT_MS,
+      idle_timeout_ms: MAX_WAIT_MS,
+      health: { interval_ms: MAX_WAIT_MS },
+    }])),
+    graphs: options.graphs,
+  });
+}
+
+/** One hour. */
+const MAX_WAIT_MS = 3_600_000;
