@@ -11,6 +11,7 @@ import { PairCall } from "./pair_call.ts";
 import type { RelayRequest } from "./relay_types.ts";
 import type { RequestPlan } from "./request_plan.ts";
 import { type RelayCall, UpstreamCall } from "./upstream_call.ts";
+import { VllmPairCall } from "./vllm_pair_call.ts";
 
 /** What calls are made with. */
 export interface CallOptions {
@@ -34,7 +35,13 @@ export function openableCall(options: CallOptions, sendable: Sendable, placement
   const { model, request, plan } = sendable;
   const { prefill } = placement;
   const { bytes, rids } = plan.attempt(options.random, prefill);
-  const upstream = (at: Pick<Placement, "workerId" | "url">): UpstreamCall => {
+  const { first_token_timeout_ms, idle_timeout_ms } = model.config;
+  const upstream = (
+    at: Pick<Placement, "workerId" | "url">,
+    path = request.path,
+    body = bytes,
+    firstTokenTimeoutMs = first_token_timeout_ms,
+  ): UpstreamCall => {
     const workerHeaders = model.pool.headers?.(at.workerId) ?? {};
     return new UpstreamCall({
       ...options,
@@ -43,20 +50,33 @@ export function openableCall(options: CallOptions, sendable: Sendable, placement
       rids,
       request: {
         method: request.method,
-        url: workerUrl(at.url, request.path),
+        url: workerUrl(at.url, path),
         headers: forwardedHeaders(request.headers, workerHeaders, sendable.requestId),
-        ...(request.method === "POST" ? { body: bytes } : {}),
+        ...(request.method === "POST" ? { body } : {}),
       },
-      firstTokenTimeoutMs: model.config.first_token_timeout_ms,
-      idleTimeoutMs: model.config.idle_timeout_ms,
+      firstTokenTimeoutMs,
+      idleTimeoutMs: idle_timeout_ms,
     });
   };
   if (prefill === undefined) return upstream(placement);
+  const { version } = model.engine.capabilities;
+  if (model.config.engine === "vllm-pd" && request.method === "POST") {
+    return new VllmPairCall({
+      ...options,
+      placement,
+      prefill,
+      version,
+      requestId: sendable.requestId,
+      path: request.path,
+      body: bytes,
+      firstTokenTimeoutMs: first_token_timeout_ms,
+      call: upstream,
+    });
+  }
   if (!plan.paired) {
     placement.release("aborted", "prefill");
     return upstream(placement);
   }
-  const { version } = model.engine.capabilities;
   return new PairCall({
     clock: options.clock,
     placement,

@@ -177,7 +177,7 @@ export class FakePair {
 
   #note(side: "prefill" | "decode", request: OutgoingRequest) {
     const path = new URL(request.url).pathname;
-    const raw = String(request.body);
+    const raw = typeof request.body === "string" ? request.body : new TextDecoder().decode(request.body);
     const entry = { side, path, id: request.headers["x-request-id"] ?? "", body: JSON.parse(raw), raw };
     this.sent.push(entry);
     this.log.push(`${side} ${path}`);
