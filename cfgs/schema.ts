@@ -139,8 +139,15 @@ export const earlyExitSchema = z.looseObject({
 }).describe("Early exit");
 
 export const incrementalPrefillSchema = z.strictObject({
-  mode: z.enum(["off", "auto", "on"]).default("off").describe("auto: as long as it is measured to pay"),
-  chunk_tokens: z.int().min(1).optional().describe("A fixed step; by default the pace sets itself"),
+  mode: z.enum(["off", "auto", "on"]).default("off").describe(
+    "auto: as long as it is measured to pay; on: always. Either way it waits while workers have prompts to read",
+  ),
+  chunk_tokens: z.int().min(1).optional().describe(
+    "Tokens of each step, as in the paper; by default the pace sets itself",
+  ),
+  max_stall_ms: z.number().positive().default(100).describe(
+    "Longest stall that one step may cause to other streams, where a server both prefills and decodes",
+  ),
 }).describe("Prefill of an agent's prompt while the agents that it reads still write");
 
 const graphRules = {

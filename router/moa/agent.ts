@@ -19,6 +19,7 @@ import { type Delta, OutputLog, tokensOf } from "./output_log.ts";
 import type { PlaceQueue } from "../pool/place_queue.ts";
 import type { AgentRecord, AgentState, AgentUsage } from "./run_types.ts";
 import type { Trace } from "./trace.ts";
+import { homeOf, type WarmControl } from "./warm_control.ts";
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const retryPauseMs = { least: 25, random: 100 };
@@ -32,6 +33,12 @@ export interface AgentContext {
   readonly clock: Clock;
   readonly random: Random;
   readonly trace: Trace;
+  /** Told of each request before its first token. */
+  readonly warming: WarmControl;
+  /** The first token has come. */
+  started(call: AgentCall): void;
+  /** More tokens have come. */
+  grew(call: AgentCall, tokens: number): void;
   /** A name for one attempt, unique among all engines' requests; none is the beginning of another. */
   nextRequestId(): string;
 }
@@ -42,6 +49,8 @@ export interface AgentRequest {
   readonly sampling: Sampling;
   readonly logprobs?: number;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Requests of the same key go to the same worker. */
+  readonly stickyKey?: string;
   /** Gets each event, one at a time; while it waits, the engine's stream is not read. */
   forward?(event: GenerateEvent, signal: AbortSignal): Promise<void>;
 }
@@ -68,6 +77,7 @@ export class AgentCall {
   #running: EngineUsage | undefined;
   #finishReason: FinishReason | undefined;
   #startedAtMs: number | undefined;
+  #placedAtMs: number | undefined;
   #firstTokenAtMs: number | undefined;
   #endedAtMs: number | undefined;
 
@@ -80,6 +90,12 @@ export class AgentCall {
 
   get state(): AgentState {
     return this.#state;
+  }
+
+  /** Time from its last place to its first token. */
+  get firstTokenMs(): number | undefined {
+    if (this.#firstTokenAtMs === undefined || this.#placedAtMs === undefined) return undefined;
+    return this.#firstTokenAtMs - this.#placedAtMs;
   }
 
   /** Why it failed or was cancelled. */
@@ -188,7 +204,7 @@ export class AgentCall {
     const failedOn = new Set<string>();
     let failure: unknown;
     for (let retriesLeft = this.#context.model.config.retries;; retriesLeft--) {
-      const placement = await this.#place(failedOn, failure, signal);
+      const placement = await this.#place(request.stickyKey, failedOn, failure, signal);
       try {
         return await this.#attempt(request, placement, signal);
       } catch (error) {
@@ -206,8 +222,16 @@ export class AgentCall {
   }
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
-  async #place(failedOn: ReadonlySet<string>, failure: unknown, signal: AbortSignal): Promise<Placement> {
-    const hint = failedOn.size === 0 ? {} : { exclude: failedOn };
+  async #place(
+    stickyKey: string | undefined,
+    failedOn: ReadonlySet<string>,
+    failure: unknown,
+    signal: AbortSignal,
+  ): Promise<Placement> {
+    const hint = {
+      ...(failedOn.size === 0 ? {} : { exclude: failedOn }),
+      ...(stickyKey === undefined ? {} : { stickyKey }),
+    };
     try {
       return await this.#context.places.place(hint, this.#context.rank, signal);
     } catch (error) {
@@ -229,16 +253,18 @@ export class AgentCall {
       ...(request.headers === undefined ? {} : { headers: request.headers }),
     };
     this.#worker = placement.workerId;
+    this.#placedAtMs = this.#context.trace.nowMs;
     this.#calls++;
     this.#note("agent_placed", { worker: placement.workerId, request: generate.id });
     let outcome: PlacementOutcome = "aborted";
+    const hasRead = this.#context.warming.reads(homeOf(placement));
     try {
       let end: Extract<GenerateEvent, { type: "end" }> | undefined;
       for await (const event of this.#context.model.engine.generate(generate, placement, signal)) {
         signal.throwIfAborted();
         if (event.type === "end") end = event;
         else {
-          this.#onDelta(event);
+          if (this.#onDelta(event)) hasRead();
           if (request.forward !== undefined) await request.forward(event, signal);
         }
       }
@@ -250,17 +276,26 @@ export class AgentCall {
       if (!signal.aborted) outcome = outcomeOf(error);
       throw error;
     } finally {
+      hasRead();
       this.#context.places.release(placement, outcome);
     }
   }
 
-  #onDelta(delta: Delta): void {
+  /** Takes in what came; true once that is the first token. */
+  #onDelta(delta: Delta): boolean {
     this.log.append(delta);
     if (delta.usage !== undefined) this.#running = delta.usage;
-    if (this.#state !== "queued" || tokensOf(delta) === 0) return;
-    this.#state = "running";
-    this.#firstTokenAtMs = this.#context.trace.nowMs;
-    this.#note("agent_first_token");
+    const tokens = tokensOf(delta);
+    if (tokens === 0) return false;
+    const first = this.#state === "queued";
+    if (first) {
+      this.#state = "running";
+      this.#firstTokenAtMs = this.#context.trace.nowMs;
+      this.#note("agent_first_token");
+      this.#context.started(this);
+    }
+    this.#context.grew(this, tokens);
+    return first;
   }
 
   #complete(end: { readonly finishReason: FinishReason }): void {
@@ -312,7 +347,7 @@ function unfinishedError(placement: Placement): EngineError {
 }
 
 /** Whether an error counts against the worker, or is its answer to this request alone. */
-function outcomeOf(error: unknown): PlacementOutcome {
+export function outcomeOf(error: unknown): PlacementOutcome {
   const status = error instanceof EngineError ? error.workerStatus : undefined;
   return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";
 }

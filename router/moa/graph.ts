@@ -29,12 +29,6 @@ export function buildGraph(name: string, config: Config): Graph {
     const more = others.length === 0 ? "" : ` (and ${others.length} more problems)`;
     throw invalid(first?.path ?? path, `${first?.message ?? "has no agents"}${more}`);
   }
-  if (graph.incremental_prefill.mode === "on") {
-    throw invalid(
-      [...path, "incremental_prefill", "mode"],
-      `"on" is not available in this version: use "auto"`,
-    );
-  }
   return new GraphBuilder(graph, config).build(name, expanded);
 }
 
@@ -70,7 +64,11 @@ class GraphBuilder {
       stripReasoning: strip_reasoning && compat === undefined,
       deadlineMs: deadline_ms,
       compat,
-      incrementalPrefill: { mode: incremental_prefill.mode, chunkTokens: incremental_prefill.chunk_tokens },
+      incrementalPrefill: {
+        mode: incremental_prefill.mode,
+        chunkTokens: incremental_prefill.chunk_tokens,
+        maxStallMs: incremental_prefill.max_stall_ms,
+      },
     };
   }
 

@@ -53,6 +53,8 @@ export interface AgentGraph {
   readonly incrementalPrefill: {
     readonly mode: "off" | "auto" | "on";
     readonly chunkTokens: number | undefined;
+    /** Longest stall of other streams by one warm, where prefill and decode share a GPU. */
+    readonly maxStallMs: number;
   };
 }
 

@@ -10,6 +10,7 @@ import { PlaceQueue } from "../pool/place_queue.ts";
 import { MoaRun, type ModelAccess } from "./run.ts";
 import { RunStore } from "./run_store.ts";
 import type { Run, RunInput, RunRecord } from "./run_types.ts";
+import { WarmControl } from "./warm_control.ts";
 
 /** Characters of each text in a listing of runs. */
 const listedTextLength = 400;
@@ -51,7 +52,10 @@ class GraphRunner implements Moa {
     this.#clock = clock;
     this.#random = random.stream("moa");
     this.#models = new Map(
-      [...models].map(([name, served]) => [name, { served, places: new PlaceQueue(served.engine, clock) }]),
+      [...models].map(([name, served]) => [
+        name,
+        { served, places: new PlaceQueue(served.engine, clock), warming: new WarmControl(clock) },
+      ]),
     );
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
   }

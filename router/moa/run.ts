@@ -22,10 +22,13 @@ import type { AgentGraph, AgentNode, ClusterNode } from "./graph_types.ts";
 import type { PlaceQueue } from "../pool/place_queue.ts";
 import { RunOutput } from "./run_output.ts";
 import { RunPrompts } from "./run_prompts.ts";
-import type { AgentEvent, Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
+import type { AgentEvent, AgentUsage, Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
 import { mergeSampling, samplingOfChoice } from "./sampling.ts";
 import { Trace } from "./trace.ts";
-import { runUsage } from "./usage.ts";
+import { runUsage, withWarmTokens } from "./usage.ts";
+import { answerSoFar, opensReasoning, type Precursor } from "./splice_answers.ts";
+import type { WarmControl } from "./warm_control.ts";
+import { eventsPerSuccessor, RunWarming } from "./warm_run.ts";
 
 /** Trace events per call: one with every event of its life and a few retries has about ten. */
 const eventsPerCall = 24;
@@ -34,6 +37,7 @@ const eventsPerCall = 24;
 export interface ModelAccess {
   readonly served: ServedModel;
   readonly places: PlaceQueue;
+  readonly warming: WarmControl;
 }
 
 /** What a run needs. */
@@ -67,6 +71,9 @@ export class MoaRun implements Run {
   /** By agent, in the graph's order; the root has one call per choice. */
   readonly #calls = new Map<AgentNode, readonly AgentCall[]>();
   readonly #clusters = new Map<ClusterNode, Cluster>();
+  readonly #warming: RunWarming;
+  /** Agents whose prompts open a `<think>` block, so that their outputs begin with reasoning. */
+  readonly #reasonFirst = new Set<AgentNode>();
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
   readonly #onClientGone = () => void this.cancel(this.#options.signal.reason);
@@ -89,7 +96,23 @@ export class MoaRun implements Run {
     for (const node of graph.agents) {
       checkContext(node, this.#sampling(node), this.#model(node).served, this.#prompts, input.question);
     }
-    this.#trace = new Trace(clock, eventsPerCall * (graph.agents.length + input.choices));
+    const warmed = graph.incrementalPrefill.mode === "off"
+      ? 0
+      : graph.agents.filter((node) => node.reads.length > 0).length;
+    const events = eventsPerCall * (graph.agents.length + input.choices) + eventsPerSuccessor * warmed;
+    this.#trace = new Trace(clock, events);
+    this.#warming = new RunWarming({
+      runId: this.id,
+      graph,
+      prompts: this.#prompts,
+      key: options.random.stream("splice").hex(32),
+      model: (node) => this.#model(node),
+      sampling: (node) => this.#sampling(node),
+      precursors: (node) => this.#precursors(node),
+      clock,
+      trace: this.#trace,
+      onIdle: () => this.#settle(),
+    });
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
     for (const node of graph.agents) this.#calls.set(node, this.#makeCalls(node));
     for (const node of graph.clusters) this.#clusters.set(node, new Cluster(node));
@@ -111,10 +134,13 @@ export class MoaRun implements Run {
       );
     }
     for (const node of graph.agents) if (node.reads.length === 0) this.#launch(node);
+    if (this.#state === "running") this.#warming.start();
   }
 
   usage(): RunUsage {
-    return runUsage(this.#allCalls().map((call) => call.usage()).filter((usage) => usage !== undefined));
+    return runUsage(
+      this.#allCalls().map((call) => this.#usageOf(call)).filter((usage) => usage !== undefined),
+    );
   }
 
   record(): RunRecord {
@@ -126,7 +152,7 @@ export class MoaRun implements Run {
       durationMs: this.#durationMs,
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
-      agents: this.#allCalls().map((call) => call.record()),
+      agents: this.#allCalls().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
       events: [...this.#trace.events],
     };
   }
@@ -159,6 +185,12 @@ export class MoaRun implements Run {
     return [...this.#calls.values()].flat();
   }
 
+  /** What an agent's warms computed counts with its first choice. */
+  #usageOf(call: AgentCall): AgentUsage | undefined {
+    const warmTokens = call.choice === 0 ? this.#warming.computed(call.node) : 0;
+    return withWarmTokens(call.usage(), warmTokens, call.node);
+  }
+
   #model(node: AgentNode): ModelAccess {
     const model = this.#options.models.get(node.model);
     if (model !== undefined) return model;
@@ -174,7 +206,7 @@ export class MoaRun implements Run {
 
   #makeCalls(node: AgentNode): AgentCall[] {
     const { graph, input, clock, random, rank } = this.#options;
-    const { served, places } = this.#model(node);
+    const { served, places, warming } = this.#model(node);
     const choices = node === graph.root ? input.choices : 1;
     return Array.from({ length: choices }, (_, choice) =>
       new AgentCall(node, choice, {
@@ -184,6 +216,9 @@ export class MoaRun implements Run {
         clock,
         random: random.stream(`${node.id}#${choice}`),
         trace: this.#trace,
+        warming,
+        started: (call) => this.#warming.answered(call),
+        grew: (call, tokens) => this.#warming.grew(call.node, tokens),
         // Of fixed length, because SGLang aborts every request whose id begins with the given one.
         nextRequestId: () => `${this.id}-${String(++this.#requests).padStart(6, "0")}`,
       }));
@@ -206,7 +241,10 @@ export class MoaRun implements Run {
     for (const call of calls) {
       this.#active++;
       call.run(this.#ofChoice(request, call))
-        .finally(() => this.#active--)
+        .finally(() => {
+          this.#active--;
+          this.#warming.answered(call);
+        })
         .then(() => this.#onCallEnded(call))
         .catch((error) => this.#finish("failed", internalFailure(error)))
         .then(() => this.#settle());
@@ -215,11 +253,18 @@ export class MoaRun implements Run {
 
   #request(node: AgentNode): AgentRequest {
     const { graph, input } = this.#options;
+    const { served } = this.#model(node);
     const sampling = this.#sampling(node);
     const answers = answersInSlotOrder(node.reads.map((read) => this.#cluster(read)), graph.slots);
+    const prompt = this.#prompts.wire(node, answers, served, sampling, this.#warming.close(node));
+    if (graph.incrementalPrefill.mode !== "off" && opensReasoning(prompt, served.tokenizer)) {
+      this.#reasonFirst.add(node);
+    }
+    const stickyKey = this.#warming.stickyKey(node);
     return {
-      prompt: this.#prompts.wire(node, answers, this.#model(node).served, sampling),
+      prompt,
       sampling,
+      ...(stickyKey === undefined ? {} : { stickyKey }),
       ...(node !== graph.root || input.rootLogprobs === undefined ? {} : { logprobs: input.rootLogprobs }),
       ...(input.headers === undefined ? {} : { headers: input.headers }),
     };
@@ -253,6 +298,8 @@ export class MoaRun implements Run {
     } else if (call.state === "failed") {
       for (const cluster of this.#awaiting(node)) this.#apply(cluster.failed(node, call.error), cluster);
     }
+    if (call.state === "done") this.#warming.measure(call);
+    this.#warming.ended(node);
   }
 
   #onRootEnded(call: AgentCall): void {
@@ -332,6 +379,25 @@ export class MoaRun implements Run {
     );
   }
 
+  /** What the agents that one reads have come to, in declared order. */
+  #precursors(reader: AgentNode): Precursor[] {
+    return reader.reads.flatMap((read) => {
+      const cluster = this.#cluster(read);
+      return read.agents.map((agent) => this.#precursor(agent, cluster));
+    });
+  }
+
+  #precursor(node: AgentNode, cluster: Cluster): Precursor {
+    const agent = node.id;
+    const completion = cluster.completions.find((answer) => answer.agent === agent);
+    if (completion !== undefined) return { ...completion, state: "answered" };
+    if (!cluster.awaits(node)) return { agent, state: "gone" };
+    const log = this.#calls.get(node)?.[0]?.log;
+    // Reasoning that the engine has taken out itself is not in the text.
+    const reasonsFirst = this.#reasonFirst.has(node) && log?.reasoning === "";
+    return { agent, state: "writing", text: answerSoFar(log?.text ?? "", this.#options.graph, reasonsFirst) };
+  }
+
   #cluster(node: ClusterNode): Cluster {
     const cluster = this.#clusters.get(node);
     if (cluster === undefined) throw new Error(`Cluster ${node.id} is not one of the graph's`);
@@ -344,6 +410,7 @@ export class MoaRun implements Run {
     this.#error = error;
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
+    this.#warming.abort(error ?? new Error("The run is over"));
     if (error === undefined) this.output.close();
     else {
       for (const call of this.#allCalls()) call.cancel(error);
@@ -354,7 +421,7 @@ export class MoaRun implements Run {
 
   /** The run has ended when it has come to its result and no engine works for it any more. */
   #settle(): void {
-    if (this.#state === "running" || this.#active > 0 || this.#hasEnded) return;
+    if (this.#state === "running" || this.#active > 0 || this.#warming.busy || this.#hasEnded) return;
     this.#hasEnded = true;
     this.#options.signal.removeEventListener("abort", this.#onClientGone);
     const data: JsonObject = this.#error === undefined

@@ -1,11 +1,14 @@
+import { messageOf } from "../../base/errors.ts";
 import type { Prompt, Sampling } from "../engines/engine.ts";
 import type { ServedModel } from "../services.ts";
 import type { Answer } from "./answer.ts";
-import type { AgentNode } from "./graph_types.ts";
+import type { AgentNode, Graph } from "./graph_types.ts";
 import { fillPrompt, type OpenPrompt, openPrompt } from "./prompt.ts";
 import type { RunInput } from "./run_types.ts";
+import { SplicedPrompt } from "./splice.ts";
+import { type Layout, layoutOf, type Refused } from "./splice_layout.ts";
 import type { PromptTemplate } from "./template.ts";
-import { hasChatFields, wirePrompt } from "./wire_prompt.ts";
+import { hasChatFields, promptText, wirePrompt } from "./wire_prompt.ts";
 
 /** The prompts of one run. What its agents have in common is made once: open templates, and the prompts of leaves. */
 export class RunPrompts {
@@ -13,6 +16,7 @@ export class RunPrompts {
   readonly #open = new Map<PromptTemplate, OpenPrompt>();
   readonly #lengths = new Map<OpenPrompt, number>();
   readonly #unanswered = new Map<OpenPrompt, Map<ServedModel, Prompt>>();
+  readonly #layouts = new Map<OpenPrompt, Map<ServedModel, Layout | Refused>>();
 
   constructor(question: RunInput["question"]) {
     this.#question = question;
@@ -34,18 +38,66 @@ export class RunPrompts {
   }
 
   /**
-   * An agent's prompt as it goes to the model; `answers` are in slot order.
+   * An agent's prompt as it goes to the model; `answers` are in slot order. `spliced`: made of the same answers.
    * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
    */
-  wire(node: AgentNode, answers: readonly Answer[], model: ServedModel, sampling: Sampling): Prompt {
+  wire(
+    node: AgentNode,
+    answers: readonly Answer[],
+    model: ServedModel,
+    sampling: Sampling,
+    spliced?: SplicedPrompt,
+  ): Prompt {
     const open = this.open(node);
     if (answers.length > 0 || hasChatFields(sampling)) {
-      return wirePrompt(fillPrompt(open, answers), model, sampling);
+      const encode = spliced === undefined ? undefined : (text: string) => spliced.encode(text);
+      return wirePrompt(fillPrompt(open, answers), model, sampling, encode);
     }
     let prompts = this.#unanswered.get(open);
     if (prompts === undefined) this.#unanswered.set(open, prompts = new Map());
     let prompt = prompts.get(model);
     if (prompt === undefined) prompts.set(model, prompt = wirePrompt(fillPrompt(open, []), model, sampling));
     return prompt;
+  }
+
+  /** An agent's prompt that grows with what its precursors write. `key`: a text that occurs in no prompt. */
+  splice(
+    node: AgentNode,
+    slots: Graph["slots"],
+    model: ServedModel,
+    sampling: Sampling,
+    key: string,
+  ): SplicedPrompt | Refused {
+    const { tokenizer } = model;
+    if (tokenizer === undefined) return { refusal: "the router does not know the model's tokenizer" };
+    if (!model.engine.capabilities.tokenIds) return { refusal: "the engine takes no token ids" };
+    const streaming = tokenizer.streaming ?? { refusal: "it encodes whole texts only" };
+    if ("refusal" in streaming) return { refusal: `of the model's tokenizer: ${streaming.refusal}` };
+    const open = this.open(node);
+    const layout = this.#layout(open, model, sampling, key);
+    if ("refusal" in layout) return layout;
+    if (open.kind === "moa-vllm") return { refusal: "its prompt is a raw text" };
+    return new SplicedPrompt({ layout, responses: open.responses, slots, stream: streaming.open() });
+  }
+
+  #layout(
+    open: OpenPrompt,
+    model: ServedModel,
+    sampling: Sampling,
+    key: string,
+  ): Layout | Refused {
+    if (hasChatFields(sampling)) return { refusal: "its parameters need the engine's chat endpoint" };
+    let layouts = this.#layouts.get(open);
+    if (layouts === undefined) this.#layouts.set(open, layouts = new Map());
+    let layout = layouts.get(model);
+    if (layout === undefined) {
+      try {
+        layout = layoutOf(open, (prompt) => promptText(prompt, model, {}), key);
+      } catch (error) {
+        layout = { refusal: messageOf(error) };
+      }
+      layouts.set(model, layout);
+    }
+    return layout;
   }
 }

@@ -43,6 +43,8 @@ export interface AgentUsage {
   readonly reasoningTokens: number;
   /** Completion tokens that nobody read: of failed, cut or dropped agents. */
   readonly wastedTokens: number;
+  /** Prompt tokens that were computed ahead, by warms; in none of the other counts. */
+  readonly warmTokens?: number;
 }
 
 /** Tokens of a whole run: the sums over its agents. */
@@ -52,6 +54,7 @@ export interface RunUsage {
   readonly cachedTokens: number | undefined;
   readonly reasoningTokens: number;
   readonly wastedTokens: number;
+  readonly warmTokens?: number;
   readonly calls: number;
   readonly agents: readonly AgentUsage[];
 }
@@ -67,7 +70,7 @@ export interface TraceEvent {
   readonly atMs: number;
   /**
    * `run_started`, then `agent_queued`, `agent_placed`, `agent_first_token`, `agent_retried`, `agent_done`,
-   * `agent_failed`, `agent_cancelled`, `exit_decided`, `cluster_closed` (and `trace_full` where no more are kept),
+   * `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`, `warm_failed`, `warm_stopped`, `exit_decided`, `cluster_closed` (and `trace_full` where no more are kept),
    * last `run_done`, `run_failed` or `run_cancelled`.
    */
   readonly type: string;

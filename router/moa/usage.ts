@@ -1,3 +1,4 @@
+import type { AgentNode } from "./graph_types.ts";
 import type { AgentUsage, RunUsage } from "./run_types.ts";
 
 /** Token counts that add up. */
@@ -31,5 +32,18 @@ function sum(a: Tokens, b: Tokens): Tokens {
     cachedTokens: a.cachedTokens === undefined ? b.cachedTokens : a.cachedTokens + (b.cachedTokens ?? 0),
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
     wastedTokens: a.wastedTokens + b.wastedTokens,
+    ...(a.warmTokens === undefined && b.warmTokens === undefined
+      ? {}
+      : { warmTokens: (a.warmTokens ?? 0) + (b.warmTokens ?? 0) }),
   };
+}
+
+/** A call's usage with what warms computed for it; undefined when there was neither. */
+export function withWarmTokens(
+  usage: AgentUsage | undefined,
+  warmTokens: number,
+  node: AgentNode,
+): AgentUsage | undefined {
+  if (warmTokens === 0) return usage;
+  return { agent: node.id, model: node.model, ...none, ...usage, warmTokens };
 }

@@ -25,12 +25,29 @@ const chatFields = [
  * and the engine takes ids, so that every later prompt that begins with the same text begins with the same ids; else
  * as it is. A raw prompt stays text: engines begin it with the model's BOS token, which they do not do for ids.
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
+ * `encode`: the tokenizer's own by default.
  */
-export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): Prompt {
+export function wirePrompt(
+  prompt: FilledPrompt,
+  model: ServedModel,
+  sampling: Sampling,
+  encode: (text: string) => number[] = (text) => model.tokenizer?.encode(text) ?? [],
+): Prompt {
+  const text = promptText(prompt, model, sampling);
+  return text === undefined ? prompt : { kind: "tokens", ids: encode(text) };
+}
+
+/**
+ * The text of a prompt that the router tokenises; undefined where the engine does.
+ * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
+ */
+export function promptText(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): string | undefined {
   const { tokenizer } = model;
-  if (prompt.kind === "text" || tokenizer === undefined || !model.engine.capabilities.tokenIds) return prompt;
-  if (!tokenizer.hasChatTemplate || needsChatEndpoint(prompt.messages, sampling)) return prompt;
-  return { kind: "tokens", ids: tokenizer.encode(renderMessages(prompt.messages, model, tokenizer)) };
+  if (prompt.kind === "text" || tokenizer === undefined || !model.engine.capabilities.tokenIds) {
+    return undefined;
+  }
+  if (!tokenizer.hasChatTemplate || needsChatEndpoint(prompt.messages, sampling)) return undefined;
+  return renderMessages(prompt.messages, model, tokenizer);
 }
 
 /** True when the parameters hold some that only an engine's own chat endpoint understands. */

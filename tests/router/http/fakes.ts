@@ -269,7 +269,7 @@ export function fakeGraph(name: string, root = "big"): Graph {
     stripReasoning: true,
     deadlineMs: undefined,
     compat: undefined,
-    incrementalPrefill: { mode: "off", chunkTokens: undefined },
+    incrementalPrefill: { mode: "off", chunkTokens: undefined, maxStallMs: 100 },
   };
 }
 

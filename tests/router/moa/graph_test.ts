@@ -85,7 +85,6 @@ test("what this version cannot do is refused, not ignored", () => {
     refusal({ layers, early_exit: { metric: "q" } }).message,
     'early_exit.metric "q" is not available in this version: use "none"',
   );
-  assert.match(refusal({ layers, incremental_prefill: { mode: "on" } }).message, /"on" is not available/);
   assert.match(refusal({ layers, compat: "moa-vllm" }).message, /must be a raw prompt/);
 });
 

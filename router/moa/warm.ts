@@ -1,0 +1,279 @@
+import type { Clock } from "../../base/clock.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/json.ts";
+import type { EngineCapabilities, Placement, Sampling } from "../engines/engine.ts";
+import type { PlaceQueue } from "../pool/place_queue.ts";
+import type { ServedModel } from "../services.ts";
+import { outcomeOf } from "./agent.ts";
+import type { AgentGraph } from "./graph_types.ts";
+import type { SplicedPrompt } from "./splice.ts";
+import type { Precursor } from "./splice_answers.ts";
+import type { Trace } from "./trace.ts";
+import { homeOf, type WarmControl } from "./warm_control.ts";
+
+/** Warms of one prompt that the trace shows one by one; the others it counts. */
+export const tracedWarms = 48;
+
+/** Pause after a warm that found no place, and after the first one that failed. */
+const pauseMs = { noPlace: 50, failure: 100 };
+/** Failures of one prompt's warms after which it is warmed no more. */
+const maxFailures = 3;
+
+/**
+ * New tokens that are worth a warm of their own: what the cache keeps, not less than 16, and a fixed share of what
+ * is warmed already: a prompt of n tokens takes some 64 log n warms, and what is left for the end is a few percent.
+ * A real pair ships the whole prefix with every warm, so there the share is larger.
+ */
+const step = {
+  prefillOnly: { least: 16, most: 256, share: 1 / 64 },
+  pair: { least: 64, most: Infinity, share: 1 / 16 },
+};
+
+/** What a prompt's warming needs. */
+export interface WarmerOptions {
+  readonly agent: string;
+  readonly model: ServedModel;
+  readonly places: PlaceQueue;
+  readonly control: WarmControl;
+  readonly settings: AgentGraph["incrementalPrefill"];
+  readonly prompt: SplicedPrompt;
+  /** Of the request to come. */
+  readonly sampling: Sampling;
+  readonly stickyKey: string;
+  /** What the precursors have come to, in declared order. */
+  readonly precursors: () => readonly Precursor[];
+  readonly clock: Clock;
+  readonly trace: Trace;
+  /** A warm has ended. */
+  readonly onIdle: () => void;
+}
+
+/** What came of a prompt's warming. */
+export interface Warmed {
+  /** Tokens at the beginning of the prompt that warms have sent. */
+  readonly tokens: number;
+  /** Tokens that were computed by warms: sent, and not cached before. */
+  readonly computed: number;
+}
+
+/**
+ * Warms one prompt while its precursors write. One warm is under way at a time; when it returns, the next one covers
+ * everything that has become stable since: the pace sets itself. All go where the first one went.
+ */
+export class Warmer {
+  readonly #options: WarmerOptions;
+  readonly #controller = new AbortController();
+  readonly #pause = new AbortController();
+  #open = true;
+  #busy = false;
+  #paused = false;
+  /** The prefill server that holds the prefix. */
+  #home: string | undefined;
+  #sent = 0;
+  #computed = 0;
+  #warms = 0;
+  #failures = 0;
+  /** Tokens that were held back for a while because the workers had better things to do. */
+  #yielded = 0;
+  /** The precursor whose text is at the end of what is stable, and how much of it is still missing for a warm. */
+  #waitsFor: string | undefined;
+  #missing = 0;
+
+  constructor(options: WarmerOptions) {
+    this.#options = options;
+  }
+
+  /** True while an engine works for it. */
+  get busy(): boolean {
+    return this.#busy;
+  }
+
+  /** Splices and warms what there is. To be called when a precursor has ended. */
+  poke(): void {
+    if (!this.#open || this.#busy || this.#paused) return;
+    const { kept, waitsFor } = this.#options.prompt.update(this.#options.precursors());
+    this.#sent = Math.min(this.#sent, kept);
+    const length = this.#nextLength();
+    this.#waitsFor = waitsFor;
+    this.#missing = length === undefined ? this.#sent + this.#step() - this.#stable : 0;
+    if (length === undefined) return;
+    const placement = this.#place();
+    if (placement !== undefined) void this.#warm(length, placement);
+  }
+
+  /** A precursor has written more tokens. */
+  grew(agent: string, tokens: number): void {
+    if (agent !== this.#waitsFor) return;
+    this.#missing -= tokens;
+    // What is missing counts stable tokens, which lag behind by a few.
+    if (this.#missing <= 0) this.poke();
+  }
+
+  /** The prompt itself is about to be sent: no warm begins any more, one under way goes on. */
+  close(): Warmed {
+    this.#open = false;
+    this.#pause.abort();
+    return { tokens: this.#sent, computed: this.#computed };
+  }
+
+  /** Ends a warm that is under way. */
+  abort(reason: unknown): void {
+    this.close();
+    this.#controller.abort(reason);
+  }
+
+  /** What happened, for the trace. */
+  summary(): JsonObject {
+    return {
+      warms: this.#warms,
+      tokens: this.#sent,
+      stable: this.#stable,
+      computed: this.#computed,
+      ...(this.#failures === 0 ? {} : { failures: this.#failures }),
+      ...(this.#yielded === 0 ? {} : { yielded: this.#yielded }),
+    };
+  }
+
+  /** Tokens computed by warms so far. */
+  get computed(): number {
+    return this.#computed;
+  }
+
+  get #stable(): number {
+    return this.#options.prompt.stable.length;
+  }
+
+  get #block(): number {
+    const { blockTokens, warm } = this.#options.model.engine.capabilities;
+    return blockTokens ?? (warm === "max_tokens_1" ? 16 : 1);
+  }
+
+  #step(): number {
+    const { chunkTokens } = this.#options.settings;
+    if (chunkTokens !== undefined) return Math.max(this.#block, chunkTokens);
+    const { least, most, share } = stepOf(this.#options.model.engine.capabilities);
+    return Math.max(this.#block, least, Math.min(most, Math.floor(this.#sent * share)));
+  }
+
+  /** The length of the next warm, whole blocks; undefined while too little is new. */
+  #nextLength(): number | undefined {
+    const { chunkTokens } = this.#options.settings;
+    const wanted = chunkTokens === undefined ? this.#stable : this.#sent + this.#step();
+    const length = this.#whole(Math.min(wanted, this.#stable));
+    return wanted <= this.#stable && length - this.#whole(this.#sent) >= this.#whole(this.#step())
+      ? length
+      : undefined;
+  }
+
+  #whole(tokens: number): number {
+    return tokens - tokens % this.#block;
+  }
+
+  /** A place at home, if home has nothing better to do. */
+  #place(): Placement | undefined {
+    const { control, places, model, stickyKey } = this.#options;
+    if (places.waiting > 0 || (this.#home !== undefined && !control.isFree(this.#home))) return this.#yield();
+    let placement: Placement;
+    try {
+      placement = model.engine.place({ stickyKey });
+    } catch (error) {
+      if (!CanopyError.is(error)) throw error;
+      return this.#yield();
+    }
+    const home = homeOf(placement);
+    if (this.#home !== home && this.#home !== undefined) {
+      // The key's home is full, or gone: then what it had is lost, too.
+      if (isUsable(model, this.#home)) {
+        placement.release("aborted");
+        return this.#yield();
+      }
+      this.#sent = 0;
+    }
+    this.#home = home;
+    if (control.isFree(home)) return placement;
+    placement.release("aborted");
+    return this.#yield();
+  }
+
+  #yield(): undefined {
+    this.#yielded++;
+    this.#sleep(pauseMs.noPlace);
+    return undefined;
+  }
+
+  async #warm(length: number, placement: Placement): Promise<void> {
+    const { model, settings, control, clock, places, prompt, sampling } = this.#options;
+    const signal = this.#controller.signal;
+    const end = Math.min(length, this.#sent + this.#limit(placement, settings.maxStallMs));
+    const ids = prompt.stable.slice(0, end);
+    const startedMs = clock.now();
+    const sentBefore = this.#sent;
+    this.#busy = true;
+    this.#note("warm_sent", { tokens: end, from: this.#sent, worker: this.#home ?? "" });
+    try {
+      const result = await model.engine.warm({ kind: "tokens", ids }, placement, signal, sampling);
+      const ms = clock.now() - startedMs;
+      places.release(placement, "ok");
+      const newTokens = Math.max(0, result.promptTokens - (result.cachedTokens ?? sentBefore));
+      // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.
+      this.#sent = Math.max(this.#sent, end);
+      this.#computed += newTokens;
+      const paused = control.warmed(this.#home ?? "", { newTokens, ms });
+      this.#note("warm_done", {
+        tokens: end,
+        ...(result.cachedTokens === undefined ? {} : { cached: result.cachedTokens }),
+        ms: Math.round(ms * 1000) / 1000,
+        ...(paused === 0 ? {} : { pause_ms: Math.round(paused) }),
+      });
+      this.#warms++;
+      if (paused > 0) this.#sleep(paused);
+    } catch (error) {
+      places.release(placement, signal.aborted ? "aborted" : outcomeOf(error));
+      if (!signal.aborted) this.#onFailure(error);
+    } finally {
+      this.#busy = false;
+      this.#options.onIdle();
+      this.poke();
+    }
+  }
+
+  #onFailure(error: unknown): void {
+    this.#failures++;
+    this.#options.control.failed();
+    this.#note("warm_failed", { error: messageOf(error) });
+    if (this.#failures >= maxFailures) this.close();
+    else this.#sleep(pauseMs.failure * 2 ** this.#failures);
+  }
+
+  /** Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes. */
+  #limit(placement: Placement, maxStallMs: number): number {
+    if (placement.prefill !== undefined) return Infinity;
+    const { pool } = this.#options.model;
+    const others = pool.workers().some(({ id, inFlight }) => id === placement.workerId && inFlight > 1);
+    if (!others) return Infinity;
+    return Math.max(this.#block, this.#whole(Math.floor(this.#options.control.tokensWithin(maxStallMs))));
+  }
+
+  #sleep(ms: number): void {
+    this.#paused = true;
+    this.#options.clock.sleep(ms, this.#pause.signal).then(() => {
+      this.#paused = false;
+      this.poke();
+    }, () => {});
+  }
+
+  #note(type: string, data: JsonObject): void {
+    if (this.#warms >= tracedWarms) return;
+    this.#options.trace.add(type, { agent: this.#options.agent, data });
+  }
+}
+
+function stepOf({ warm }: EngineCapabilities): { least: number; most: number; share: number } {
+  return warm === "pair_1" ? step.pair : step.prefillOnly;
+}
+
+function isUsable({ pool }: ServedModel, workerId: string): boolean {
+  return pool.workers().some(({ id, health }) =>
+    id === workerId && (health === "healthy" || health === "unknown")
+  );
+}

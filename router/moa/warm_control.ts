@@ -1,0 +1,208 @@
+import type { Clock } from "../../base/clock.ts";
+import type { JsonObject } from "../../base/json.ts";
+import type { Placement } from "../engines/engine.ts";
+
+/** Final prompts that a verdict needs, and the weight that each new one takes from those before it. */
+const verdict = { prompts: 8, controls: 3, decay: 0.9 };
+/** Least share of the warmed tokens that must be found in the cache, and most of the time that warming may leave. */
+const gain = { cachedShare: 0.5, timeShare: 0.9 };
+/** Time for which a model is not warmed after warming did not pay or failed. */
+const offMs = 60_000;
+/** Failures in a row after which warming is off. */
+const maxFailures = 4;
+/** Prompts that are left cold to compare with, where the engine does not say what it found in its cache. */
+const controls: readonly number[] = [1, 4, 8, 15];
+const controlEvery = 32;
+/** A warm is slow when it takes so many times longer than expected, and this much on top. */
+const slow = { factor: 4, marginMs: 20 };
+const maxPauseMs = 5000;
+/** Tokens of a warm while nothing is known of the engine's speed. */
+const firstTokens = 256;
+/** Warms of fewer new tokens tell what a warm costs at least, longer ones what a token costs. */
+const fewTokens = 64;
+
+interface WorkerLoad {
+  /** Requests before their first token. */
+  reading: number;
+  slowInARow: number;
+  pausedUntilMs: number;
+}
+
+/** One warm that was answered. */
+export interface WarmSample {
+  readonly newTokens: number;
+  readonly ms: number;
+}
+
+/** One final prompt that was answered. */
+export interface PromptSample {
+  readonly promptTokens: number;
+  /** Undefined when the engine does not say. */
+  readonly cachedTokens: number | undefined;
+  /** Tokens that warms had sent before; 0 for a control. */
+  readonly warmedTokens: number;
+  readonly firstTokenMs: number;
+}
+
+/**
+ * When a model's prompts are warmed: not while its workers have real prompts to read, not while warms take far longer
+ * than usual, and for a while not at all after it was measured that they do not pay. One for all runs.
+ */
+export class WarmControl {
+  readonly #clock: Clock;
+  readonly #workers = new Map<string, WorkerLoad>();
+  /** Ms of a warm with few new tokens, and per token on top; near the least that was seen lately. */
+  #baseMs: number | undefined;
+  #tokenMs: number | undefined;
+  #failures = 0;
+  #off: { readonly untilMs: number; readonly figures: JsonObject } | undefined;
+  #prompts = 0;
+  #warmed = emptySums();
+  #cold = emptySums();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
+  get off(): JsonObject | undefined {
+    if (this.#off !== undefined && this.#clock.now() >= this.#off.untilMs) {
+      this.#off = undefined;
+      this.#failures = 0;
+      this.#warmed = emptySums();
+      this.#cold = emptySums();
+    }
+    return this.#off?.figures;
+  }
+
+  /** Whether the next prompt is left cold to compare with. */
+  takeControl(reportsCached: boolean): boolean {
+    if (reportsCached) return false;
+    const index = this.#prompts++;
+    return controls.includes(index) || (index > controls.at(-1)! && index % controlEvery === 0);
+  }
+
+  /** A request went to a worker; the result is to be called when its first token is there or it has ended. */
+  reads(workerId: string): () => void {
+    const load = this.#load(workerId);
+    load.reading++;
+    let reading = true;
+    return () => {
+      if (reading) load.reading--;
+      reading = false;
+    };
+  }
+
+  /** Whether a worker has nothing better to do than to warm. */
+  isFree(workerId: string): boolean {
+    const load = this.#workers.get(workerId);
+    return load === undefined || (load.reading === 0 && this.#clock.now() >= load.pausedUntilMs);
+  }
+
+  /** Most new tokens of a warm that stalls the other streams of its worker for at most `ms`. */
+  tokensWithin(ms: number): number {
+    if (this.#tokenMs === undefined) return firstTokens;
+    return this.#tokenMs <= 0 ? Infinity : Math.max(0, ms - (this.#baseMs ?? 0)) / this.#tokenMs;
+  }
+
+  /** A warm was answered. Returns the pause that its worker gets, 0 if none. */
+  warmed(workerId: string, { newTokens, ms }: WarmSample): number {
+    this.#failures = 0;
+    const expectedMs = (this.#baseMs ?? ms) + (this.#tokenMs ?? Infinity) * newTokens;
+    if (newTokens < fewTokens) this.#baseMs = lean(this.#baseMs, ms);
+    else this.#tokenMs = lean(this.#tokenMs, Math.max(0, ms - (this.#baseMs ?? 0)) / newTokens);
+    const load = this.#load(workerId);
+    if (!(ms > slow.factor * expectedMs + slow.marginMs)) {
+      load.slowInARow = 0;
+      return 0;
+    }
+    const pauseMs = Math.min(maxPauseMs, ms * 2 ** load.slowInARow++);
+    load.pausedUntilMs = this.#clock.now() + pauseMs;
+    return pauseMs;
+  }
+
+  /** A warm failed. */
+  failed(): void {
+    if (++this.#failures >= maxFailures) this.#turnOff({ reason: "warms fail", failures: this.#failures });
+  }
+
+  /** A final prompt has been read: what warming it was worth. */
+  answered(sample: PromptSample): void {
+    const sums = sample.warmedTokens > 0 ? this.#warmed : this.#cold;
+    for (const name of ["prompts", "tokens", "warmed", "cached", "ms"] as const) sums[name] *= verdict.decay;
+    sums.count++;
+    sums.prompts++;
+    sums.tokens += sample.promptTokens;
+    sums.ms += sample.firstTokenMs;
+    if (sample.cachedTokens !== undefined) {
+      sums.warmed += sample.warmedTokens;
+      sums.cached += Math.min(sample.cachedTokens, sample.warmedTokens);
+    }
+    this.#judge();
+  }
+
+  #judge(): void {
+    const warmed = this.#warmed;
+    if (warmed.count < verdict.prompts) return;
+    if (warmed.warmed > 0) {
+      const share = warmed.cached / warmed.warmed;
+      if (share < gain.cachedShare) {
+        this.#turnOff({
+          reason: "warmed tokens are not found in the cache",
+          cached_share: rounded(share),
+          prompts: warmed.count,
+        });
+      }
+      return;
+    }
+    const cold = this.#cold;
+    if (cold.count < verdict.controls || cold.tokens === 0 || warmed.tokens === 0) return;
+    const warmMs = warmed.ms / warmed.tokens;
+    const coldMs = cold.ms / cold.tokens;
+    if (warmMs < gain.timeShare * coldMs) return;
+    this.#turnOff({
+      reason: "warmed prompts do not start sooner",
+      warmed_ms_per_1k: rounded(warmMs * 1000),
+      cold_ms_per_1k: rounded(coldMs * 1000),
+      prompts: warmed.count,
+      controls: cold.count,
+    });
+  }
+
+  #turnOff(figures: JsonObject): void {
+    this.#off = { untilMs: this.#clock.now() + offMs, figures };
+  }
+
+  #load(workerId: string): WorkerLoad {
+    let load = this.#workers.get(workerId);
+    if (load === undefined) {
+      this.#forgetIdle();
+      this.#workers.set(workerId, load = { reading: 0, slowInARow: 0, pausedUntilMs: 0 });
+    }
+    return load;
+  }
+
+  /** Workers come and go. */
+  #forgetIdle(): void {
+    if (this.#workers.size < 1024) return;
+    for (const [id, load] of this.#workers) if (load.reading === 0) this.#workers.delete(id);
+  }
+}
+
+/** The server that reads a prompt and keeps its prefix: of a pair, the prefill half. */
+export function homeOf(placement: Placement): string {
+  return placement.prefill?.workerId ?? placement.workerId;
+}
+
+function emptySums() {
+  return { count: 0, prompts: 0, tokens: 0, warmed: 0, cached: 0, ms: 0 };
+}
+
+/** Follows a falling value at once and a rising one slowly: load makes single samples longer, nothing shorter. */
+function lean(before: number | undefined, sample: number): number {
+  return before === undefined ? sample : before + (sample < before ? 0.5 : 0.05) * (sample - before);
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 1000) / 1000;
+}
