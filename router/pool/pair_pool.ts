@@ -35,7 +35,8 @@ export class PairPool implements ManagedPool {
   }
 
   get ready(): boolean {
-    return this.#inService("prefill").length > 0 && this.#inService("decode").length > 0;
+    return (this.#inService("prefill").length > 0 || this.#decodesAlone) &&
+      this.#inService("decode").length > 0;
   }
 
   workers(): readonly WorkerStatus[] {
@@ -48,6 +49,7 @@ export class PairPool implements ManagedPool {
 
   /** Halves that failed before are avoided, not ruled out: most failures of a pair lie in one hand-off. */
   place(hint: PlacementHint): Placement {
+    if (this.#decodesAlone && this.#inService("prefill").length === 0) return this.#placeDecode(hint);
     const prefills = this.#usable("prefill", hint);
     const decodes = this.#usable("decode", hint);
     const { max_in_flight, pair_window } = this.#options.config;
@@ -90,6 +92,29 @@ export class PairPool implements ManagedPool {
 
   setDraining(id: string, draining: boolean): boolean {
     return this.#roster.setDraining(id, draining);
+  }
+
+  /** vLLM's decode servers read prompts, too, where there is nobody to do it for them. */
+  get #decodesAlone(): boolean {
+    return this.#options.config.engine === "vllm-pd";
+  }
+
+  #placeDecode(hint: PlacementHint): Placement {
+    const decodes = this.#usable("decode", hint);
+    const limit = this.#options.config.max_in_flight;
+    const free = decodes.filter((worker) => worker.inFlight < limit);
+    if (free.length === 0) {
+      throw fullError(this.model, `every usable decode server has ${limit} requests in flight`);
+    }
+    const decode = this.#decodeChooser.choose(decodes, free, hint.stickyKey);
+    const hold = decode.take();
+    return {
+      workerId: decode.id,
+      url: decode.url,
+      release: (outcome, side) => {
+        if (side !== "prefill") hold.release(outcome);
+      },
+    };
   }
 
   #inService(role: "prefill" | "decode"): Worker[] {

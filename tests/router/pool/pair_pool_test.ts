@@ -178,6 +178,31 @@ test("a half without a server in service is named, whatever the other half is", 
   assert.equal(clock.pendingTimers, 0);
 });
 
+test("vLLM's decode servers work alone while no prefill server is in service", async () => {
+  const { clock, down, pool } = setUp({ engine: "vllm-pd", max_in_flight: 2, health: { failures: 1 } });
+  const life = new AbortController();
+  pool.start(life.signal);
+  down.add("p1").add("p2");
+  await clock.advance(20_000);
+  assert.equal(pool.ready, true);
+  const places = Array.from({ length: 4 }, () => pool.place({}));
+  assert.ok(places.every((place) => place.prefill === undefined));
+  assert.deepEqual(inFlight(pool), { p1: 0, d1: 2, p2: 0, d2: 2 });
+  assert.match(refusal(() => pool.place({})).message, /every usable decode server has 2 requests/);
+  places[0]?.release("ok", "prefill");
+  assert.deepEqual(inFlight(pool), { p1: 0, d1: 2, p2: 0, d2: 2 });
+  for (const place of places) place.release("ok");
+  down.delete("p1");
+  await clock.advance(40_000);
+  const place = pool.place({});
+  assert.match(hosts(place), /^p1 /);
+  place.release("ok");
+  assert.deepEqual(inFlight(pool), { p1: 0, d1: 0, p2: 0, d2: 0 });
+  life.abort();
+  await clock.advance();
+  assert.equal(clock.pendingTimers, 0);
+});
+
 test("single servers and contradictory pairs are refused by their URL", () => {
   assert.match(
     refusal(() => setUp({ workers: ["http://a"] })).message,
