@@ -1,4 +1,3 @@
-import { CanopyError } from "../../base/errors.ts";
 import type { Engine } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
 import { OpenAiEngine } from "./openai.ts";
@@ -7,7 +6,7 @@ import { SglangPdEngine } from "./sglang_pd.ts";
 import { VllmEngine } from "./vllm.ts";
 import { VllmPdEngine } from "./vllm_pd.ts";
 
-/** The engine of a model's protocol family. Throws 500 `unsupported_engine` for families that are not built yet. */
+/** The engine of a model's protocol family. */
 export function createEngine(options: EngineOptions): Engine {
   switch (options.config.engine) {
     case "openai":
@@ -20,10 +19,5 @@ export function createEngine(options: EngineOptions): Engine {
       return new SglangEngine(options);
     case "sglang-pd":
       return new SglangPdEngine(options);
-    default:
-      throw new CanopyError(
-        `Cannot serve "${options.config.model}": engine ${options.config.engine} is not supported yet, use vllm or sglang`,
-        { code: "unsupported_engine", status: 500 },
-      );
   }
 }
