@@ -6,8 +6,8 @@ import type { Sequence } from "./sequence.ts";
 import { SGLANG } from "./sglang_version.ts";
 import type { TokenSource } from "./tokens.ts";
 
-/** Two missed heartbeats of five seconds. */
-const HEARTBEAT_MS = 10_000;
+/** Two missed heartbeats five seconds apart: 5 to 10 s; as long as recorded. */
+const HEARTBEAT_MS = 6000;
 /** What a failed handshake takes beyond the waiting time. */
 const HANDSHAKE_MS = 2000;
 /** How long 0.5.3 lives on after a request with an address where nothing listens. */
@@ -101,7 +101,7 @@ export class DecodeRole implements PdRole {
     const room = bootstrap.room ?? 0;
     const registry = bootstrap.port ?? BOOTSTRAP_PORT;
     const port = fabric.find(bootstrap.host, registry);
-    const key = `${room}/${bootstrap.sample}`;
+    const key = `${roomText(room)}/${bootstrap.sample}`;
     const stuck = bootstrap.samples > 1 || (room === 0 && version >= SGLANG.errorEvents);
     const address = `${bootstrap.host}:${registry}`;
     const leg = new Leg(this, { room, rid: bootstrap.rid, sequence, choice, port, address, stuck }, key);
@@ -174,8 +174,9 @@ export class DecodeRole implements PdRole {
     if (leg.state !== "waiting") return;
     leg.cancelled.abort();
     leg.cancelled = new AbortController();
+    const verb = this.#engine.version < SGLANG.legsNotify ? "Losing" : "Lost";
     this.#after(leg, HEARTBEAT_MS, () => {
-      this.fail(leg, "transfer", `Lost connection with prefill instance (bootstrap_addr: ${leg.address})`);
+      this.fail(leg, "transfer", `${verb} connection with prefill instance (bootstrap_addr: ${leg.address})`);
     });
   }
 

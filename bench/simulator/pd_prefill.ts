@@ -32,7 +32,7 @@ export interface PdEngine {
 
 interface Leg {
   readonly key: string;
-  readonly room: number;
+  readonly room: number | undefined;
   readonly rid: string;
   readonly sequence: Sequence;
   readonly choice: Choice;
@@ -84,8 +84,8 @@ export class PrefillRole implements PdRole, PrefillPort {
 
   submit(sequence: Sequence, choice: Choice, bootstrap: Bootstrap): void {
     const fake = bootstrap.host === FAKE_BOOTSTRAP_HOST;
-    const room = bootstrap.room ?? 0;
-    const key = `${room}/${bootstrap.sample}`;
+    const room = bootstrap.session === true ? undefined : bootstrap.room;
+    const key = `${roomText(room)}/${bootstrap.sample}`;
     const leg: Leg = {
       key,
       room,

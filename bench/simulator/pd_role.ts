@@ -11,6 +11,8 @@ export interface Bootstrap {
   readonly sample: number;
   /** Samples of the request. */
   readonly samples: number;
+  /** It continues a session: SGLang forgets the room of such a request. */
+  readonly session?: boolean;
 }
 
 /** What a request goes through around the scheduler of a prefill or decode server. */
@@ -45,6 +47,7 @@ export const FAKE_BOOTSTRAP_HOST = "2.2.2.2";
 export const BOOTSTRAP_PORT = 8998;
 
 /** A room as log messages show it: all digits. */
-export function roomText(room: number): string {
+export function roomText(room: number | undefined): string {
+  if (room === undefined) return "None";
   return Number.isSafeInteger(room) ? String(room) : BigInt(Math.trunc(room)).toString();
 }

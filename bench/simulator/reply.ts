@@ -21,8 +21,8 @@ export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | Events;
-  /** An exception that no handler caught: the header of the CORS layer is missing. */
-  readonly uncaught?: true;
+  /** Without the header of the CORS layer: exceptions that no handler caught, and bootstrap registries. */
+  readonly bare?: true;
 }
 
 /** An answer that is not what the client hoped for; thrown by checks of a request. */
@@ -70,7 +70,7 @@ export function headersOf(
   const headers: Record<string, string> = {
     date: new Date(clock.unixEpochMs + clock.now()).toUTCString(),
     server: "uvicorn",
-    ...(reply.uncaught === true ? {} : { vary: "Origin" }),
+    ...(reply.bare === true ? {} : { vary: "Origin" }),
     ...reply.headers,
   };
   if (contentLength !== undefined) headers["content-length"] = String(contentLength);

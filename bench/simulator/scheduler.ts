@@ -37,6 +37,7 @@ export class Scheduler {
   #looping = false;
   #dueMs = 0;
   #stop = new AbortController();
+  #thawed: Promise<void> | undefined;
   stats = { requests: 0, promptTokens: 0, generationTokens: 0, cachedTokens: 0, aborted: 0, preemptions: 0 };
 
   constructor(options: SchedulerOptions) {
@@ -131,7 +132,18 @@ export class Scheduler {
     this.#end(sequence, true);
   }
 
-  /** Freezes everything, as a dead process would. */
+  /** Ends no step any more until the returned function is called, as an engine that hangs. */
+  freeze(): () => void {
+    let thaw = () => {};
+    const thawed = new Promise<void>((resolve) => thaw = resolve);
+    this.#thawed = thawed;
+    return () => {
+      if (this.#thawed === thawed) this.#thawed = undefined;
+      thaw();
+    };
+  }
+
+  /** Stops for good, as a dead process does. */
   kill(): void {
     this.#stop.abort();
   }
@@ -155,6 +167,7 @@ export class Scheduler {
       const nowMs = clock.now();
       this.#dueMs = Math.max(this.#dueMs, nowMs - MAX_LAG_MS) + cost.stepMs(load);
       await clock.sleep(Math.max(0, this.#dueMs - nowMs), this.#stop.signal);
+      if (this.#thawed !== undefined) await this.#thawed;
       this.#apply();
     }
     this.#looping = false;

@@ -3,9 +3,9 @@ import { detailReply, emptyReply, jsonReply, type Reply, type ServedRequest, tex
 import { internalError, openaiError } from "./sglang_errors.ts";
 import { generate } from "./sglang_generate.ts";
 import { load, loads, modelCard, modelInfo, serverInfo, sglangMetrics } from "./sglang_info.ts";
-import { isNewer } from "./sglang_meta.ts";
 import { chat, completions } from "./sglang_openai.ts";
 import { parseBody } from "./sglang_request.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { SglangRequests } from "./sglang_requests.ts";
 import type { SimulatorOptions } from "./simulator_types.ts";
 import type { Protocol } from "./vllm.ts";
@@ -31,6 +31,7 @@ export function sglangProtocol(
     maxRunning: 2048,
     policy: "prefill_first",
   }, hooks);
+  const version = versionNumber(backend.version);
   const requests = new SglangRequests(backend);
   const get = (reply: () => Reply) => ({ GET: () => Promise.resolve(reply()) });
   const health = {
@@ -74,18 +75,26 @@ export function sglangProtocol(
     "/health_generate": health,
     "/ping": get(() => emptyReply()),
     "/get_model_info": get(() => jsonReply(200, modelInfo(backend))),
-    "/model_info": get(() => jsonReply(200, modelInfo(backend))),
     "/get_server_info": get(() => jsonReply(200, serverInfo(backend))),
-    "/server_info": get(() => jsonReply(200, serverInfo(backend))),
     "/v1/models": get(() => {
       const data = options.models.map((id) => modelCard(id, backend));
       return jsonReply(200, { object: "list", data });
     }),
-    "/v1/loads": get(() => jsonReply(200, loads(backend))),
     "/metrics": get(() => textReply(200, sglangMetrics(backend), "text/plain; version=0.0.4; charset=utf-8")),
     "/v1/embeddings": { POST: () => Promise.resolve(notEmbedding()) },
     "/v1/rerank": { POST: () => Promise.resolve(notEmbedding()) },
-    ...(isNewer(backend.version) ? {} : { "/get_load": get(() => jsonReply(200, load(backend))) }),
+    ...(version >= SGLANG.newest ? {} : { "/get_load": get(() => jsonReply(200, load(backend))) }),
+    ...(version < SGLANG.cumulativeIds ? {} : {
+      "/model_info": get(() => jsonReply(200, modelInfo(backend))),
+      "/server_info": get(() => jsonReply(200, serverInfo(backend))),
+      "/v1/loads": {
+        GET: ({ query }: ServedRequest) => {
+          // Pairs of that time fail when asked for all.
+          const fails = backend.pd !== undefined && version < SGLANG.fakeHostForgets && query.has("include");
+          return Promise.resolve(fails ? internalError() : jsonReply(200, loads(backend)));
+        },
+      },
+    }),
   };
   const generating = new Set(["/generate", "/v1/completions", "/v1/chat/completions"]);
   return {

@@ -38,7 +38,7 @@ export function refuseSchema(path: string, errors: readonly string[]): Refusal {
 
 /** What an exception outside of all handlers looks like. */
 export function internalError(): Reply {
-  return { ...textReply(500, "Internal Server Error"), uncaught: true };
+  return { ...textReply(500, "Internal Server Error"), bare: true };
 }
 
 /** A `/generate` request that cannot be served; in a stream it is an event under status 200. */

@@ -13,13 +13,22 @@ export class CumulativeEvents {
   readonly #meta: (first: boolean) => string;
   readonly #steady: boolean;
   #text = new GrowingText();
-  readonly #ids = new GrowingText();
+  #ids = new GrowingText();
   #events = 0;
+  /** Older versions send the new ids only, and before the first ones the end of the prompt. */
+  readonly #lookBack: readonly number[] | undefined;
   /** `meta_info` around the count of tokens, the only part that changes while the answer runs. */
   #around: readonly [string, string] | undefined;
 
   /** `tail`: what follows `meta_info`. `steady`: nothing but the count changes in `meta_info` until the end. */
-  constructor(choice: Choice, tail: string, steady: boolean, meta: (first: boolean) => string) {
+  constructor(
+    choice: Choice,
+    tail: string,
+    steady: boolean,
+    lookBack: readonly number[] | undefined,
+    meta: (first: boolean) => string,
+  ) {
+    this.#lookBack = lookBack;
     this.#choice = choice;
     this.#tail = tail;
     this.#steady = steady;
@@ -37,7 +46,9 @@ export class CumulativeEvents {
       this.#text = new GrowingText();
       this.#text.append(JSON.stringify(this.#choice.text).slice(1, -1));
     }
-    for (const id of delta.ids) this.#ids.append(this.#ids.length === 0 ? String(id) : `,${id}`);
+    if (this.#lookBack !== undefined) this.#ids = new GrowingText();
+    for (const id of first ? this.#lookBack ?? [] : []) this.#addId(id);
+    for (const id of delta.ids) this.#addId(id);
     const meta = first || finish !== undefined || !this.#steady ? this.#meta(first) : this.#runningMeta();
     return joined(
       'data: {"text":"',
@@ -46,6 +57,10 @@ export class CumulativeEvents {
       this.#ids,
       `],"meta_info":${meta}${this.#tail}}\n\n`,
     );
+  }
+
+  #addId(id: number): void {
+    this.#ids.append(this.#ids.length === 0 ? String(id) : `,${id}`);
   }
 
   #runningMeta(): string {

@@ -11,9 +11,13 @@ import {
   GenerateRefusal,
   internalError,
 } from "./sglang_errors.ts";
-import { type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
+import { isNewer, type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./sglang_request.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
+
+/** How far the detokeniser of old versions looks back into the prompt. */
+const LOOK_BACK_TOKENS = 5;
 
 /** One item of a batch, expanded to its samples. */
 interface Item {
@@ -41,18 +45,26 @@ export async function generate(
   requests: SglangRequests,
   die: () => Promise<never>,
 ): Promise<Reply> {
-  checkGenerateSchema(body);
+  checkGenerateSchema(body, backend.version);
+  const session = sessionOf(body);
+  if (session !== undefined && backend.pd?.role === "decode" && !isNewer(backend.version)) return die();
   const stream = flag(body, "stream");
   const receivedMs = backend.options.clock.now();
   let job: Job;
   try {
+    if (session !== undefined && isNewer(backend.version)) {
+      throw new GenerateRefusal(`Invalid request: session id ${session} does not exist`);
+    }
     job = plan(body, backend, requests, receivedMs);
   } catch (error) {
     if (!(error instanceof GenerateRefusal)) throw error;
     return refusal(error, stream);
   }
   const { vocabSize } = backend.tokenizer;
-  if (job.items.some(({ prompt }) => prompt.some((id) => id < 0 || id >= vocabSize))) return die();
+  const computes = backend.pd?.role !== "decode";
+  if (computes && job.items.some(({ prompt }) => prompt.some((id) => id < 0 || id >= vocabSize))) {
+    return die();
+  }
   if (backend.full) {
     return generateError(503, "The request queue is full.");
   }
@@ -77,12 +89,13 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
   const start = typeof body["logprob_start_len"] === "number" ? body["logprob_start_len"] : -1;
   const top = typeof body["top_logprobs_num"] === "number" ? body["top_logprobs_num"] : 0;
   const salt = [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/");
+  const session = sessionOf(body) !== undefined;
   const places = meetingPlaces(body, prompts.length);
   const items: Item[] = [];
   let samples = 1;
   for (const [promptIndex, prompt] of prompts.entries()) {
     const params = Array.isArray(given) ? given[promptIndex] ?? {} : given;
-    const sampling = samplingParams(isJsonObject(params) ? params : {});
+    const sampling = samplingParams(isJsonObject(params) ? params : {}, backend.version);
     samples = Math.max(samples, sampling.n);
     const maxTokens = checkedLength(prompt.length, sampling.maxTokens, backend);
     const own = ridOf(body["rid"] ?? null, promptIndex, batch) ?? backend.randomHex(32);
@@ -106,7 +119,7 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
             logprobs: withLogprobs ? top : undefined,
             cacheLimit: withLogprobs && start >= 0 ? start : Infinity,
             forcedText: undefined,
-            bootstrap: { ...places[promptIndex]!, rid, sample: i, samples: sampling.n },
+            bootstrap: { ...places[promptIndex]!, rid, sample: i, samples: sampling.n, session },
           }),
       });
     }
@@ -129,6 +142,12 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
     times: { receivedMs, dispatchedMs: receivedMs },
     collector: new Collector(),
   };
+}
+
+/** The session that a request wants to continue; no server here has any. */
+function sessionOf(body: JsonObject): string | undefined {
+  const { session_params: session } = body;
+  return isJsonObject(session ?? null) && isJsonObject(session) ? String(session["id"] ?? "") : undefined;
 }
 
 function promptsOf(body: JsonObject, backend: Backend): { prompts: number[][]; batch: boolean } {
@@ -173,10 +192,15 @@ function answer(job: Job, item: Item, choice: Choice, backend: Backend): JsonObj
   const sent = { stream: false, first: true, sentMs: backend.options.clock.now() };
   return {
     text: choice.text,
-    output_ids: [...choice.ids],
+    output_ids: [...lookBackIds(item.prompt, backend) ?? [], ...choice.ids],
     meta_info: metaInfo(item.rid, choice, item.prompt, job.times, job.logprobs, sent, backend),
     ...(job.promptIds ? { prompt_token_ids: [...item.prompt] } : {}),
   };
+}
+
+/** The last tokens of the prompt, which versions before 0.5.6 show in front of the answer's. */
+function lookBackIds(prompt: readonly number[], backend: Backend): readonly number[] | undefined {
+  return versionNumber(backend.version) < SGLANG.cumulativeIds ? prompt.slice(-LOOK_BACK_TOKENS) : undefined;
 }
 
 async function* events(
@@ -202,7 +226,8 @@ async function* events(
         (job.list ? `,"index":${choice.options.index}` : "");
       const { clock } = backend.options;
       const sentMs = clock.now();
-      answer = new CumulativeEvents(choice, tail, job.logprobs === undefined, (first) => {
+      const lookBack = lookBackIds(item.prompt, backend);
+      answer = new CumulativeEvents(choice, tail, job.logprobs === undefined, lookBack, (first) => {
         const sent = { stream: true, first, sentMs };
         return JSON.stringify(
           metaInfo(item.rid, choice!, item.prompt, job.times, job.logprobs, sent, backend),

@@ -3,25 +3,27 @@ import type { JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
 import { MetricsText } from "./metrics.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";
-import { isNewer } from "./sglang_meta.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 
 /** `GET /model_info` and `/get_model_info`. */
 export function modelInfo(backend: Backend): JsonObject {
+  const version = versionNumber(backend.version);
+  const sparse = version >= SGLANG.sparseShapes;
   return {
     model_path: backend.model,
-    served_model_name: backend.model,
+    ...(sparse ? { served_model_name: backend.model } : {}),
     tokenizer_path: backend.model,
     is_generation: true,
     preferred_sampling_params: null,
     weight_version: "default",
-    load_format: "auto",
-    reasoning_parser: null,
-    tool_call_parser: null,
-    ...(isNewer(backend.version) ? { disaggregation_mode: backend.pd?.role ?? "null" } : {}),
-    has_image_understanding: false,
-    has_audio_understanding: false,
-    model_type: "qwen3",
-    architectures: ["Qwen3ForCausalLM"],
+    ...(sparse ? { load_format: "auto", reasoning_parser: null, tool_call_parser: null } : {}),
+    ...(version >= SGLANG.newest ? { disaggregation_mode: backend.pd?.role ?? "null" } : {}),
+    ...(version < SGLANG.errorEvents ? {} : {
+      has_image_understanding: false,
+      has_audio_understanding: false,
+      model_type: "qwen3",
+      architectures: ["Qwen3ForCausalLM"],
+    }),
   };
 }
 
@@ -56,7 +58,12 @@ export function serverInfo(backend: Backend): JsonObject {
     internal_states: [{
       ...common,
       last_gen_throughput: 0,
-      memory_usage: { weight: 0, kvcache: 0, token_capacity: kvTokens, graph: {} },
+      memory_usage: {
+        weight: 0,
+        kvcache: 0,
+        token_capacity: kvTokens,
+        graph: versionNumber(backend.version) >= SGLANG.sparseShapes ? {} : 0,
+      },
       effective_max_running_requests_per_dp: maxRunning,
     }],
     version: backend.version,
@@ -71,7 +78,7 @@ export function modelCard(id: string, backend: Backend): JsonObject {
     created: unixSeconds(backend.options.clock),
     owned_by: "sglang",
     root: id,
-    parent: null,
+    ...(versionNumber(backend.version) >= SGLANG.errorEvents ? { parent: null } : {}),
     max_model_len: backend.contextTokens,
   };
 }
@@ -97,6 +104,7 @@ export function loads(backend: Backend): JsonObject {
       num_used_tokens: used,
       num_total_tokens: used,
       num_active_tokens: used,
+      ...(versionNumber(backend.version) >= SGLANG.newest ? { num_prealloc_ready_tokens: 0 } : {}),
       max_total_num_tokens: kvTokens,
       max_running_requests: maxRunning,
       token_usage: Math.round(used / kvTokens * 10_000) / 10_000,
@@ -105,7 +113,7 @@ export function loads(backend: Backend): JsonObject {
       utilization: 0,
       total_prefill_uncached_tokens: scheduler.stats.promptTokens - scheduler.stats.cachedTokens,
       total_prefill_busy_us: 0,
-      decode_moments: [0, 0, 0, 0, 0, 0],
+      decode_moments: backend.pd?.role === "prefill" ? null : [0, 0, 0, 0, 0, 0],
       memory: { weight_gb: 0, kv_cache_gb: 0, graph_gb: 0, token_capacity: kvTokens },
       disaggregation: {
         mode: backend.pd?.role ?? "null",
@@ -125,13 +133,17 @@ export function loads(backend: Backend): JsonObject {
 /** `GET /get_load`; gone in 0.5.23. */
 export function load(backend: Backend): JsonObject[] {
   const { scheduler } = backend;
+  const version = versionNumber(backend.version);
+  const sparse = version >= SGLANG.sparseShapes;
   return [{
-    dp_rank: 0,
-    num_reqs: scheduler.running + scheduler.waiting,
+    ...(sparse ? {} : { rid: null }),
+    ...(sparse || version < SGLANG.errorEvents ? {} : { http_worker_ipc: null }),
+    dp_rank: sparse ? 0 : null,
+    num_reqs: backend.load,
     num_waiting_reqs: scheduler.waiting,
     num_tokens: scheduler.usedTokens,
-    num_pending_tokens: 0,
-    ts_tic: backend.options.clock.now() / 1000,
+    ...(sparse ? { num_pending_tokens: 0 } : {}),
+    ...(version < SGLANG.errorEvents ? {} : { ts_tic: backend.options.clock.now() / 1000 }),
   }];
 }
 

@@ -21,6 +21,7 @@ import {
   refuseSchema,
 } from "./sglang_errors.ts";
 import { isNewer, metaInfo } from "./sglang_meta.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { chatEvents, completionEvents } from "./sglang_openai_stream.ts";
 import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
 import { checkedLength, numberList, stringList } from "./sglang_request.ts";
@@ -133,8 +134,8 @@ async function serve(
   }
   await requests.enter(request, rids, job.stream, () => start(job, budgets, backend, requests));
   if (job.stream) {
-    // The head is sent with the first token, unlike that of /generate.
-    await job.collector.started();
+    // From 0.5.10 on the head is sent with the first token, unlike that of /generate.
+    if (versionNumber(backend.version) >= SGLANG.errorEvents) await job.collector.started();
     return streamReply(
       job.kind === "chat" ? chatEvents(job, backend, requests) : completionEvents(job, backend, requests),
     );

@@ -4,6 +4,7 @@ import type { Choice } from "./choice.ts";
 import { type Events, flag } from "./reply.ts";
 import { failureEvents } from "./sglang_errors.ts";
 import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
 
 /** The stream of a chat: role, texts, then all endings. */
@@ -14,6 +15,9 @@ export async function* chatEvents(
 ): Events {
   const { collector } = job;
   const head = eventHead(job, "chat.completion.chunk", backend);
+  const sparse = versionNumber(backend.version) >= SGLANG.sparseShapes;
+  const deltaText = sparse ? sparseDelta : fullDelta;
+  const noUsage = sparse ? "" : ',"usage":null';
   const begun = new Set<Choice>();
   let lastRid = job.rids[0]!;
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
@@ -27,34 +31,47 @@ export async function* chatEvents(
     lastRid = job.rids[index]!;
     if (!begun.has(choice)) {
       begun.add(choice);
-      yield `${
-        head(lastRid)
-      }{"index":${index},"delta":{"reasoning_content":null,"role":"assistant","content":""},"logprobs":null,"finish_reason":null,"matched_stop":null}]}\n\n`;
+      yield `${head(lastRid)}{"index":${index},"delta":${
+        deltaText("assistant", "")
+      },"logprobs":null,"finish_reason":null,"matched_stop":null}]${noUsage}}\n\n`;
     }
     const delta = choice.take();
     if (delta.text === "" && delta.scores.length === 0) continue;
     const scores = job.logprobs === undefined
       ? "null"
       : JSON.stringify(chatLogprobs(delta.scores, job.logprobs, backend));
-    yield `${head(lastRid)}{"index":${index},"delta":{"reasoning_content":null,"content":${
-      JSON.stringify(delta.text)
-    }},"logprobs":${scores},"finish_reason":null,"matched_stop":null}]${
-      job.continuousUsage ? `,"usage":${JSON.stringify(usageOf([choice], backend))}` : ""
+    yield `${head(lastRid)}{"index":${index},"delta":${
+      deltaText(null, delta.text)
+    },"logprobs":${scores},"finish_reason":null,"matched_stop":null}]${
+      job.continuousUsage ? `,"usage":${JSON.stringify(usageOf([choice], backend))}` : noUsage
     }}\n\n`;
   }
   requests.done(job.rids);
   for (const choice of collector.choices) {
     const { finish, matched } = finishOf(choice);
-    yield `${
-      head(lastRid)
-    }{"index":${choice.options.index},"delta":{"reasoning_content":null},"logprobs":null,"finish_reason":"${finish}","matched_stop":${
-      JSON.stringify(matched)
-    }}]}\n\n`;
+    yield `${head(lastRid)}{"index":${choice.options.index},"delta":${
+      deltaText(null, null)
+    },"logprobs":null,"finish_reason":"${finish}","matched_stop":${JSON.stringify(matched)}}]${noUsage}}\n\n`;
   }
   if (job.includeUsage) {
     yield `${head(lastRid)}],"usage":${JSON.stringify(usageOf(collector.choices, backend))}}\n\n`;
   }
   yield "data: [DONE]\n\n";
+}
+
+/** A chat delta that leaves out what it has nothing to say of. */
+function sparseDelta(role: string | null, content: string | null): string {
+  const named = role === null ? "" : `,"role":${JSON.stringify(role)}`;
+  return `{"reasoning_content":null${named}${
+    content === null ? "" : `,"content":${JSON.stringify(content)}`
+  }}`;
+}
+
+/** A chat delta of older versions, with a null for every field that is not used. */
+function fullDelta(role: string | null, content: string | null): string {
+  return `{"role":${JSON.stringify(role)},"content":${
+    JSON.stringify(content)
+  },"reasoning_content":null,"tool_calls":null}`;
 }
 
 /** The stream of a completion: the last text carries the ending. */

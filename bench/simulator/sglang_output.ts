@@ -68,7 +68,10 @@ export function completionLogprobs(
 ): JsonObject | null {
   if (job.logprobs === undefined) return null;
   const all: { id: number; logprob: number | null; top: readonly ScoredToken[] | null }[] = [
-    ...(first && job.echo ? promptLogprobs(backend.speech, prompt, 0, job.logprobs) : []),
+    // A decode server has no log-probabilities of the prompt.
+    ...(first && job.echo && backend.pd?.role !== "decode"
+      ? promptLogprobs(backend.speech, prompt, 0, job.logprobs)
+      : []),
     ...scores,
   ];
   return {

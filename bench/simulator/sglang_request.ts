@@ -2,6 +2,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { Backend, Generation } from "./backend.ts";
 import { flag, pythonRepr, type ServedRequest } from "./reply.ts";
 import { GenerateRefusal, refuseSchema } from "./sglang_errors.ts";
+import { SGLANG, versionNumber } from "./sglang_version.ts";
 
 /** Everything that `sampling_params` may hold; other keys make the server fail. */
 const SAMPLING_KEYS = new Set([
@@ -78,7 +79,19 @@ export function parseBody(request: ServedRequest): JsonObject {
 }
 
 /** Checks the types that `/generate`'s schema knows. Throws 400s. */
-export function checkGenerateSchema(body: JsonObject): void {
+export function checkGenerateSchema(body: JsonObject, version: string): void {
+  const { bootstrap_room: room } = body;
+  if (typeof room === "string" && !/^-?\d+$/.test(room)) {
+    const item = versionNumber(version) >= SGLANG.sparseShapes ? "nullable[int]" : "int";
+    throw refuseSchema("/generate", [
+      `{'type': 'list_type', 'loc': ('body', 'bootstrap_room', 'list[${item}]'), 'msg': 'Input should be a valid list', 'input': ${
+        pythonRepr(room)
+      }}`,
+      `{'type': 'int_parsing', 'loc': ('body', 'bootstrap_room', 'int'), 'msg': 'Input should be a valid integer, unable to parse string as an integer', 'input': ${
+        pythonRepr(room)
+      }}`,
+    ]);
+  }
   const { text, input_ids: ids, sampling_params: sampling } = body;
   if (ids !== undefined && ids !== null && !Array.isArray(ids)) {
     const problem = `must be list or null; got ${pythonType(ids)}`;
@@ -111,11 +124,14 @@ export function checkGenerateSchema(body: JsonObject): void {
 }
 
 /** Checks `sampling_params`. Throws `GenerateRefusal`. */
-export function samplingParams(params: JsonObject): SglangSampling {
+export function samplingParams(params: JsonObject, version: string): SglangSampling {
   for (const key of Object.keys(params)) if (!SAMPLING_KEYS.has(key)) throw new GenerateRefusal(undefined);
   const temperature = numberOf(params, "temperature");
   if (temperature !== undefined && temperature < 0) {
-    throw new GenerateRefusal(`temperature must be a non-negative finite number, got ${temperature}.`);
+    const kind = versionNumber(version) >= SGLANG.sparseShapes
+      ? "a non-negative finite number"
+      : "non-negative";
+    throw new GenerateRefusal(`temperature must be ${kind}, got ${temperature}.`);
   }
   const maxTokens = params["max_new_tokens"] === null
     ? undefined

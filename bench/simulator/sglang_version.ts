@@ -2,6 +2,8 @@
 export const SGLANG = {
   /** Output ids are cumulative in streams. */
   cumulativeIds: 5_006,
+  /** Calls of chunks have a null where newer ones have no field; so have times in `meta_info`. */
+  sparseShapes: 5_018,
   /** Aborts and errors inside a stream are events; room 0 is never completed; the registry knows new names. */
   errorEvents: 5_010,
   /** A prompt sent with the fake bootstrap host is not kept in the prefix tree. */

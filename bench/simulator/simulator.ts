@@ -6,6 +6,9 @@ import {
   TransportError,
 } from "../../router/transport/transport.ts";
 import { Faults, type Strike } from "./faults.ts";
+import { BOOTSTRAP_PORT } from "./pd_role.ts";
+import { registryReply } from "./pd_registry.ts";
+import { versionNumber } from "./sglang_version.ts";
 import { type Events, headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
 import { sglangProtocol } from "./sglang.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
@@ -38,20 +41,39 @@ export function createSimulator(options: SimulatorOptions): Simulator {
   const die = (): Promise<never> => {
     if (life === "alive") {
       life = "dying";
-      protocol.backend.kill();
-      const delayMs = options.cost === "instant" ? 0 : DEATH_MS / (options.speedup ?? 1);
-      clock.sleep(delayMs).then(() => life = "gone", () => {});
+      protocol.backend.scheduler.kill();
+      clock.sleep(DEATH_MS / (options.speedup ?? 1)).then(crash, () => {});
     }
     return new Promise(() => {});
+  };
+  const connections = new Set<() => void>();
+  const crash = () => {
+    life = "gone";
+    protocol.backend.kill();
+    for (const reset of connections) reset();
   };
   const protocol: Protocol = options.engine === "vllm" ? vllmProtocol(options) : sglangProtocol(options, {
     die: () => void die(),
     strike: () => faults.nextTransfer(),
   }, die);
 
+  const { pd } = options;
+  const registry = pd?.role !== "prefill" || options.engine === "vllm" ? undefined : {
+    port: String(pd.bootstrapPort ?? BOOTSTRAP_PORT),
+    facts: () => ({
+      version: versionNumber(protocol.backend.version),
+      host: pd.bootstrapHost ?? "127.0.0.1",
+      httpPort: pd.httpPort ?? 30_000,
+      pageSize: protocol.backend.scheduler.options.pageSize,
+    }),
+  };
+
   async function answer(request: OutgoingRequest, served: ServedRequest): Promise<Served> {
     if (life === "gone") throw new TransportError("connect_failed", request.url);
     const beganMs = clock.now();
+    if (registry !== undefined && new URL(request.url).port === registry.port) {
+      return incoming(registryReply(served, registry.facts()), request, undefined, beganMs);
+    }
     const generates = protocol.generates(served);
     const strike = faults.next(generates);
     if (strike?.kind === "refuse") throw new TransportError("connect_failed", request.url);
@@ -114,7 +136,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
   }
 
   return {
-    handle: (request, signal) => connect(request, signal, answer),
+    handle: (request, signal) => connect(request, signal, answer, connections),
     get running() {
       return protocol.backend.load;
     },
@@ -122,6 +144,8 @@ export function createSimulator(options: SimulatorOptions): Simulator {
       return protocol.backend.scheduler.stats;
     },
     inject: (fault) => faults.inject(fault),
+    freeze: () => protocol.backend.scheduler.freeze(),
+    crash,
     close() {
       life = "gone";
       protocol.backend.kill();
@@ -171,6 +195,7 @@ async function connect(
   request: OutgoingRequest,
   signal: AbortSignal,
   answer: (request: OutgoingRequest, served: ServedRequest) => Promise<Served>,
+  connections: Set<() => void>,
 ): Promise<IncomingResponse> {
   signal.throwIfAborted();
   const served = takeApart(request);
@@ -182,6 +207,7 @@ async function connect(
   const end = (early: boolean) => {
     if (!open) return;
     open = false;
+    connections.delete(onReset);
     signal.removeEventListener("abort", onAbort);
     if (early) served.onClose?.();
   };
@@ -190,6 +216,14 @@ async function connect(
     leave(signal.reason);
   };
   signal.addEventListener("abort", onAbort, { once: true });
+  let stage: "reset_before_head" | "reset_in_body" = "reset_before_head";
+  let reset: TransportError | undefined;
+  const onReset = () => {
+    end(false);
+    reset = new TransportError(stage, request.url);
+    leave(reset);
+  };
+  connections.add(onReset);
   let response: Served;
   try {
     response = await Promise.race([answer(request, served), left]);
@@ -197,10 +231,12 @@ async function connect(
     end(true);
     throw error;
   }
+  stage = "reset_in_body";
   const source = response.body;
   const body: AsyncIterator<Uint8Array> = {
     next() {
       if (signal.aborted) return Promise.reject(signal.reason);
+      if (reset !== undefined) return Promise.reject(reset);
       if (!open) return Promise.resolve({ done: true, value: undefined });
       return new Promise((resolve, reject) => {
         // Replaces the reader of the previous chunk: a race per chunk would pile up on `left`.

@@ -47,6 +47,8 @@ export interface PdOptions {
   /** Prefill: where its bootstrap registry is reached; 127.0.0.1 and 8998 by default. */
   readonly bootstrapHost?: string;
   readonly bootstrapPort?: number;
+  /** Prefill: the port of its API, as the registry tells it; 30,000 by default. */
+  readonly httpPort?: number;
   /** How long prefill waits for its decode half; 300,000 by default. */
   readonly bootstrapTimeoutMs?: number;
   /** How long decode waits for the KV; 300,000 by default. */
@@ -76,7 +78,10 @@ export interface Fault {
   readonly value?: number;
 }
 
-/** A simulated engine. The same object answers over real ports and in memory. */
+/**
+ * A simulated engine. The same object answers over real ports and in memory. A prefill server answers for its bootstrap
+ * registry, too: to requests whose URL has that port.
+ */
 export interface Simulator {
   /**
    * Serves one request, under the contract of `Transport.send`: the signal aborting, or the body's iteration
@@ -93,6 +98,10 @@ export interface Simulator {
     readonly aborted: number;
   };
   inject(fault: Fault): void;
+  /** Makes the engine hang, while its front end goes on; call what it returns to wake it. */
+  freeze(): () => void;
+  /** Ends the process at once, as SIGKILL does: open connections are reset, new ones refused. */
+  crash(): void;
   /** Stops the engine at once, as a power cut would: nothing is answered any more. */
   close(): void;
 }

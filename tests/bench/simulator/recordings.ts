@@ -24,6 +24,11 @@ function readJson(path: string) {
   return JSON.parse(readFileSync(new URL(`../../fixtures/${path}`, import.meta.url), "utf8"));
 }
 
+/** A file of recordings. */
+export function recordingFile<T>(name: string): T {
+  return readJson(`simulator/${name}.json`);
+}
+
 /** Recorded exchanges by case name. */
 export function recordings(name: string): Map<string, Recording> {
   return new Map(Object.entries<Recording>(readJson(`simulator/${name}.json`)));
