@@ -13,6 +13,10 @@ export interface ParseOptions {
   readonly negatable?: readonly string[];
   /** Other spellings of an option: `{ help: ["h"] }`. */
   readonly alias?: Readonly<Record<string, readonly string[]>>;
+  /** String options that may be followed by a second value of this form; the two are joined by a blank. */
+  readonly second?: Readonly<Record<string, RegExp>>;
+  /** Called for an option that is not known, which is skipped together with its value; absent: it is an error. */
+  readonly unknown?: (rawName: string) => void;
 }
 
 /** What stood on a command line: options under their first spelling, and all else in `_`. */
@@ -49,6 +53,8 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
   }
 
   const positional: string[] = [];
+  /** What to do with a positional argument that comes next: true when it belonged to the option before it. */
+  let follower: ((text: string) => boolean) | undefined;
   const values = new Map<string, boolean | string | string[]>();
   // Not strict: the messages for what is wrong are ours.
   const { tokens } = nodeParseArgs({
@@ -59,14 +65,21 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
     tokens: true,
   });
   for (const token of tokens ?? []) {
-    if (token.kind === "positional") positional.push(token.value);
+    const takes = follower;
+    follower = undefined;
+    if (token.kind === "positional" && takes?.(token.value) !== true) positional.push(token.value);
     if (token.kind !== "option") continue;
     const spelling = token.name.replace(/^short /, "");
     const name = canonical.get(spelling);
     if (name === undefined) {
       const positive = spelling.startsWith("no-") ? canonical.get(spelling.slice(3)) : undefined;
-      if (positive === undefined || !negatable.has(positive)) throw unknownOption(token.rawName, canonical);
-      values.set(positive, false);
+      if (positive !== undefined && negatable.has(positive)) {
+        values.set(positive, false);
+        continue;
+      }
+      if (options.unknown === undefined) throw unknownOption(token.rawName, canonical);
+      options.unknown(token.rawName);
+      if (token.value === undefined) follower = () => true;
     } else if (booleans.has(name)) {
       if (token.value !== undefined) {
         throw new UsageError(`Option ${token.rawName} takes no value: current value is "${token.value}"`);
@@ -77,9 +90,17 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
         throw new UsageError(`Option ${token.rawName} needs a value: write ${token.rawName}=VALUE`);
       }
       const earlier = values.get(name);
-      if (collect.has(name)) {
-        values.set(name, Array.isArray(earlier) ? [...earlier, token.value] : [token.value]);
-      } else values.set(name, token.value);
+      const list = collect.has(name) ? [...(Array.isArray(earlier) ? earlier : []), token.value] : undefined;
+      values.set(name, list ?? token.value);
+      const form = options.second?.[name];
+      if (form === undefined) continue;
+      const first = token.value;
+      follower = (text) => {
+        if (!form.test(text)) return false;
+        const both = `${first} ${text}`;
+        values.set(name, list === undefined ? both : [...list.slice(0, -1), both]);
+        return true;
+      };
     }
   }
   return { _: positional, values };

@@ -10,6 +10,8 @@ export interface Option {
   readonly value?: string;
   /** Other spellings; those of one letter are short options. */
   readonly alias?: readonly string[];
+  /** A second value that may follow, of this form; the two are joined by a blank. */
+  readonly second?: RegExp;
   /** The only values allowed. */
   readonly choices?: readonly string[];
   /** Bounds of a number, both included. */
@@ -51,6 +53,8 @@ export interface CommandSpec<T extends Options> {
   /** Most positional arguments. */
   readonly maxArguments: number;
   readonly options: T;
+  /** Options of other programs are named on standard error and skipped, so that their launch scripts work. */
+  readonly skipsUnknown?: boolean;
   /** What else the help says: paragraphs and examples. */
   readonly details?: string;
   run(values: OptionValues<T>, positional: readonly string[], io: Io): Promise<number>;
@@ -74,6 +78,10 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
           help: ["h"],
           ...Object.fromEntries(entries.map(([name, option]) => [name, option.alias ?? []])),
         },
+        second: Object.fromEntries(
+          entries.flatMap(([name, { second }]) => second === undefined ? [] : [[name, second]]),
+        ),
+        ...(spec.skipsUnknown === true ? { unknown: (name) => skipped(name, io) } : {}),
       });
       if (parsed.values.get("help") === true) {
         io.out.write(helpOf(spec));
@@ -88,6 +96,10 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
       return await spec.run(valuesOf(spec.options, parsed), parsed._, io);
     },
   };
+}
+
+function skipped(name: string, io: Io): void {
+  io.err.write(`Option ${name} is not known here and has no effect\n`);
 }
 
 function valuesOf<T extends Options>(options: T, parsed: ParsedArgs): OptionValues<T> {

@@ -8,7 +8,7 @@ import { type DemoPair, reportLines } from "./demo_report.ts";
 import { askAndShow, type DemoStage } from "./demo_run.ts";
 import type { Io } from "./io.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
-import { announcement, serveUntilStopped } from "./serve.ts";
+import { announcement, serveUntilStopped } from "./serve_loaded.ts";
 import { colorsOf, LiveRegion, printable, wrap } from "./terminal.ts";
 import { seconds } from "./tree_view.ts";
 

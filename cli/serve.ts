@@ -1,19 +1,10 @@
-import { startLog } from "../base/log.ts";
 import { loadCheckedConfig } from "../cfgs/load.ts";
-import { problemText } from "../cfgs/problems.ts";
-import type { Config } from "../cfgs/schema.ts";
-import type { Router } from "../router/router.ts";
-import { transportRequestLimit } from "../router/transport/system.ts";
-import { columns, defineCommand } from "./command.ts";
+import { type Command, defineCommand } from "./command.ts";
 import { configFileOf, overrideOptions, overridesOf } from "./config_file.ts";
-import type { Io } from "./io.ts";
-import { reachableUrl, startRouter } from "./local_router.ts";
-import { untilStopped } from "./until_stopped.ts";
-import { colorsOf } from "./terminal.ts";
-import { version } from "./version.ts";
+import { serveLoaded } from "./serve_loaded.ts";
+import { servePdCommand } from "./serve_pd.ts";
 
-/** `canopy serve`: the router. */
-export const serveCommand = defineCommand({
+const configured = defineCommand({
   name: "serve",
   summary: "Serve the graphs and models of a configuration",
   arguments: "[FILE]",
@@ -23,6 +14,9 @@ export const serveCommand = defineCommand({
     `FILE is a Canopy configuration (JSONC or YAML), MoA-vllm's configs.json, or the name of a preset; without
 it the configuration in this folder is used. SIGTERM or Ctrl-C lets the running requests finish, a second one
 ends at once. Every value can also be set by an environment variable, such as CANOPY_SERVER_PORT.
+
+Without a file, in front of SGLang prefill and decode servers, it takes the place of SGLang's own routers:
+  canopy serve --pd-disaggregation --prefill URL [PORT] --decode URL   (more: --pd-disaggregation --help)
 
 Examples:
   canopy serve canopy.jsonc --port 9000
@@ -35,72 +29,13 @@ Examples:
       overrides: overridesOf(values),
       basePort: values["base-port"],
     });
-    for (const warning of loaded.warnings) io.err.write(`${problemText(warning)}\n`);
-    const { server } = loaded.config;
-    startLog({ level: server.log_level, format: server.log_format });
-    const { router, url } = await startRouter(loaded.config, io, server);
-    try {
-      io.out.write(announcement(loaded.config, router, url, io));
-      if (!isLoopback(server.host) && server.api_keys.length === 0) {
-        io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
-      }
-      const limit = transportRequestLimit();
-      if (limit !== undefined && limit < largestPanel(router) * server.max_running) {
-        io.err.write(
-          `At most ${limit} requests to workers run at once, more wait: start with ` +
-            `BUN_CONFIG_MAX_HTTP_REQUESTS=4096 in the environment to lift that\n`,
-        );
-      }
-      await serveUntilStopped(router, io);
-      return 0;
-    } finally {
-      await router.close();
-    }
+    return await serveLoaded(loaded, io);
   },
 });
 
-/** Waits for the signal to stop, then lets what is running finish. */
-export async function serveUntilStopped(router: Router, io: Io): Promise<void> {
-  await untilStopped(io);
-  io.out.write("Draining: no new requests, the running ones finish. Once more to end at once.\n");
-  await router.drain();
-}
-
-/** What is served, where, and how to ask. */
-export function announcement(config: Config, router: Router, url: string, io: Io): string {
-  const { graphs } = router.services.moa;
-  const rows = [...graphs.values()].map((graph): [string, string] => {
-    const models = [...new Set(graph.agents.map((agent) => agent.model))].join(", ");
-    return [
-      graph.name,
-      `graph of ${graph.agents.length} ${graph.agents.length === 1 ? "agent" : "agents"}: ${models}`,
-    ];
-  });
-  for (const [name, model] of Object.entries(config.models)) {
-    const many = model.workers.length === 1 ? "1 worker" : `${model.workers.length} workers`;
-    if (model.served) {
-      rows.push([name, `${model.engine}, ${many}${model.model === name ? "" : `: ${model.model}`}`]);
-    }
-  }
-  const key = config.server.api_keys.length === 0 ? "" : ` -H 'authorization: Bearer KEY'`;
-  const example = {
-    model: rows[0]?.[0] ?? "MODEL",
-    messages: [{ role: "user", content: "Why is the sky blue?" }],
-  };
-  const colors = colorsOf(io.out, io.env);
-  return `${colors.bold(`Canopy ${version} is listening on ${url}`)}
-${rows.length === 0 ? "" : `${columns(rows)}\n`}Try:
-  curl ${reachableUrl(url)}/v1/chat/completions -H 'content-type: application/json'${key} -d '${
-    JSON.stringify(example)
-  }'
-`;
-}
-
-/** Most agents of a graph. */
-function largestPanel(router: Router): number {
-  return Math.max(1, ...[...router.services.moa.graphs.values()].map((graph) => graph.agents.length));
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127\./.test(host);
-}
+/** `canopy serve`: the router. */
+export const serveCommand: Command = {
+  ...configured,
+  run: (args, io) =>
+    args.includes("--pd-disaggregation") ? servePdCommand.run(args, io) : configured.run(args, io),
+};

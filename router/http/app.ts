@@ -11,10 +11,12 @@ import { Metrics } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 import { requestId } from "./request_id.ts";
 import { adminRoutes } from "./routes/admin.ts";
+import { graphRoutes } from "./routes/graph.ts";
 import { healthRoutes } from "./routes/health.ts";
 import { inferenceRoutes } from "./routes/inference.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { runRoutes } from "./routes/runs.ts";
+import { sglangNativeRoutes } from "./routes/sglang_native.ts";
 
 /** What the HTTP surface is made of. */
 export interface AppServices extends RouterServices {
@@ -49,9 +51,11 @@ export function createApp(services: AppServices): Hono<Env> {
   };
   const routes: Route[] = [
     ...inferenceRoutes(http),
+    ...graphRoutes(http),
     ...modelRoutes(http),
     ...healthRoutes(http),
     ...runRoutes(http),
+    ...sglangNativeRoutes(http),
     ...adminRoutes(http),
   ];
   routes.push(openApiRoute(routes, services.version ?? "0"));
