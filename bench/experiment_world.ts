@@ -26,19 +26,32 @@ export interface ExperimentWorldOptions {
   readonly stepTokens?: number | undefined;
 }
 
+/** What the engines that read prompts counted. */
+export interface EngineWork {
+  /** Warms included. */
+  readonly requests: number;
+  readonly promptTokens: number;
+  /** Of the prompts' tokens, those that were computed: not found in the cache. */
+  readonly prefilledTokens: number;
+}
+
 /** A router before simulated H200 GPUs, in one process and in virtual time. */
 export interface ExperimentWorld {
   readonly clock: VirtualClock;
   /** Simulated GPUs. */
   readonly gpus: number;
-  readonly transport: MemoryTransport;
+  /** Sums over all engines so far. */
+  work(): EngineWork;
   router(): Promise<Router>;
 }
 
 interface SimulatedModel {
   readonly size: (typeof SIZES)[number];
   readonly workers: readonly unknown[];
+  /** By host. */
   readonly servers: ReadonlyMap<string, Simulator>;
+  /** The server that reads prompts. */
+  readonly reader: Simulator;
 }
 
 /** Makes a world: one plain server, or one pair, for each model size. The same options give the same world. */
@@ -55,7 +68,15 @@ export function makeExperimentWorld(options: ExperimentWorldOptions): Experiment
   return {
     clock,
     gpus: servers.size,
-    transport,
+    work() {
+      const total = { requests: 0, promptTokens: 0, prefilledTokens: 0 };
+      for (const { reader } of models) {
+        total.requests += reader.stats.requests;
+        total.promptTokens += reader.stats.promptTokens;
+        total.prefilledTokens += reader.stats.promptTokens - reader.stats.cachedTokens;
+      }
+      return total;
+    },
     router: () =>
       createRouter({
         config,
@@ -86,15 +107,18 @@ function serveModel(
       ...more,
     });
   if (options.serving !== "sglang-pd") {
-    return { size, workers: [`http://${size}.sim`], servers: new Map([[`${size}.sim`, simulator()]]) };
+    const reader = simulator();
+    return { size, workers: [`http://${size}.sim`], servers: new Map([[`${size}.sim`, reader]]), reader };
   }
   const prefill = `${size}-prefill.sim`;
   const decode = `${size}-decode.sim`;
   const half = (role: "prefill" | "decode") => simulator({ pd: { role, fabric, bootstrapHost: prefill } });
+  const reader = half("prefill");
   return {
     size,
+    reader,
     workers: [{ prefill: `http://${prefill}`, bootstrap_port: 8998, decode: `http://${decode}` }],
-    servers: new Map([[prefill, half("prefill")], [decode, half("decode")]]),
+    servers: new Map([[prefill, reader], [decode, half("decode")]]),
   };
 }
 

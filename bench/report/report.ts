@@ -1,0 +1,42 @@
+import type { TopLevelSpec } from "vega-lite";
+
+/** One table of a report; its first column names the rows. */
+export interface ReportTable {
+  readonly title: string;
+  readonly head: readonly string[];
+  readonly rows: readonly (readonly string[])[];
+}
+
+/** What an experiment or a measurement hands to people and to files. */
+export interface Report {
+  readonly title: string;
+  /** Whether its figures are simulated or measured, and on what. Stands on every figure. */
+  readonly origin: string;
+  readonly tables: readonly ReportTable[];
+  /** What one must know to read the tables: a sentence each. */
+  readonly notes: readonly string[];
+  readonly plot: TopLevelSpec;
+  /** For a JSON file. */
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** 1234.5 → `1.23 s`, 45.6 → `45.6 ms`. */
+export function durationText(ms: number): string {
+  if (!Number.isFinite(ms)) return "–";
+  return ms >= 999.5 ? `${(ms / 1000).toFixed(2)} s` : `${ms.toFixed(1)} ms`;
+}
+
+/** 0.345 → `34.5 %`. */
+export function shareText(share: number, digits = 1): string {
+  return Number.isFinite(share) ? `${(100 * share).toFixed(digits)} %` : "–";
+}
+
+/** 1.0345 → `1.034`. */
+export function ratioText(ratio: number): string {
+  return Number.isFinite(ratio) ? ratio.toFixed(3) : "–";
+}
+
+/** 1234567 → `1,234,567`. */
+export function countText(count: number): string {
+  return Number.isFinite(count) ? Math.round(count).toLocaleString("en-US") : "–";
+}
