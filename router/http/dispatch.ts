@@ -11,41 +11,62 @@ import { outcomeOfError, Work } from "./work.ts";
 /** What a route asks of a model. `engine`: something that only engine models can do. */
 export type Task = "chat" | "completion" | "engine";
 
-/** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
-export async function dispatch(http: HttpServices, call: Call, task: Task): Promise<Response> {
-  const requestId = call.get("requestId");
-  const work = new Work(call.req.raw, requestId, http);
+/** A request whose body was read. */
+export interface ReadRequest {
+  readonly call: Call;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** The same, parsed. */
+  readonly body: JsonObject;
+  readonly work: Work;
+}
+
+/** Reads a request's JSON body and has it served; an error ends the work. */
+export async function withBody(
+  http: HttpServices,
+  call: Call,
+  serve: (request: ReadRequest) => Promise<Response>,
+): Promise<Response> {
+  const work = new Work(call.req.raw, call.get("requestId"), http);
   try {
     const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, work.signal);
-    const body = parseJsonObject(bytes);
-    const url = new URL(call.req.url);
-    const target = findTarget(http, body, url.pathname);
-    if ("model" in target) {
-      work.model = target.model.name;
-      const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": requestId };
-      return await serveEngine(
-        http,
-        { model: target.model, path: url.pathname + url.search, headers, bytes, body },
-        work,
-      );
-    }
-    const { graph } = target;
-    work.model = graph.name;
-    if (task === "engine") {
-      throw new CanopyError(
-        `${graph.name} is a virtual model and has no ${url.pathname}: ask an engine model`,
-        { code: "model_not_supported", status: 404, param: "model" },
-      );
-    }
-    return await serveVirtual(
-      http,
-      { kind: task, graph, body, headers: tracingHeaders(call, requestId) },
-      work,
-    );
+    return await serve({ call, bytes, body: parseJsonObject(bytes), work });
   } catch (error) {
     work.end(outcomeOfError(error));
     throw error;
   }
+}
+
+/** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
+export function dispatch(http: HttpServices, call: Call, task: Task): Promise<Response> {
+  return withBody(http, call, (request) => serveByModel(http, request, task));
+}
+
+/** Serves a request that was read by the model that it names. */
+export async function serveByModel(
+  http: HttpServices,
+  { call, bytes, body, work }: ReadRequest,
+  task: Task,
+): Promise<Response> {
+  const url = new URL(call.req.url);
+  const target = findTarget(http, body, url.pathname);
+  if ("model" in target) {
+    work.model = target.model.name;
+    const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
+    return await serveEngine(
+      http,
+      { model: target.model, path: url.pathname + url.search, headers, bytes, body },
+      work,
+    );
+  }
+  const { graph } = target;
+  work.model = graph.name;
+  if (task === "engine") {
+    throw new CanopyError(
+      `${graph.name} is a virtual model and has no ${url.pathname}: ask an engine model`,
+      { code: "model_not_supported", status: 404, param: "model" },
+    );
+  }
+  return await serveVirtual(http, { kind: task, graph, body, headers: tracingHeaders(call) }, work);
 }
 
 /** The graph or model that a request is for. Throws 400 without a name, 404 for a name that is not served. */
@@ -82,7 +103,11 @@ function modelOfUnnamed(http: HttpServices, path: string): ServedModel | undefin
       param: "model",
     });
   }
-  if (path !== "/generate") return undefined;
+  return path === "/generate" ? onlyServedModel(http) : undefined;
+}
+
+/** The engine model that is served, if there is only one. */
+export function onlyServedModel(http: HttpServices): ServedModel | undefined {
   const served = [...http.models.values()].filter((model) => model.config.served);
   return served.length === 1 ? served[0] : undefined;
 }
@@ -105,9 +130,9 @@ export function modelNotFound(name: string): CanopyError {
   });
 }
 
-/** What a virtual model's engine calls inherit from the client's request. */
-function tracingHeaders(call: Call, requestId: string): Record<string, string> {
-  const headers: Record<string, string> = { "x-request-id": requestId };
+/** What the engine calls of a run inherit from the client's request. */
+export function tracingHeaders(call: Call): Record<string, string> {
+  const headers: Record<string, string> = { "x-request-id": call.get("requestId") };
   for (const name of ["traceparent", "tracestate"]) {
     const value = call.req.header(name);
     if (value !== undefined) headers[name] = value;

@@ -1,6 +1,13 @@
 import { z } from "zod";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { Route } from "./context.ts";
+import {
+  graphRequestSchema,
+  prefillRequestSchema,
+  shellRequestSchema,
+  warmRequestSchema,
+} from "./graph/request_schema.ts";
+import { graphChunkSchema, graphSchema, warmSchema } from "./graph/response_schema.ts";
 import { chatRequestSchema, completionRequestSchema } from "./openai/request_schema.ts";
 import {
   chatChunkSchema,
@@ -17,6 +24,13 @@ const COMPONENTS: Readonly<Record<string, z.ZodType>> = {
   ChatCompletionRequest: chatRequestSchema,
   CompletionRequest: completionRequestSchema,
   EngineRequest: engineRequestSchema,
+  GraphRequest: graphRequestSchema,
+  WarmRequest: warmRequestSchema,
+  GenerateRequest: z.union([shellRequestSchema, engineRequestSchema]),
+  PrefillRequest: prefillRequestSchema,
+  Graph: graphSchema,
+  GraphChunk: graphChunkSchema,
+  Warm: warmSchema,
   ChatCompletion: chatCompletionSchema,
   ChatCompletionChunk: chatChunkSchema,
   Completion: completionSchema,

@@ -45,7 +45,7 @@ function readLogprobs(request: ChatRequest): number | undefined {
 }
 
 /** Unknown fields are kept; `null` fields are left out, since engines refuse some of them (`name: null`). */
-function readMessages(messages: Json): ChatMessage[] {
+export function readMessages(messages: Json): ChatMessage[] {
   if (!Array.isArray(messages)) return [];
   return messages.map((message, at) => {
     if (!isJsonObject(message)) throw badRequest(`messages[${at}]`, `messages[${at}] must be an object`);

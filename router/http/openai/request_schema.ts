@@ -11,19 +11,9 @@ const stopSchema = z.union([z.string().min(1), z.array(z.string().min(1)).max(25
   error: "must be a string or a list of at most 256 strings, none of them empty",
 });
 
-/**
- * Fields that both endpoints share, for virtual models. `null` stands for "not set" everywhere; fields that are not
- * listed go to the root's engine as they are.
- */
-const commonFields = {
-  model: z.string().describe("A virtual model or an engine model: GET /v1/models lists them"),
-  stream: z.boolean().nullish(),
-  stream_options: z.looseObject({
-    include_usage: z.boolean().nullish().describe("One more chunk at the end, with the usage and no choices"),
-    continuous_usage_stats: z.boolean().nullish().describe("The usage so far in every chunk"),
-  }).nullish().describe("Only with stream"),
-  n: z.int().min(1).max(MAX_CHOICES).nullish().describe("Answers wanted; the root is called this many times"),
-  max_tokens: z.int().min(1).nullish().describe("Longest answer of the root, in tokens"),
+/** Parameters of one generation. */
+export const samplingFields = {
+  max_tokens: z.int().min(1).nullish().describe("Longest answer, in tokens; of a virtual model, the root's"),
   max_completion_tokens: z.int().min(1).nullish().describe("The newer name of max_tokens; wins over it"),
   temperature: z.number().min(0).max(2).nullish(),
   top_p: z.number().gt(0).max(1).nullish(),
@@ -39,6 +29,21 @@ const commonFields = {
     type: z.string(),
     json_schema: z.looseObject({}).nullish(),
   }).nullish(),
+};
+
+/**
+ * Fields that both endpoints share, for virtual models. `null` stands for "not set" everywhere; fields that are not
+ * listed go to the root's engine as they are.
+ */
+const commonFields = {
+  model: z.string().describe("A virtual model or an engine model: GET /v1/models lists them"),
+  stream: z.boolean().nullish(),
+  stream_options: z.looseObject({
+    include_usage: z.boolean().nullish().describe("One more chunk at the end, with the usage and no choices"),
+    continuous_usage_stats: z.boolean().nullish().describe("The usage so far in every chunk"),
+  }).nullish().describe("Only with stream"),
+  n: z.int().min(1).max(MAX_CHOICES).nullish().describe("Answers wanted; the root is called this many times"),
+  ...samplingFields,
   canopy: z.looseObject({
     include: z.array(z.enum(["usage", "panel", "trace"])).nullish().describe(
       "What to add to the answer: usage per agent and model, the panel's answers, the trace",

@@ -2,8 +2,11 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Graph } from "../../moa/graph_types.ts";
 import type { AgentUsage, Include, Run, RunUsage, TraceEvent } from "../../moa/run_types.ts";
 
-/** OpenAI's `usage`: the sum over all calls of all runs. Details that no engine reported are left out. */
-export function usageBody(usages: readonly RunUsage[]): JsonObject {
+/** What `usage` is made of: of a run, or of one agent. */
+type Usage = Pick<RunUsage, "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens">;
+
+/** OpenAI's `usage`: the sum over all that is given. Details that no engine reported are left out. */
+export function usageBody(usages: readonly Usage[]): JsonObject {
   const sum = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
   let cachedKnown = false;
   for (const usage of usages) {

@@ -68,14 +68,14 @@ export async function serveVirtual(
 
 /** What goes to the root as it is must not kill its engine, either. */
 function guardRoot({ root }: Target, plan: Plan, kind: VirtualRequest["kind"]): void {
-  const extra = plan.inputs[0]?.rootSampling.extra;
-  if (root === undefined || extra === undefined) return;
+  const { extra, ...own } = plan.inputs[0]?.rootSampling ?? {};
+  if (root === undefined) return;
   refuseDeadly({
     engine: root.config.engine,
     version: root.engine.capabilities.version,
     vocabSize: root.tokenizer?.vocabSize,
     path: kind === "chat" ? "/v1/chat/completions" : "/v1/completions",
-    body: extra,
+    body: { ...extra, ...own },
   });
 }
 

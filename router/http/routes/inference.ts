@@ -38,6 +38,5 @@ export function inferenceRoutes(http: HttpServices): Route[] {
     engineOnly("/v1/embeddings", "Embed texts."),
     engineOnly("/tokenize", "Token ids of a text."),
     engineOnly("/detokenize", "Text of token ids."),
-    engineOnly("/generate", "SGLang's native generation."),
   ];
 }

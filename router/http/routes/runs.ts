@@ -4,6 +4,7 @@ import type { AgentRecord, Run, RunRecord } from "../../moa/run_types.ts";
 import type { Call, HttpServices, Route } from "../context.ts";
 import { breakdown, traceEventBody } from "../openai/usage.ts";
 import { asCanopyError, errorBody } from "../errors.ts";
+import { promptBody } from "../prompt_body.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
@@ -139,13 +140,6 @@ function agentBody(agent: AgentRecord): Json {
     first_token_at_ms: agent.firstTokenAtMs ?? null,
     ended_at_ms: agent.endedAtMs ?? null,
   };
-}
-
-function promptBody(prompt: AgentRecord["prompt"]): Json {
-  if (prompt === undefined) return null;
-  if (prompt.kind === "tokens") return { kind: "tokens", ids: [...prompt.ids] };
-  if (prompt.kind === "text") return { kind: "text", text: prompt.text };
-  return { kind: "chat", messages: [...prompt.messages] };
 }
 
 const utf8 = new TextEncoder();

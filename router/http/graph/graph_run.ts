@@ -1,0 +1,101 @@
+import type { JsonObject } from "../../../base/json.ts";
+import type { AgentGraph } from "../../moa/graph_types.ts";
+import type { AgentEvent, Run } from "../../moa/run_types.ts";
+import type { HttpServices } from "../context.ts";
+import { asCanopyError, errorBody } from "../errors.ts";
+import { pulledBody, type Work } from "../work.ts";
+import { REQUEST_GRAPH } from "./build_graph.ts";
+
+/** Takes a place and starts a run, which holds the place until no engine works for it. Throws `CanopyError`. */
+export async function startGraph(
+  http: HttpServices,
+  graph: AgentGraph,
+  headers: Readonly<Record<string, string>>,
+  work: Work,
+): Promise<Run> {
+  work.model = REQUEST_GRAPH;
+  const release = await http.admission.take(work.signal);
+  let run: Run | undefined;
+  try {
+    work.signal.throwIfAborted();
+    const question = { kind: "chat", messages: [] } as const;
+    run = http.moa.start(graph, { question, rootSampling: {}, choices: 1, headers }, work.signal);
+    http.metrics.followRun(REQUEST_GRAPH, run);
+    return run;
+  } finally {
+    if (run === undefined) release();
+    else void run.ended.then(release);
+  }
+}
+
+/** Waits until a run has ended and nothing of it is left. Throws its error. */
+export async function finished(run: Run): Promise<void> {
+  for await (const _ of run.output);
+  await run.ended;
+}
+
+/** What a stream of a graph's events is made of. */
+export interface EventStreamOptions {
+  readonly run: Run;
+  readonly work: Work;
+  /** The events that one event of an agent becomes. */
+  readonly chunk: (event: AgentEvent) => JsonObject[];
+  /** The last ones, once the run has ended. */
+  readonly closing: () => JsonObject[];
+}
+
+/**
+ * The answer to a request with `stream`. Its head is sent when an agent has said something, so that the error of a
+ * request of which nothing comes has its true status; a later error is the stream's last event.
+ */
+export async function eventStream(options: EventStreamOptions): Promise<Response> {
+  const { run, work } = options;
+  const events = run.agentEvents(work.signal)[Symbol.asyncIterator]();
+  const held: AgentEvent[] = [];
+  let next = await events.next();
+  while (next.done !== true && isFruitless(next.value)) {
+    held.push(next.value);
+    next = await events.next();
+  }
+  if (next.done === true) await finished(run);
+  const pieces = streamed([...held, ...(next.done === true ? [] : [next.value])], events, options);
+  return new Response(pulledBody(pieces, work), {
+    headers: {
+      "content-type": "text/event-stream",
+      "cache-control": "no-cache",
+      "x-canopy-run-id": run.id,
+    },
+  });
+}
+
+function isFruitless(event: AgentEvent): boolean {
+  return event.type === "end" && event.record.state !== "done";
+}
+
+const utf8 = new TextEncoder();
+const DONE = utf8.encode("data: [DONE]\n\n");
+
+function sse(data: object): Uint8Array {
+  return utf8.encode(`data: ${JSON.stringify(data)}\n\n`);
+}
+
+async function* streamed(
+  held: readonly AgentEvent[],
+  events: AsyncIterator<AgentEvent>,
+  { run, work, chunk, closing }: EventStreamOptions,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  try {
+    for (const event of held) for (const piece of chunk(event)) yield sse(piece);
+    for (let next = await events.next(); next.done !== true; next = await events.next()) {
+      for (const piece of chunk(next.value)) yield sse(piece);
+    }
+    await finished(run);
+    for (const piece of closing()) yield sse(piece);
+    yield DONE;
+  } catch (error) {
+    work.end("stream_error");
+    yield sse(errorBody(asCanopyError(error)));
+  } finally {
+    await events.return?.();
+  }
+}

@@ -1,0 +1,96 @@
+import { badRequest } from "../../../base/errors.ts";
+import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { maxAgents } from "../../../cfgs/expanded_graph.ts";
+import type { AgentGraph } from "../../moa/graph_types.ts";
+import type { HttpServices } from "../context.ts";
+import { fieldError, shown } from "../openai/field_error.ts";
+import { isSet } from "../openai/optional.ts";
+import { buildRequestGraph } from "./build_graph.ts";
+import { type AgentDefaults, readAgent, readParameters } from "./read_agent.ts";
+import { defaultPrefill, graphRequestSchema, type RulesRequest, rulesSchema } from "./request_schema.ts";
+import { within } from "./within.ts";
+
+/** Ids can be written into slots and error texts, and are not taken for something else there. */
+export const ID = /^[\p{L}\p{N}_.:/-]{1,128}$/u;
+
+/** What may be added to an answer. */
+export type GraphInclude = "prompts" | "trace";
+
+/** A request for a graph. */
+export interface GraphPlan {
+  readonly graph: AgentGraph;
+  readonly stream: boolean;
+  readonly include: readonly GraphInclude[];
+}
+
+/** Reads the body of POST /v1/graph. Throws 400 naming the field at fault. */
+export function readGraph(http: HttpServices, body: JsonObject): GraphPlan {
+  for (const name of Object.keys(body)) {
+    if (body[name] !== null && !Object.hasOwn(graphRequestSchema.shape, name)) {
+      throw badRequest(
+        name.slice(0, 100),
+        `${
+          name.slice(0, 100)
+        } is not a field of a graph: parameters of a generation belong to an agent, or to sampling`,
+        "unknown_field",
+      );
+    }
+  }
+  const parsed = rulesSchema.safeParse(body);
+  if (!parsed.success) throw fieldError(parsed.error, body);
+  const rules = parsed.data;
+  const agents = body["agents"];
+  if (!isSet(agents)) {
+    throw badRequest("agents", "agents is required: an object of agents by their ids", "missing_field");
+  }
+  if (!isJsonObject(agents)) {
+    throw badRequest("agents", `agents must be an object of agents by their ids: it is ${shown(agents)}`);
+  }
+  const entries = Object.entries(agents);
+  if (entries.length > maxAgents) {
+    throw badRequest("agents", `agents may be at most ${maxAgents}: there are ${entries.length}`);
+  }
+  const defaults: AgentDefaults = {
+    sampling: within(
+      "sampling",
+      () => isJsonObject(body["sampling"]) ? readParameters(body["sampling"]) : {},
+    ),
+    onDeadline: rules.on_deadline ?? "drop",
+    earlyExit: rules.early_exit ?? { metric: "none" },
+  };
+  const specs = entries.map(([id, agent]) => {
+    if (!ID.test(id)) {
+      throw badRequest(
+        "agents",
+        `agents has an id ${JSON.stringify(id.slice(0, 60))}: use 1 to 128 letters, digits, _, ., :, / and -`,
+      );
+    }
+    return readAgent(http, id, agent, defaults);
+  });
+  const prefill = rules.incremental_prefill ?? defaultPrefill;
+  const graph = buildRequestGraph(specs, {
+    minResponses: rules.min_responses ?? 1,
+    slots: rules.slots ?? "declared",
+    stripReasoning: rules.strip_reasoning ?? true,
+    deadlineMs: rules.deadline_ms ?? undefined,
+    incrementalPrefill: {
+      mode: prefill.mode,
+      chunkTokens: prefill.chunk_tokens,
+      maxStallMs: prefill.max_stall_ms,
+    },
+  });
+  checkRoot(graph, rules);
+  return { graph, stream: rules.stream === true, include: rules.include ?? [] };
+}
+
+function checkRoot(graph: AgentGraph, { root }: RulesRequest): void {
+  if (!isSet(root)) return;
+  const outputs = (graph.outputs?.agents ?? []).map((agent) => agent.id);
+  if (outputs.length === 1 && outputs[0] === root) return;
+  const named = JSON.stringify(root.slice(0, 100));
+  if (!graph.agents.some((agent) => agent.id === root)) {
+    throw badRequest("root", `root is ${named}, but there is no such agent`);
+  }
+  const others = outputs.filter((id) => id !== root).slice(0, 8).join(", ");
+  throw badRequest("root", `root is ${named}, but these agents are read by nobody, too: ${others}`);
+}

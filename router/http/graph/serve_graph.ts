@@ -1,0 +1,32 @@
+import { unixSeconds } from "../../../base/clock.ts";
+import { refuseDeepNesting } from "../body.ts";
+import type { HttpServices } from "../context.ts";
+import { type ReadRequest, tracingHeaders } from "../dispatch.ts";
+import { closingChunk, graphChunk, wholeGraph } from "./answer.ts";
+import { eventStream, finished, startGraph } from "./graph_run.ts";
+import { readGraph } from "./read_graph.ts";
+
+/** Serves POST /v1/graph: runs the graph in the request. Throws `CanopyError`. */
+export async function serveGraph(
+  http: HttpServices,
+  { call, body, work }: ReadRequest,
+): Promise<Response> {
+  refuseDeepNesting(body);
+  const { graph, stream, include } = readGraph(http, body);
+  const run = await startGraph(http, graph, tracingHeaders(call), work);
+  const answer = { run, graph, include, created: unixSeconds(http.clock) };
+  if (stream) {
+    return await eventStream({
+      run,
+      work,
+      chunk: (event) => [graphChunk(answer, event)],
+      closing: () => [closingChunk(answer)],
+    });
+  }
+  await finished(run);
+  const whole = wholeGraph(answer);
+  work.end("ok");
+  return new Response(JSON.stringify(whole), {
+    headers: { "content-type": "application/json", "x-canopy-run-id": run.id },
+  });
+}

@@ -1,0 +1,28 @@
+import { refuseDeepNesting } from "../body.ts";
+import type { HttpServices } from "../context.ts";
+import { type ReadRequest, serveByModel, tracingHeaders } from "../dispatch.ts";
+import { eventStream, finished, startGraph } from "./graph_run.ts";
+import { shellAnswer, ShellStream } from "./shell_answer.ts";
+import { isShellRequest, readShellRequest } from "./shell_request.ts";
+
+/** Serves POST /generate: with slots in its texts a graph, without them the engine model's own business. */
+export async function serveGenerate(http: HttpServices, request: ReadRequest): Promise<Response> {
+  const { call, body, work } = request;
+  if (!isShellRequest(body)) return await serveByModel(http, request, "engine");
+  refuseDeepNesting(body);
+  const { graph, names, isList, stream } = readShellRequest(http, body);
+  const run = await startGraph(http, graph, tracingHeaders(call), work);
+  if (stream) {
+    const events = new ShellStream(names, isList);
+    return await eventStream({ run, work, chunk: (event) => [events.chunk(event)], closing: () => [] });
+  }
+  await finished(run);
+  const agents = new Map(run.record().agents.map((agent) => [agent.id, agent]));
+  const answers = names.map((name) => agents.get(name)).filter((agent) => agent !== undefined).map(
+    shellAnswer,
+  );
+  work.end("ok");
+  return new Response(JSON.stringify(isList ? answers : answers[0] ?? null), {
+    headers: { "content-type": "application/json", "x-canopy-run-id": run.id },
+  });
+}

@@ -1,0 +1,69 @@
+import { badRequest } from "../../../base/errors.ts";
+import { EngineError, type PlacementOutcome, type Prompt, type Sampling } from "../../engines/engine.ts";
+import type { ServedModel } from "../../services.ts";
+
+/** What is to be prefilled, and where. */
+export interface WarmOrder {
+  readonly model: ServedModel;
+  readonly prompt: Prompt;
+  /** The parameters of the request to come. */
+  readonly like: Sampling;
+  /** Later requests with this key go to the same worker while it is healthy. */
+  readonly stickyKey: string | undefined;
+}
+
+/** What was prefilled. */
+export interface Warmed {
+  readonly promptTokens: number;
+  readonly cachedTokens: number | undefined;
+  /** The worker whose cache holds it; of a pair, the prefill half. */
+  readonly worker: string;
+}
+
+/** Throws 400 for a model whose engine cannot prefill without generating. */
+export function requireWarming(model: ServedModel): void {
+  if (model.engine.capabilities.warm !== "none") return;
+  throw badRequest(
+    "model",
+    `model ${model.name} cannot be warmed: its engine (${model.config.engine}) has no safe way to prefill only`,
+    "warm_not_supported",
+  );
+}
+
+/** Prefills a prompt on one worker, on another one if that fails. Throws `CanopyError`, or the signal's reason. */
+export async function warm(order: WarmOrder, signal: AbortSignal): Promise<Warmed> {
+  const { model, prompt, like, stickyKey } = order;
+  const sticky = stickyKey === undefined ? {} : { stickyKey };
+  const exclude = new Set<string>();
+  let placement = model.engine.place(sticky);
+  for (let retriesLeft = model.config.retries;; retriesLeft--) {
+    let outcome: PlacementOutcome = "aborted";
+    let failure: unknown;
+    try {
+      signal.throwIfAborted();
+      const { promptTokens, cachedTokens } = await model.engine.warm(prompt, placement, signal, like);
+      outcome = "ok";
+      return { promptTokens, cachedTokens, worker: placement.prefill?.workerId ?? placement.workerId };
+    } catch (error) {
+      signal.throwIfAborted();
+      outcome = outcomeOf(error);
+      if (retriesLeft <= 0 || !(error instanceof EngineError) || !error.retryable) throw error;
+      failure = error;
+    } finally {
+      placement.release(outcome);
+    }
+    exclude.add(placement.workerId);
+    if (placement.prefill !== undefined) exclude.add(placement.prefill.workerId);
+    try {
+      placement = model.engine.place({ ...sticky, exclude });
+    } catch {
+      throw failure; // no other worker: the failure is what counts
+    }
+  }
+}
+
+/** Whether an error counts against the worker, or is its answer to this request alone. */
+function outcomeOf(error: unknown): PlacementOutcome {
+  const status = error instanceof EngineError ? error.workerStatus : undefined;
+  return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";
+}
