@@ -45,9 +45,11 @@ const unit = fc.constantFrom(
 );
 
 const space = fc.stringMatching(/^[ \t\n\r]{0,3}$/);
+// No backslash in keys: the JSON.parse of some V8 versions, the judge here, takes an escaped key for another one that
+// begins with a backslash and that it has seen before.
 const keys = fc.oneof(
   { weight: 2, arbitrary: fc.constantFrom("model", "stream", "rid", "prompt") },
-  { weight: 3, arbitrary: fc.string({ unit, maxLength: 6 }) },
+  { weight: 3, arbitrary: fc.string({ unit, maxLength: 6 }).map((key) => key.replaceAll("\\", "")) },
 );
 
 /** Spells a string with some characters as \u escapes, which a parser must read as the same string. */
