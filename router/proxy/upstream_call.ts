@@ -8,6 +8,8 @@ import type { IncomingResponse, OutgoingRequest, Transport } from "../transport/
 
 /** Longest wait for a worker to confirm an abort before its connection is closed all the same. */
 const ABORT_WAIT_MS = 2_000;
+/** How long an aborted request without an answer may take to get one, before it is aborted again and closed. */
+const ABORT_EFFECT_MS = 300;
 /** Abort requests of one batch that are sent at a time. */
 const ABORTS_AT_ONCE = 16;
 
@@ -50,6 +52,9 @@ export interface RelayCall {
   close(): void;
 }
 
+/** What became of a request by the time somebody asked. */
+type Opening = "answered" | "failed" | "late";
+
 /** A request on its way to a worker and its answer on the way back, with time limits and an orderly stop. */
 export class UpstreamCall implements RelayCall {
   readonly half = undefined;
@@ -60,6 +65,7 @@ export class UpstreamCall implements RelayCall {
   #response: IncomingResponse | undefined;
   #first: Uint8Array | undefined;
   #complete = false;
+  readonly #opening = Promise.withResolvers<Opening>();
   #stopped: { readonly reason: unknown; readonly closed: Promise<void> } | undefined;
 
   constructor(options: UpstreamCallOptions) {
@@ -92,7 +98,9 @@ export class UpstreamCall implements RelayCall {
       this.#body = response.body[Symbol.asyncIterator]();
       this.#first = await this.#next(this.#body);
       this.#response = response;
+      this.#opening.resolve("answered");
     } catch (error) {
+      this.#opening.resolve("failed");
       throw await this.#failure(error);
     } finally {
       this.#watchdog.disarm();
@@ -152,7 +160,13 @@ export class UpstreamCall implements RelayCall {
 
   async #abortThenClose(reason: unknown): Promise<void> {
     this.#watchdog.stop();
+    const unanswered = this.#first === undefined;
     if (!this.#complete) await this.#abort();
+    // Without a byte of the answer, the abort may have overtaken the request on its way: then it is repeated.
+    if (unanswered && this.#options.rids.length > 0) {
+      const opening = await this.#opened();
+      if (opening !== "failed" && !this.#complete) await this.#abort();
+    }
     this.#closeConnection(reason);
   }
 
@@ -163,6 +177,15 @@ export class UpstreamCall implements RelayCall {
     this.#body = undefined;
     // The signal closes the connection; this lets a generator run its own clean-up.
     body?.return?.().then(() => {}, () => {});
+  }
+
+  /** How the answer began, if it does within `ABORT_EFFECT_MS`. */
+  async #opened(): Promise<Opening> {
+    const timer = new AbortController();
+    const late = this.#options.clock.sleep(ABORT_EFFECT_MS, timer.signal).then(isLate, isLate);
+    const opening = await Promise.race([this.#opening.promise, late]);
+    timer.abort();
+    return opening;
   }
 
   async #abort(): Promise<void> {
@@ -214,4 +237,8 @@ export class UpstreamCall implements RelayCall {
       retryable: false,
     });
   }
+}
+
+function isLate(): Opening {
+  return "late";
 }

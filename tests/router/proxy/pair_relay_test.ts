@@ -165,7 +165,9 @@ test("a prefill server that refuses is the answer, at once, while decode is abor
   const bench = pairBench();
   const refusal = '{"error":{"message":"The input is longer than the context."}}';
   bench.workers.scripts.set("p", [{ status: 400, headers: JSON_HEAD, body: [{ send: refusal }] }]);
-  bench.workers.scripts.set("d", [{ headers: SSE, body: [{ hang: true }] }]);
+  // An aborted stream ends with an event that says so.
+  const aborted = event({ meta_info: { finish_reason: { type: "abort" } } });
+  bench.workers.scripts.set("d", [{ headers: SSE, body: [{ waitMs: 20 }, aborted, { hang: true }] }]);
   const { status, text } = await answered(bench);
   assert.equal(status, 400);
   assert.equal(text, refusal);

@@ -35,18 +35,37 @@ test("a client that cancels a stream: the abort is confirmed before the connecti
   assert.deepEqual(bench.leaks(), CLEAN);
 });
 
-test("a client whose signal aborts in mid-stream, or before any answer: the same order", async () => {
-  for (const script of [endless, { before: [{ hang: true }] }] as const) {
+test("a client whose signal aborts in mid-stream: the same order", async () => {
+  const bench = sglang(endless);
+  await bench.clock.run(async () => {
+    bench.clock.sleep(50).then(() => bench.gone.abort(new Error("gone")));
+    await assert.rejects(async () => {
+      const response = await bench.post('{"text":"hi"}', { path: "/generate" });
+      await response.text();
+    }, /gone/);
+  });
+  assert.deepEqual(bench.workers.journal, inOrder);
+  assert.equal(bench.clock.now(), 60);
+  assert.deepEqual(bench.leaks(), CLEAN);
+});
+
+test("before any answer, an abort that may have overtaken its request is repeated before the connection is closed", async () => {
+  // Nothing comes; the request comes late, and is decoded; the abort was in time, and ends it.
+  const scripts: [Script, closedAtMs: number][] = [
+    [{ before: [{ hang: true }] }, 50 + 10 + 300 + 10],
+    [{ before: [{ waitMs: 70 }], headers: SSE, body: [event({ text: "x" }), { hang: true }] }, 80],
+    [{ before: [{ waitMs: 55 }, { fail: "reset_before_head" }] }, 60],
+  ];
+  for (const [script, closedAtMs] of scripts) {
     const bench = sglang(script);
     await bench.clock.run(async () => {
       bench.clock.sleep(50).then(() => bench.gone.abort(new Error("gone")));
-      await assert.rejects(async () => {
-        const response = await bench.post('{"text":"hi"}', { path: "/generate" });
-        await response.text();
-      }, /gone/);
+      await assert.rejects(bench.post('{"text":"hi"}', { path: "/generate" }), /gone/);
     });
-    assert.deepEqual(bench.workers.journal, inOrder);
-    assert.equal(bench.clock.now(), 60);
+    const aborts = bench.workers.journal.filter((line) => line === "POST a /abort_request").length;
+    assert.equal(aborts, closedAtMs === 60 ? 1 : 2);
+    if (aborts === 2) assert.equal(bench.workers.journal.at(-1), "close a /generate");
+    assert.equal(bench.clock.now(), closedAtMs);
     assert.deepEqual(bench.leaks(), CLEAN);
   }
 });
