@@ -5,6 +5,7 @@ import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
 import { DecodeRole } from "./pd_decode.ts";
 import { type PdEngine, PrefillRole } from "./pd_prefill.ts";
 import { type Bootstrap, BOOTSTRAP_PORT, FAKE_BOOTSTRAP_HOST, type PdRole } from "./pd_role.ts";
+import { KvConnector } from "./vllm_kv.ts";
 import type { Strike } from "./faults.ts";
 import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { type Choice, type ChoiceOptions, Collector } from "./choice.ts";
@@ -32,7 +33,12 @@ export interface Generation extends Omit<ChoiceOptions, "speech" | "source"> {
   readonly logitBias: JsonObject | undefined;
   /** Where the halves of a pair meet; only SGLang pairs need it. */
   readonly bootstrap?: Bootstrap;
+  /** `kv_transfer_params` of a vLLM request, with the request's id. */
+  readonly transfer?: { readonly params: JsonObject; readonly id: string };
 }
+
+/** Where a vLLM server's KV is fetched unless told otherwise. */
+const SIDE_CHANNEL_PORT = 5600;
 
 /** How a server's engine and its process are tied together. */
 export interface BackendHooks {
@@ -54,6 +60,8 @@ export class Backend {
   readonly startedMs: number;
   /** The half of a pair that this server is. */
   readonly pd: PdRole | undefined;
+  /** vLLM's way of fetching KV from elsewhere. */
+  readonly kv: KvConnector | undefined;
   readonly #hooks: BackendHooks;
   readonly #random: Random;
   readonly #scripted: ScriptedAnswers | undefined;
@@ -78,8 +86,12 @@ export class Backend {
       maxRunning: options.maxRunning ?? defaults.maxRunning,
       maxBatchedTokens: options.maxBatchedTokens ?? 8192,
       onEnd: (sequence) => {
-        this.metrics.record(sequence, sequence.listener.finish?.type ?? "error");
+        const { finish } = sequence.listener;
+        this.metrics.record(sequence, finish?.failure === undefined ? finish?.type ?? "error" : "error");
+      },
+      onFree: () => {
         this.pd?.freed();
+        this.kv?.freed();
       },
     });
     this.speech = speechOf(options.tokenizer ?? builtinTokenizer());
@@ -89,14 +101,16 @@ export class Backend {
     this.#scripted = options.answers === "scripted"
       ? scriptedAnswers({ size: options.cost, seed: options.seed })
       : undefined;
-    this.pd = options.pd === undefined ? undefined : this.#role(options.pd, hooks);
+    const { pd } = options;
+    this.pd = pd === undefined || options.engine === "vllm" ? undefined : this.#role(pd, hooks);
+    this.kv = pd === undefined || options.engine === "sglang" ? undefined : this.#connector(pd, hooks);
   }
 
   /** Requests that are anywhere in the engine; 0 when it is idle. */
   get load(): number {
     const { running, waiting, travelling } = this.scheduler;
     const queues = this.pd?.queues;
-    const outside = queues === undefined ? 0 : queues.bootstrap + queues.prealloc;
+    const outside = (queues?.bootstrap ?? 0) + (queues?.prealloc ?? 0) + (this.kv?.queued ?? 0);
     return running + waiting + travelling + outside;
   }
 
@@ -150,7 +164,10 @@ export class Backend {
       arrivedMs: this.options.clock.now(),
     });
     choice.sequence = sequence;
-    const { bootstrap } = generation;
+    const { bootstrap, transfer } = generation;
+    if (transfer !== undefined && this.kv?.submit(sequence, choice, transfer.params, transfer.id) === true) {
+      return choice;
+    }
     if (bootstrap !== undefined && !this.#mayStart(sequence, choice, bootstrap)) return choice;
     if (this.pd === undefined || bootstrap === undefined) this.scheduler.submit(sequence);
     else this.pd.submit(sequence, choice, bootstrap);
@@ -187,6 +204,27 @@ export class Backend {
   kill(): void {
     this.scheduler.kill();
     this.pd?.close();
+    this.kv?.close();
+  }
+
+  #connector(options: PdOptions, hooks: BackendHooks): KvConnector {
+    const hex = this.randomHex(32);
+    return new KvConnector({
+      ...hooks,
+      clock: this.options.clock,
+      cost: this.cost,
+      scheduler: this.scheduler,
+      fabric: options.fabric,
+      engineId: [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join(
+        "-",
+      ),
+      host: options.bootstrapHost ?? "127.0.0.1",
+      port: options.bootstrapPort ?? SIDE_CHANNEL_PORT,
+      speedup: this.options.speedup ?? 1,
+      loadFailurePolicy: options.loadFailurePolicy ?? "fail",
+      sourceOf: (prompt) => new HashedSource(this.speech, prompt, this.model, undefined),
+      randomHex: (length) => this.randomHex(length),
+    });
   }
 
   #role(options: PdOptions, hooks: BackendHooks): PdRole {

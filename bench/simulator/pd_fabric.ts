@@ -29,6 +29,16 @@ export interface PrefillPort {
   leave(leg: DecodeLeg): void;
 }
 
+/** A vLLM server that keeps KV for others. */
+export interface KvSource {
+  /** Port of its side channel. */
+  readonly port: number;
+  /** The prompt whose KV is in a request's blocks; undefined once they hold something else. */
+  promptOf(requestId: string): readonly number[] | undefined;
+  /** The KV was read, or is not wanted any more. */
+  notify(requestId: string): void;
+}
+
 /** Rooms that are remembered to notice a second use. */
 const MAX_ROOMS = 1_000_000;
 
@@ -40,6 +50,7 @@ export class PdFabric {
   /** `roomsReused`: rooms that a decode server was asked for more than once. */
   readonly stats = { handOffs: 0, transferredTokens: 0, failedTransfers: 0, roomsReused: 0 };
   readonly #registries = new Map<string, PrefillPort>();
+  readonly #sources = new Map<string, KvSource>();
   readonly #rooms = new Set<string>();
 
   /** Opens a registry; call what it returns to close it. Throws when the address is in use. */
@@ -57,6 +68,17 @@ export class PdFabric {
   /** The prefill server whose registry listens there. */
   find(host: string, port: number): PrefillPort | undefined {
     return this.#registries.get(addressOf(host, port));
+  }
+
+  /** Makes a vLLM server's KV reachable; call what it returns to end that. */
+  openKv(engineId: string, source: KvSource): () => void {
+    this.#sources.set(engineId, source);
+    return () => this.#sources.delete(engineId);
+  }
+
+  /** The vLLM server with that engine id. */
+  findKv(engineId: string): KvSource | undefined {
+    return this.#sources.get(engineId);
   }
 
   /** Books the use of a room with a registry. */

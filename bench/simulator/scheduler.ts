@@ -15,6 +15,8 @@ export interface SchedulerOptions {
   readonly maxBatchedTokens: number;
   /** Called once for every sequence, when it has left the engine. */
   readonly onEnd: (sequence: Sequence) => void;
+  /** Called when memory has become free. */
+  readonly onFree: () => void;
 }
 
 /** A lag behind the clock above this is forgotten instead of made up for. */
@@ -31,6 +33,7 @@ export class Scheduler {
   #running: Sequence[] = [];
   /** Sequences whose KV has come from another engine; they join the batch at the next step. */
   #arrived: Sequence[] = [];
+  readonly #pinned = new Set<Sequence>();
   #allocated = 0;
   #handingOff = 0;
   #privateTokens = 0;
@@ -79,12 +82,12 @@ export class Scheduler {
    * Takes memory for a prompt that another engine computes: what the tree lacks of it. False when there would not be
    * `reserve` tokens left for this and for each other sequence to grow.
    */
-  allocate(sequence: Sequence, reserve: number): boolean {
+  allocate(sequence: Sequence, reserve: number, most = sequence.promptLength): boolean {
     const others = this.#running.length + this.#allocated;
     if (others >= this.options.maxRunning) return false;
     const hit = this.cache.hold(
       sequence.tokens,
-      Math.min(sequence.promptLength, sequence.cacheLimit),
+      Math.min(most, sequence.cacheLimit),
       sequence.salt,
     );
     const need = this.#pages(sequence.promptLength) - hit.length;
@@ -108,6 +111,21 @@ export class Scheduler {
     sequence.firstToken = firstToken;
     this.#arrived.push(sequence);
     this.#wake();
+  }
+
+  /** The KV of an allocated sequence's first `tokens` is there: it joins the batch and computes the rest. */
+  resume(sequence: Sequence, tokens: number): void {
+    sequence.resumeAt = tokens;
+    this.#arrived.push(sequence);
+    this.#wake();
+  }
+
+  /** Frees the memory of an ended sequence that was kept. */
+  unpin(sequence: Sequence): void {
+    if (!this.#pinned.delete(sequence)) return;
+    this.#free(sequence);
+    this.options.onFree();
+    if (this.#waiting.length > 0) this.#wake();
   }
 
   /** Frees what a travelling sequence holds and ends it. */
@@ -162,8 +180,10 @@ export class Scheduler {
       if (this.#arrived.length > 0) this.#join();
       if (this.#waiting.length + this.#running.length === 0) break;
       const load = this.options.policy === "mixed" ? this.#planMixed() : this.#planPrefillFirst();
-      // Everything waits for memory that travelling sequences hold: `release` goes on.
-      if (load.sequences === 0 && this.#running.length === 0) break;
+      // Everything waits for memory that others hold outside the batch: its release goes on.
+      if (load.sequences === 0 && this.#running.length === 0 && this.travelling + this.#pinned.size > 0) {
+        break;
+      }
       const nowMs = clock.now();
       this.#dueMs = Math.max(this.#dueMs, nowMs - MAX_LAG_MS) + cost.stepMs(load);
       await clock.sleep(Math.max(0, this.#dueMs - nowMs), this.#stop.signal);
@@ -182,6 +202,12 @@ export class Scheduler {
       this.#allocated--;
       sequence.state = "running";
       sequence.scheduledMs = nowMs;
+      if (sequence.resumeAt !== undefined) {
+        sequence.computed = sequence.resumeAt;
+        this.#publish(sequence, sequence.computed);
+        this.#running.push(sequence);
+        continue;
+      }
       sequence.prefilledMs = nowMs;
       sequence.computed = sequence.promptLength;
       const id = sequence.firstToken;
@@ -276,7 +302,8 @@ export class Scheduler {
       sequence.salt,
     );
     const free = this.options.kvTokens - this.usedTokens;
-    if (this.#pages(length) - hit.length > free && this.#running.length + this.travelling > 0) {
+    const others = this.#running.length + this.travelling + this.#pinned.size;
+    if (this.#pages(length) - hit.length > free && others > 0) {
       this.cache.release(hit.node);
       return undefined;
     }
@@ -357,12 +384,17 @@ export class Scheduler {
     sequence.state = "ended";
     sequence.endedMs = this.options.clock.now();
     if (sequence.node !== undefined) this.#publish(sequence, sequence.computed);
-    this.#free(sequence);
+    const { onFinish } = sequence;
+    if (onFinish !== undefined && !aborted) {
+      this.#pinned.add(sequence);
+      onFinish();
+    } else this.#free(sequence);
     if (aborted) {
       this.stats.aborted++;
       sequence.listener.aborted();
     }
     this.options.onEnd(sequence);
+    this.options.onFree();
   }
 
   /** Throws the newest sequence out of the batch; it will be computed again. */

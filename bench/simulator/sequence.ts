@@ -9,7 +9,7 @@ export interface SequenceListener {
   /** The engine stopped the sequence because of `abort`. */
   aborted(): void;
   /** Why it ended; undefined before. */
-  readonly finish: { readonly type: string } | undefined;
+  readonly finish: { readonly type: string; readonly failure?: unknown } | undefined;
 }
 
 /** One sequence in the engine. */
@@ -37,6 +37,10 @@ export class Sequence {
   inserts = true;
   /** Called when the prompt is computed, with the first token; the KV stays until `Scheduler.release`. */
   handOff: ((firstToken: number) => void) | undefined;
+  /** Called when it ends by itself; its memory is kept until `Scheduler.unpin`. */
+  onFinish: (() => void) | undefined;
+  /** Tokens whose KV has come from elsewhere, for a sequence that goes on behind them. */
+  resumeAt: number | undefined;
   /** The first token, made by the engine that computed the prompt. */
   firstToken: number | undefined;
   /** End of the first step that computed a part of the prompt. */

@@ -9,7 +9,7 @@ import { Faults, type Strike } from "./faults.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";
 import { registryReply } from "./pd_registry.ts";
 import { versionNumber } from "./sglang_version.ts";
-import { type Events, headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
+import { emptyReply, type Events, headersOf, Refusal, type Reply, type ServedRequest } from "./reply.ts";
 import { sglangProtocol } from "./sglang.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
 import { Utf8Arena } from "./utf8.ts";
@@ -17,9 +17,6 @@ import { type Protocol, vllmProtocol } from "./vllm.ts";
 
 /** Events of a slowed stream that wait for their time. */
 const MAX_SLOW_EVENTS = 1024;
-
-/** How long the HTTP process of a dead engine lives on. */
-const DEATH_MS = 5000;
 
 /** An answer whose body is not bytes yet. */
 interface Served {
@@ -42,7 +39,8 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     if (life === "alive") {
       life = "dying";
       protocol.backend.scheduler.kill();
-      clock.sleep(DEATH_MS / (options.speedup ?? 1)).then(crash, () => {});
+      protocol.dead?.();
+      clock.sleep(protocol.deathMs / (options.speedup ?? 1)).then(crash, () => {});
     }
     return new Promise(() => {});
   };
@@ -52,11 +50,10 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     protocol.backend.kill();
     for (const reset of connections) reset();
   };
-  const protocol: Protocol = options.engine === "vllm" ? vllmProtocol(options) : sglangProtocol(options, {
-    die: () => void die(),
-    strike: () => faults.nextTransfer(),
-  }, die);
-
+  const hooks = { die: () => void die(), strike: () => faults.nextTransfer() };
+  const protocol: Protocol = options.engine === "vllm"
+    ? vllmProtocol(options, hooks)
+    : sglangProtocol(options, hooks, die);
   const { pd } = options;
   const registry = pd?.role !== "prefill" || options.engine === "vllm" ? undefined : {
     port: String(pd.bootstrapPort ?? BOOTSTRAP_PORT),
@@ -85,6 +82,9 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     if (strike?.kind === "status_500") return incoming(protocol.failure(500), request, undefined, beganMs);
     if (strike?.kind === "status_503") return incoming(protocol.failure(503), request, undefined, beganMs);
     if (life === "dying" && (generates || served.path.startsWith("/health"))) {
+      if (protocol.dead !== undefined) {
+        return incoming(generates ? protocol.failure(500) : emptyReply(503), request, undefined, beganMs);
+      }
       return await new Promise(() => {});
     }
     let reply: Reply;

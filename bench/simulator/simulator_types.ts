@@ -44,7 +44,7 @@ export interface PdOptions {
   readonly role: "prefill" | "decode";
   /** Where servers find each other; the same object for all halves that may work together. */
   readonly fabric: PdFabric;
-  /** Prefill: where its bootstrap registry is reached; 127.0.0.1 and 8998 by default. */
+  /** Where the registry of a SGLang prefill server (8998), or a vLLM server's side channel (5600), is reached. */
   readonly bootstrapHost?: string;
   readonly bootstrapPort?: number;
   /** Prefill: the port of its API, as the registry tells it; 30,000 by default. */
@@ -57,6 +57,8 @@ export interface PdOptions {
   readonly reservedDecodeTokens?: number;
   /** Decode: keeps a prefix tree of its own, so that only what it lacks travels; false by default, as in SGLang. */
   readonly decodeRadixCache?: boolean;
+  /** vLLM: what happens to a request whose KV cannot be fetched; it fails by default. */
+  readonly loadFailurePolicy?: "fail" | "recompute";
 }
 
 /** A fault to inject into the next matching request. */

@@ -1,6 +1,6 @@
 import { unixSeconds } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import { Backend } from "./backend.ts";
+import { Backend, type BackendHooks } from "./backend.ts";
 import type { Collector } from "./choice.ts";
 import {
   detailReply,
@@ -15,12 +15,15 @@ import {
 import type { SimulatorOptions } from "./simulator_types.ts";
 import { chat, chatPrompt } from "./vllm_chat.ts";
 import { completions } from "./vllm_completions.ts";
-import { busy, refuse, vllmError } from "./vllm_errors.ts";
+import { busy, ENGINE_DEATH, refuse, vllmError } from "./vllm_errors.ts";
 import { vllmMetrics } from "./vllm_metrics.ts";
 import { modelOf, parseBody } from "./vllm_request.ts";
 
 /** Version that is emulated unless another one is asked for. */
 export const VLLM_VERSION = "0.32.0";
+
+/** How long the API server outlives its engine: 0.6 to 4 s. */
+const VLLM_DEATH_MS = 2000;
 
 /** A protocol in front of a backend. */
 export interface Protocol {
@@ -31,6 +34,9 @@ export interface Protocol {
   generates(request: ServedRequest): boolean;
   /** The body of a plain 500. */
   failure(status: 500 | 503): Reply;
+  /** The engine has died; undefined where requests just hang until the process follows, `deathMs` later. */
+  dead?(): void;
+  readonly deathMs: number;
 }
 
 /** The requests that a vLLM server works on. */
@@ -79,6 +85,15 @@ export class VllmRequests {
     return release;
   }
 
+  /** Tells all requests that the engine has died. */
+  fail(): void {
+    for (const same of this.#live.values()) {
+      for (const { choices } of same) {
+        for (const choice of choices) choice.fail({ status: 500, message: ENGINE_DEATH });
+      }
+    }
+  }
+
   /** Aborts by id; returns how many requests were found. */
   abort(ids: readonly string[]): number {
     let count = 0;
@@ -93,13 +108,13 @@ export class VllmRequests {
 }
 
 /** A simulated vLLM server. */
-export function vllmProtocol(options: SimulatorOptions): Protocol {
+export function vllmProtocol(options: SimulatorOptions, hooks: BackendHooks): Protocol {
   const backend = new Backend(options, {
     version: VLLM_VERSION,
     pageSize: 16,
     maxRunning: 1024,
     policy: "mixed",
-  });
+  }, hooks);
   const requests = new VllmRequests(backend);
   const get = (reply: () => Reply) => ({ GET: () => Promise.resolve(reply()) });
   const post = (serve: (request: ServedRequest) => Promise<Reply>) => ({ POST: serve });
@@ -137,10 +152,12 @@ export function vllmProtocol(options: SimulatorOptions): Protocol {
   return {
     backend,
     generates: ({ path }) => path === "/v1/completions" || path === "/v1/chat/completions",
+    dead: () => requests.fail(),
+    deathMs: VLLM_DEATH_MS,
     failure: (status) =>
       status === 503 ? busy().reply : vllmError(
         500,
-        "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+        ENGINE_DEATH,
         "InternalServerError",
       ),
     serve(request) {

@@ -3,7 +3,7 @@ import type { JsonObject } from "../../base/json.ts";
 import type { Backend } from "./backend.ts";
 import { type Choice, Collector } from "./choice.ts";
 import { flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
-import { refuse, refuseSchema } from "./vllm_errors.ts";
+import { brokenStream, failed, refuse, refuseSchema } from "./vllm_errors.ts";
 import {
   chatLogprobs,
   countTokens,
@@ -18,6 +18,7 @@ import {
   modelOf,
   outputBudget,
   samplingOf,
+  transferOf,
   type VllmSampling,
   wrongType,
 } from "./vllm_request.ts";
@@ -67,13 +68,14 @@ export async function chat(
       maxTokens,
       holdBack: true,
       logprobs,
+      ...transferOf(body, job.id),
       cacheLimit: Infinity,
     });
   }
   if (sampling.stream) return streamReply(stream(job, backend, release));
   await job.collector.finished();
   release();
-  return jsonReply(200, whole(job, backend));
+  return failed(job.collector) ?? jsonReply(200, whole(job, backend));
 }
 
 /** The prompt of a conversation, as ids. Throws the 400s of messages and tools. */
@@ -138,7 +140,7 @@ function whole(job: Job, backend: Backend): JsonObject {
       completion_tokens: counts.completion,
       prompt_tokens_details: {
         cached_tokens: counts.cached,
-        created_cache_tokens: createdCacheTokens(backend, counts),
+        created_cache_tokens: createdCacheTokens(collector, backend, counts),
         multimodal_tokens: null,
       },
       completion_tokens_details: null,
@@ -146,7 +148,7 @@ function whole(job: Job, backend: Backend): JsonObject {
     prompt_logprobs: null,
     prompt_token_ids: sampling.returnTokenIds ? [...job.prompt] : null,
     prompt_text: null,
-    kv_transfer_params: null,
+    kv_transfer_params: backend.kv?.paramsOf(collector.choices[0]) ?? null,
     ec_transfer_params: null,
     metrics: null,
   };
@@ -162,6 +164,12 @@ async function* stream(job: Job, backend: Backend, release: () => void): AsyncGe
   const last = `,"system_fingerprint":${JSON.stringify(fingerprint(backend))}`;
   const seen = new Map<Choice, number>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const broken = brokenStream(choice);
+    if (broken !== undefined) {
+      release();
+      yield broken;
+      return;
+    }
     if (seen.size === 0) {
       const ids = sampling.returnTokenIds ? JSON.stringify(job.prompt) : "null";
       const usage = sampling.continuousUsage ? `,"usage":${runningUsage(job, 0)}` : "";
@@ -196,7 +204,7 @@ async function* stream(job: Job, backend: Backend, release: () => void): AsyncGe
       completion_tokens: counts.completion,
       prompt_tokens_details: {
         cached_tokens: counts.cached,
-        created_cache_tokens: createdCacheTokens(backend, counts),
+        created_cache_tokens: createdCacheTokens(collector, backend, counts),
       },
     };
     yield `${head}],"usage":${JSON.stringify(usage)}${last}}\n\n`;

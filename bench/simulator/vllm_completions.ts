@@ -4,6 +4,7 @@ import type { Backend } from "./backend.ts";
 import { type Choice, Collector } from "./choice.ts";
 import { flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
 import { promptLogprobs, type ScoredToken } from "./tokens.ts";
+import { brokenStream, failed } from "./vllm_errors.ts";
 import {
   completionLogprobs,
   countTokens,
@@ -19,6 +20,7 @@ import {
   outputBudget,
   promptsOf,
   samplingOf,
+  transferOf,
   type VllmSampling,
 } from "./vllm_request.ts";
 import type { VllmRequests } from "./vllm.ts";
@@ -79,6 +81,7 @@ export async function completions(
         maxTokens: budgets[promptIndex]!,
         holdBack: true,
         logprobs,
+        ...transferOf(body, job.id),
         cacheLimit: (echo && logprobs !== undefined) || job.promptLogprobs !== undefined ? 0 : Infinity,
       });
     }
@@ -86,7 +89,7 @@ export async function completions(
   if (sampling.stream) return streamReply(stream(job, backend, release));
   await job.collector.finished();
   release();
-  return jsonReply(200, whole(job, backend));
+  return failed(job.collector) ?? jsonReply(200, whole(job, backend));
 }
 
 function whole(job: Job, backend: Backend): JsonObject {
@@ -126,7 +129,7 @@ function whole(job: Job, backend: Backend): JsonObject {
       },
       completion_tokens_details: null,
     },
-    kv_transfer_params: null,
+    kv_transfer_params: backend.kv?.paramsOf(collector.choices[0]) ?? null,
     ec_transfer_params: null,
     metrics: null,
   };
@@ -140,6 +143,12 @@ async function* stream(job: Job, backend: Backend, release: () => void): AsyncGe
   const last = `,"system_fingerprint":${JSON.stringify(fingerprint(backend))}`;
   const seen = new Map<Choice, { ids: number; characters: number }>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
+    const broken = brokenStream(choice);
+    if (broken !== undefined) {
+      release();
+      yield broken;
+      return;
+    }
     const before = seen.get(choice);
     if (!isDue(choice, before?.ids ?? 0, sampling)) continue;
     const delta = choice.take();

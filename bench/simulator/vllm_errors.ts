@@ -1,4 +1,5 @@
 import type { Json } from "../../base/json.ts";
+import type { Choice, Collector } from "./choice.ts";
 import { jsonReply, Refusal, type Reply } from "./reply.ts";
 
 /** The error body of vLLM. */
@@ -60,4 +61,27 @@ export function busy(): Refusal {
   const message =
     "The engine is currently busy and cannot accept new requests. Please try again later or on a different instance.";
   return new Refusal(vllmError(503, message, "Service Unavailable"));
+}
+
+/** What a request hears whose engine has died. */
+export const ENGINE_DEATH = "EngineCore encountered an issue. See stack trace (above) for the root cause.";
+
+/** The 500 of a request that the engine gave up; undefined when all went well. */
+export function failed(collector: Collector): Reply | undefined {
+  for (const { finish } of collector.choices) {
+    if (finish?.type === "abort" && finish.failure !== undefined) {
+      return vllmError(finish.failure.status, finish.failure.message, "InternalServerError");
+    }
+  }
+  return undefined;
+}
+
+/** The end of a stream whose request the engine gave up; undefined when it did not. */
+export function brokenStream(choice: Choice): string | undefined {
+  const { finish } = choice;
+  if (finish?.type !== "abort" || finish.failure === undefined) return undefined;
+  const { status, message } = finish.failure;
+  return `data: {"error": {"message": ${
+    JSON.stringify(message)
+  }, "type": "InternalServerError", "param": null, "code": ${status}}}\n\ndata: [DONE]\n\n`;
 }

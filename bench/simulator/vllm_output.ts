@@ -83,7 +83,13 @@ export function countTokens(collector: Collector): { prompt: number; completion:
 }
 
 /** Blocks that the prompt added to the cache, in tokens. */
-export function createdCacheTokens(backend: Backend, counts: { prompt: number; cached: number }): number {
+export function createdCacheTokens(
+  collector: Collector,
+  backend: Backend,
+  counts: { prompt: number; cached: number },
+): number {
+  // What came from another server does not count.
+  if (collector.choices[0]?.sequence?.resumeAt !== undefined) return 0;
   const page = backend.scheduler.options.pageSize;
   return Math.max(0, counts.prompt - counts.prompt % page - counts.cached);
 }

@@ -1,5 +1,5 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import type { Backend } from "./backend.ts";
+import type { Backend, Generation } from "./backend.ts";
 import { flag, type ServedRequest } from "./reply.ts";
 import {
   refuse,
@@ -9,6 +9,9 @@ import {
   unknownModel,
   unsupportedMediaType,
 } from "./vllm_errors.ts";
+
+/** vLLM's own limit (`VLLM_MAX_STOP_STRINGS`). */
+const MAX_STOP_STRINGS = 4;
 
 /** The sampling part of a request, checked. */
 export interface VllmSampling {
@@ -91,7 +94,7 @@ export function samplingOf(body: JsonObject): VllmSampling {
     maxTokens: integer(body, "max_completion_tokens") ?? integer(body, "max_tokens"),
     minTokens: integer(body, "min_tokens") ?? 0,
     ignoreEnd: flag(body, "ignore_eos"),
-    stop: strings(body, "stop"),
+    stop: checkedStops(body),
     stopTokenIds: integers(body, "stop_token_ids"),
     includeStop: flag(body, "include_stop_str_in_output"),
     skipSpecialTokens: body["skip_special_tokens"] !== false,
@@ -235,6 +238,23 @@ function strings(body: JsonObject, name: string): string[] {
       wrongType(`${name}.${index}`, item, "string_type", "Input should be a valid string"),
     ]);
   }).filter((item) => item !== "");
+}
+
+/** Up to four stop strings, from 0.32 on. */
+function checkedStops(body: JsonObject): string[] {
+  const { stop } = body;
+  if (Array.isArray(stop) && stop.length > MAX_STOP_STRINGS) {
+    const msg = `List should have at most ${MAX_STOP_STRINGS} items after validation, not ${stop.length}`;
+    const ctx = `{'field_type': 'List', 'max_length': ${MAX_STOP_STRINGS}, 'actual_length': ${stop.length}}`;
+    throw refuseSchema([{ ...wrongType("stop", stop, "too_long", msg), ctx }]);
+  }
+  return strings(body, "stop");
+}
+
+/** `kv_transfer_params` of a request, as an answer's part. */
+export function transferOf(body: JsonObject, id: string): Pick<Generation, "transfer"> {
+  const params = body["kv_transfer_params"] ?? null;
+  return isJsonObject(params) ? { transfer: { params, id } } : {};
 }
 
 function integers(body: JsonObject, name: string): number[] {

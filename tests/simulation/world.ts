@@ -11,7 +11,12 @@ import { MemoryTransport } from "../../router/transport/memory.ts";
 export interface SimulatedWorker {
   readonly model: string;
   readonly url: string;
-  readonly simulator: Simulator;
+  /** The process that answers now. */
+  simulator: Simulator;
+  /** Those before a restart. */
+  readonly retired: Simulator[];
+  /** Starts a new process with the same options, in place of the old one. */
+  readonly restart: () => void;
   /** Which half of a pair it is. */
   readonly role?: "prefill" | "decode";
 }
@@ -39,14 +44,16 @@ type Size = (typeof sizes)[number]["name"];
 
 /** Pairs of prefill and decode servers instead of plain workers. */
 export interface WorldPairs {
-  /** SGLang version of the n-th pair's halves; the last one goes for all further pairs. */
+  /** SGLang pairs (the default), or vLLM pairs with NIXL. */
+  readonly engine?: "sglang-pd" | "vllm-pd";
+  /** Version of the n-th pair's halves; the last one goes for all further pairs. */
   readonly versions?: readonly string[];
   /** Time-outs, memory and transfers. */
   readonly options?: Partial<Omit<PdOptions, "role" | "fabric" | "bootstrapHost" | "bootstrapPort">>;
 }
 
 /**
- * Makes a world: `replicas` workers of each size, or with `pairs` so many SGLang pairs. The same options give the same
+ * Makes a world: `replicas` workers of each size, or with `pairs` so many pairs. The same options give the same
  * world.
  */
 export function makeWorld(options: {
@@ -69,38 +76,56 @@ export function makeWorld(options: {
       clock,
       seed: options.seed,
     });
+  const worker = (
+    model: string,
+    url: string,
+    start: () => Simulator,
+    role?: "prefill" | "decode",
+  ): SimulatedWorker => {
+    const self: SimulatedWorker = {
+      model,
+      url,
+      simulator: start(),
+      retired: [],
+      restart() {
+        self.simulator.crash();
+        self.retired.push(self.simulator);
+        self.simulator = start();
+      },
+      ...(role === undefined ? {} : { role }),
+    };
+    return self;
+  };
   const half = (role: "prefill" | "decode", name: Size, index: number): SimulatedWorker => {
-    const { versions = ["0.5.23"], options: more = {} } = options.pairs ?? {};
+    const { engine = "sglang-pd", options: more = {} } = options.pairs ?? {};
+    const newest = engine === "sglang-pd" ? "0.5.23" : "0.32.0";
+    const versions = options.pairs?.versions ?? [newest];
     const host = `${name}-${role}-${index}.sim`;
     const pd = { ...more, role, fabric, bootstrapHost: host };
-    const version = versions[index] ?? versions.at(-1) ?? "0.5.23";
-    return {
-      model: name,
-      role,
-      url: `http://${host}`,
-      simulator: simulator({ engine: "sglang", version, pd }, name),
-    };
+    const version = versions[index] ?? versions.at(-1) ?? newest;
+    const kind = engine === "sglang-pd" ? "sglang" : "vllm";
+    return worker(name, `http://${host}`, () => simulator({ engine: kind, version, pd }, name), role);
   };
   const workers = sizes.flatMap(({ name, engine, version }) =>
-    Array.from({ length: options.replicas }, (_, index): SimulatedWorker[] =>
-      options.pairs === undefined
-        ? [{
-          model: name,
-          url: `http://${name}-${index}.sim`,
-          simulator: simulator({ engine, version }, name),
-        }]
-        : [half("prefill", name, index), half("decode", name, index)]).flat()
+    Array.from(
+      { length: options.replicas },
+      (_, index): SimulatedWorker[] =>
+        options.pairs === undefined
+          ? [worker(name, `http://${name}-${index}.sim`, () => simulator({ engine, version }, name))]
+          : [half("prefill", name, index), half("decode", name, index)],
+    ).flat()
   );
-  const byHost = new Map(workers.map((worker) => [new URL(worker.url).host, worker.simulator]));
+  const byHost = new Map(workers.map((worker) => [new URL(worker.url).hostname, worker]));
   const transport = new MemoryTransport((request) => {
-    const simulator = byHost.get(new URL(request.url).host);
-    return simulator === undefined ? undefined : (outgoing, signal) => simulator.handle(outgoing, signal);
+    // A bootstrap registry is another port of its server.
+    const found = byHost.get(new URL(request.url).hostname);
+    return found === undefined ? undefined : (outgoing, signal) => found.simulator.handle(outgoing, signal);
   });
   const config = configSchema.parse({
     server: { max_running: 4096, max_queued: 4096, ...options.server },
     models: Object.fromEntries(sizes.map(({ name, engine }) => [name, {
       model: `sim-${name}`,
-      engine: options.pairs === undefined ? engine : "sglang-pd",
+      engine: options.pairs === undefined ? engine : options.pairs.engine ?? "sglang-pd",
       workers: addresses(workers.filter((worker) => worker.model === name)),
       max_in_flight: 100_000,
       ...options.model,
@@ -143,12 +168,14 @@ export function tree931(maxTokens: number): GraphConfig {
 /** Sums of what all workers counted. */
 export function engineTotals(workers: readonly SimulatedWorker[]) {
   const totals = { requests: 0, promptTokens: 0, generationTokens: 0, running: 0, aborted: 0 };
-  for (const { simulator } of workers) {
-    totals.requests += simulator.stats.requests;
-    totals.promptTokens += simulator.stats.promptTokens;
-    totals.generationTokens += simulator.stats.generationTokens;
-    totals.aborted += simulator.stats.aborted;
-    totals.running += simulator.running;
+  for (const worker of workers) {
+    for (const { stats } of [worker.simulator, ...worker.retired]) {
+      totals.requests += stats.requests;
+      totals.promptTokens += stats.promptTokens;
+      totals.generationTokens += stats.generationTokens;
+      totals.aborted += stats.aborted;
+    }
+    totals.running += worker.simulator.running;
   }
   return totals;
 }
