@@ -92,7 +92,7 @@ class WorkerRelay implements Relay {
       exclude.add(placement.workerId);
       if (placement.prefill !== undefined) exclude.add(placement.prefill.workerId);
       const next = failure.retryable && retry < model.config.retries
-        ? placeElsewhere(model, { ...sticky, exclude })
+        ? await this.#placeAgain(job, attempt, failure, { ...sticky, exclude })
         : undefined;
       if (next === undefined) return this.#fail(job, attempt, failure, retry > 0);
       this.#options.log.info("Request {request} goes to {worker}: {error}", {
@@ -101,9 +101,25 @@ class WorkerRelay implements Relay {
         error: failure.error.message,
       });
       call.close();
-      this.#release(job, attempt, failure.outcome);
       placement = next;
       await this.#backOff(job, retry, placement);
+    }
+  }
+
+  /** Gives the place of a failed attempt back and takes another; undefined when there is none but the ones that failed. */
+  async #placeAgain(
+    job: Job,
+    attempt: Attempt,
+    failure: Failure,
+    hint: PlacementHint,
+  ): Promise<Placement | undefined> {
+    this.#release(job, attempt, failure.outcome);
+    try {
+      return await this.#queue(job.model).place(hint, 0, job.signal);
+    } catch (error) {
+      if (!job.signal.aborted && CanopyError.is(error) && error.code === "no_worker") return undefined;
+      attempt.call.close();
+      throw error;
     }
   }
 
@@ -222,15 +238,6 @@ class WorkerRelay implements Relay {
       this.#queue(model).release(placement, "aborted");
       throw error;
     }
-  }
-}
-
-function placeElsewhere(model: ServedModel, hint: PlacementHint): Placement | undefined {
-  try {
-    return model.pool.place(hint);
-  } catch (error) {
-    if (CanopyError.is(error) && error.code === "no_worker") return undefined;
-    throw error;
   }
 }
 
