@@ -78,6 +78,7 @@ test("Whatever comes, is aborted and runs out of memory: the engine ends idle an
           maxRunning: 8,
           maxBatchedTokens: 128,
           onEnd: (sequence) => ended.push(sequence),
+          onFree: () => {},
         });
         await clock.run(async () => {
           await Promise.all(arrivals.map(async (request) => {
