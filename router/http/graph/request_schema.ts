@@ -8,7 +8,9 @@ export const parametersSchema = z.looseObject(samplingFields);
 const promptSchema = z.union([
   z.string().min(1),
   z.strictObject({ system: z.string().min(1).optional(), user: z.string().min(1).optional() })
-    .refine((prompt) => prompt.system !== undefined || prompt.user !== undefined),
+    .refine((prompt) => prompt.system !== undefined || prompt.user !== undefined, {
+      error: 'must have "system", "user", or both',
+    }),
   z.strictObject({ text: z.string().min(1) }),
 ], {
   error: 'must be a non-empty text (one user message), {"system", "user"}, or {"text"} for a raw prompt',
