@@ -1,4 +1,7 @@
-import { startSimulator } from "../bench/simulator/serve.ts";
+import { ANY_HOST, PdFabric } from "../bench/simulator/pd_fabric.ts";
+import { type ListeningSimulator, startSimulator } from "../bench/simulator/serve.ts";
+import type { PdOptions } from "../bench/simulator/simulator_types.ts";
+import { UsageError } from "./args.ts";
 import { defineCommand } from "./command.ts";
 import { untilStopped } from "./until_stopped.ts";
 
@@ -37,33 +40,90 @@ export const simCommand = defineCommand({
       value: "PORT",
       min: 0,
       max: 65535,
-      help: "Port to listen on; any free one by default",
+      help: "Port to listen on, the first one of pairs; any free one by default",
+    },
+    "pd-prefill": {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 64,
+      help: "Run N prefill servers instead of whole ones; goes with --pd-decode",
+    },
+    "pd-decode": {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 64,
+      help: "Run N decode servers for the prefill servers",
+    },
+    "bootstrap-port": {
+      type: "number",
+      value: "PORT",
+      min: 0,
+      max: 65535,
+      help: "First port of SGLang's bootstrap registries; any free ones by default",
     },
   },
   details: `Examples:
   canopy sim --engine sglang --model Qwen/Qwen3-8B --cost 8b --port 30000
-  canopy sim --cost instant --scripted --port 8100`,
+  canopy sim --cost instant --scripted --port 8100
+  canopy sim --engine sglang --pd-prefill 1 --pd-decode 2 --bootstrap-port 8998
+
+Prefill and decode servers find each other within one process: all that belong together are started together.`,
   run: async (values, _, io) => {
     const engine = values.engine ?? "vllm";
     const models = values.model.length === 0 ? ["sim"] : values.model;
-    const server = await startSimulator({
+    const halves = [values["pd-prefill"], values["pd-decode"]];
+    if ((halves[0] === undefined) !== (halves[1] === undefined)) {
+      throw new UsageError("--pd-prefill and --pd-decode go together: a pair needs both");
+    }
+    const common = {
       engine,
       models,
       cost: values.cost ?? "4b",
       speedup: values.speedup ?? 1,
       answers: values.scripted ? "scripted" : "hashed",
-      seed: values.seed ?? "sim",
       clock: io.clock,
       host: values.host ?? "127.0.0.1",
-      port: values.port ?? 0,
       ...(values.version === undefined ? {} : { version: values.version }),
-    });
+    } as const;
+    const servers: ListeningSimulator[] = [];
     try {
-      io.out.write(`Simulated ${engine} with ${models.join(", ")} is listening on ${server.url}\n`);
+      for (const { pd, name, index } of members(engine, halves, values["bootstrap-port"])) {
+        const server = await startSimulator({
+          ...common,
+          seed: `${values.seed ?? "sim"}${index === 0 ? "" : `/${index}`}`,
+          port: values.port === undefined || values.port === 0 ? 0 : values.port + index,
+          ...(pd === undefined ? {} : { pd }),
+        });
+        servers.push(server);
+        const registry = server.bootstrapPort === undefined ? "" : `, bootstrap port ${server.bootstrapPort}`;
+        io.out.write(
+          `Simulated ${engine}${name} with ${models.join(", ")} is listening on ${server.url}${registry}\n`,
+        );
+      }
       await untilStopped(io);
       return 0;
     } finally {
-      await server.close();
+      await Promise.all(servers.map((server) => server.close()));
     }
   },
 });
+
+/** The servers to start: one whole one, or the halves of pairs, all of which may work together. */
+function members(
+  engine: "vllm" | "sglang",
+  [prefills = 0, decodes = 0]: readonly (number | undefined)[],
+  firstPort: number | undefined,
+): { readonly index: number; readonly name: string; readonly pd: PdOptions | undefined }[] {
+  if (prefills === 0) return [{ index: 0, name: "", pd: undefined }];
+  const fabric = new PdFabric();
+  const roles = [...Array<"prefill">(prefills).fill("prefill"), ...Array<"decode">(decodes).fill("decode")];
+  // vLLM's side channel is a number only: nothing listens there.
+  const base = firstPort ?? (engine === "sglang" ? 0 : 5600);
+  return roles.map((role, index) => ({
+    index,
+    name: ` ${role} server`,
+    pd: { role, fabric, bootstrapHost: ANY_HOST, bootstrapPort: base === 0 ? 0 : base + index },
+  }));
+}

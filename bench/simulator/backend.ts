@@ -2,6 +2,7 @@ import { Random } from "../../base/random.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { ChatMessage } from "../../router/engines/engine.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
+import { ANY_HOST } from "./pd_fabric.ts";
 import { DecodeRole } from "./pd_decode.ts";
 import { type PdEngine, PrefillRole } from "./pd_prefill.ts";
 import { type Bootstrap, BOOTSTRAP_PORT, FAKE_BOOTSTRAP_HOST, type PdRole } from "./pd_role.ts";
@@ -218,7 +219,7 @@ export class Backend {
       engineId: [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join(
         "-",
       ),
-      host: options.bootstrapHost ?? "127.0.0.1",
+      host: reachable(options.bootstrapHost),
       port: options.bootstrapPort ?? SIDE_CHANNEL_PORT,
       speedup: this.options.speedup ?? 1,
       loadFailurePolicy: options.loadFailurePolicy ?? "fail",
@@ -283,6 +284,11 @@ export class Backend {
     hashed.doubt = answer.doubt;
     return new FixedSource(speech.tokenizer.encode(answer.text), speech.endId, hashed);
   }
+}
+
+/** The host under which others are told to look. */
+function reachable(host = "127.0.0.1"): string {
+  return host === ANY_HOST ? "127.0.0.1" : host;
 }
 
 let builtin: BuiltinTokenizer | undefined;

@@ -42,6 +42,9 @@ export interface KvSource {
 /** Rooms that are remembered to notice a second use. */
 const MAX_ROOMS = 1_000_000;
 
+/** Stands for all names and addresses of a machine, where each registry has a port of its own. */
+export const ANY_HOST = "*";
+
 /**
  * Where simulated prefill and decode servers of one process find each other: the bootstrap registries by address, and
  * the books of the KV that went from one to another.
@@ -67,7 +70,7 @@ export class PdFabric {
 
   /** The prefill server whose registry listens there. */
   find(host: string, port: number): PrefillPort | undefined {
-    return this.#registries.get(addressOf(host, port));
+    return this.#registries.get(addressOf(host, port)) ?? this.#registries.get(addressOf(ANY_HOST, port));
   }
 
   /** Makes a vLLM server's KV reachable; call what it returns to end that. */

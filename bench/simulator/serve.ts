@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { OutgoingRequest } from "../../router/transport/transport.ts";
+import { BOOTSTRAP_PORT } from "./pd_role.ts";
 import { createSimulator } from "./simulator.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";
 
@@ -9,6 +10,8 @@ export interface ListeningSimulator {
   /** Base URL, such as `http://127.0.0.1:8100`. */
   readonly url: string;
   readonly simulator: Simulator;
+  /** Port of a SGLang prefill server's bootstrap registry. */
+  readonly bootstrapPort: number | undefined;
   /** Stops listening and cuts open connections. */
   close(): Promise<void>;
 }
@@ -17,24 +20,67 @@ export interface ListeningSimulator {
 const IDLE_MS = 5000;
 const METHODS = ["GET", "POST", "HEAD", "DELETE", "PUT"] as const;
 
-/** Starts a simulated engine on a port (0: any free one). Rejects when the port cannot be used. */
+/**
+ * Starts a simulated engine on a port (0: any free one); a SGLang prefill server's registry listens on a second one,
+ * the `bootstrapPort` of its pair options (0: any free one). Rejects when a port cannot be used.
+ */
 export async function startSimulator(
   options: SimulatorOptions & { readonly host?: string; readonly port?: number },
 ): Promise<ListeningSimulator> {
-  const simulator = createSimulator(options);
   const host = options.host ?? "127.0.0.1";
-  const server = createServer({ keepAliveTimeout: IDLE_MS }, (request, response) => {
-    serve(simulator, request, response).catch(() => response.destroy());
+  const { pd } = options;
+  const handler = { simulator: undefined as Simulator | undefined };
+  const withRegistry = pd?.role === "prefill" && options.engine === "sglang";
+  const registry = withRegistry ? await listen(handler, host, pd.bootstrapPort ?? BOOTSTRAP_PORT) : undefined;
+  let api: Listener;
+  try {
+    api = await listen(handler, host, options.port ?? 0);
+  } catch (error) {
+    await registry?.close();
+    throw error;
+  }
+  const simulator = createSimulator({
+    ...options,
+    ...(pd === undefined || registry === undefined
+      ? {}
+      : { pd: { ...pd, bootstrapPort: registry.port, httpPort: api.port } }),
   });
-  server.listen(options.port ?? 0, host);
-  await once(server, "listening");
-  const address = server.address();
-  const port = typeof address === "object" && address !== null ? address.port : options.port ?? 0;
+  handler.simulator = simulator;
   return {
-    url: `http://${host.includes(":") ? `[${host}]` : host}:${port}`,
+    url: `http://${host.includes(":") ? `[${host}]` : host}:${api.port}`,
     simulator,
+    bootstrapPort: registry?.port,
     async close() {
       simulator.close();
+      await Promise.all([api.close(), registry?.close()]);
+    },
+  };
+}
+
+interface Listener {
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/** Listens for a simulator that is about to be made. */
+async function listen(
+  handler: { readonly simulator: Simulator | undefined },
+  host: string,
+  wanted: number,
+): Promise<Listener> {
+  let port = wanted;
+  const server = createServer({ keepAliveTimeout: IDLE_MS }, (request, response) => {
+    const { simulator } = handler;
+    if (simulator === undefined) response.destroy();
+    else serve(simulator, port, request, response).catch(() => response.destroy());
+  });
+  server.listen(wanted, host);
+  await once(server, "listening");
+  const address = server.address();
+  if (typeof address === "object" && address !== null) port = address.port;
+  return {
+    port,
+    async close() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       server.closeAllConnections();
       await closed;
@@ -44,6 +90,7 @@ export async function startSimulator(
 
 async function serve(
   simulator: Simulator,
+  port: number,
   request: IncomingMessage,
   response: ServerResponse,
 ): Promise<void> {
@@ -56,7 +103,7 @@ async function serve(
   const method = METHODS.find((name) => name === request.method) ?? "GET";
   const outgoing: OutgoingRequest = {
     method,
-    url: new URL(request.url ?? "/", "http://simulator").href,
+    url: new URL(request.url ?? "/", `http://simulator:${port}`).href,
     headers: singleHeaders(request),
     ...(chunks.length === 0 ? {} : { body: joined(chunks) }),
   };

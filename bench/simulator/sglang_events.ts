@@ -3,11 +3,19 @@ import type { Choice } from "./choice.ts";
 const utf8 = new TextEncoder();
 const COMPLETION_TOKENS = '"completion_tokens":';
 
+/** What the events of a stream repeat. */
+export interface Repeats {
+  /** Nothing at all: the server was started with `--incremental-streaming-output`. */
+  readonly incremental: boolean;
+  /** Older versions send the new ids only, and before the first ones the end of the prompt. */
+  readonly lookBack: readonly number[] | undefined;
+}
+
 /**
- * The events of one streamed answer of `/generate`. Each repeats all text and ids so far: they are kept as UTF-8 and
+ * The events of one streamed answer of `/generate`. Unless told otherwise each repeats all text and ids so far: they are kept as UTF-8 and
  * only grow, so that an event costs one copy.
  */
-export class CumulativeEvents {
+export class StreamedEvents {
   readonly #choice: Choice;
   readonly #tail: string;
   readonly #meta: (first: boolean) => string;
@@ -15,8 +23,7 @@ export class CumulativeEvents {
   #text = new GrowingText();
   #ids = new GrowingText();
   #events = 0;
-  /** Older versions send the new ids only, and before the first ones the end of the prompt. */
-  readonly #lookBack: readonly number[] | undefined;
+  readonly #repeats: Repeats;
   /** `meta_info` around the count of tokens, the only part that changes while the answer runs. */
   #around: readonly [string, string] | undefined;
 
@@ -25,10 +32,10 @@ export class CumulativeEvents {
     choice: Choice,
     tail: string,
     steady: boolean,
-    lookBack: readonly number[] | undefined,
+    repeats: Repeats,
     meta: (first: boolean) => string,
   ) {
-    this.#lookBack = lookBack;
+    this.#repeats = repeats;
     this.#choice = choice;
     this.#tail = tail;
     this.#steady = steady;
@@ -40,14 +47,16 @@ export class CumulativeEvents {
     const { finish } = this.#choice;
     const first = this.#events++ === 0;
     const delta = this.#choice.take();
-    if (finish === undefined) this.#text.append(JSON.stringify(delta.text).slice(1, -1));
+    const { incremental, lookBack } = this.#repeats;
+    if (incremental) this.#text = new GrowingText();
+    if (incremental || finish === undefined) this.#text.append(JSON.stringify(delta.text).slice(1, -1));
     else {
       // A stop string may take back text that was shown already.
       this.#text = new GrowingText();
       this.#text.append(JSON.stringify(this.#choice.text).slice(1, -1));
     }
-    if (this.#lookBack !== undefined) this.#ids = new GrowingText();
-    for (const id of first ? this.#lookBack ?? [] : []) this.#addId(id);
+    if (incremental || lookBack !== undefined) this.#ids = new GrowingText();
+    for (const id of first ? lookBack ?? [] : []) this.#addId(id);
     for (const id of delta.ids) this.#addId(id);
     const meta = first || finish !== undefined || !this.#steady ? this.#meta(first) : this.#runningMeta();
     return joined(

@@ -3,7 +3,7 @@ import type { Backend } from "./backend.ts";
 import { type Choice, Collector } from "./choice.ts";
 import { type Events, flag, jsonReply, type Reply, type ServedRequest, streamReply } from "./reply.ts";
 import { meetingPlaces } from "./sglang_bootstrap.ts";
-import { CumulativeEvents } from "./sglang_events.ts";
+import { StreamedEvents } from "./sglang_events.ts";
 import {
   failureEvents,
   generateError,
@@ -11,6 +11,7 @@ import {
   GenerateRefusal,
   internalError,
 } from "./sglang_errors.ts";
+import { streamsIncrementally } from "./sglang_info.ts";
 import { isNewer, type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./sglang_request.ts";
 import { SGLANG, versionNumber } from "./sglang_version.ts";
@@ -211,7 +212,7 @@ async function* events(
 ): Events {
   const { collector } = job;
   await started;
-  const growing = new Map<Choice, CumulativeEvents>();
+  const growing = new Map<Choice, StreamedEvents>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
     const item = job.items[choice.options.index]!;
     const failure = failureEvents(choice, "generate", backend.version);
@@ -226,8 +227,11 @@ async function* events(
         (job.list ? `,"index":${choice.options.index}` : "");
       const { clock } = backend.options;
       const sentMs = clock.now();
-      const lookBack = lookBackIds(item.prompt, backend);
-      answer = new CumulativeEvents(choice, tail, job.logprobs === undefined, lookBack, (first) => {
+      const repeats = {
+        incremental: streamsIncrementally(backend),
+        lookBack: lookBackIds(item.prompt, backend),
+      };
+      answer = new StreamedEvents(choice, tail, job.logprobs === undefined, repeats, (first) => {
         const sent = { stream: true, first, sentMs };
         return JSON.stringify(
           metaInfo(item.rid, choice!, item.prompt, job.times, job.logprobs, sent, backend),

@@ -27,6 +27,12 @@ export function modelInfo(backend: Backend): JsonObject {
   };
 }
 
+/** Whether the events of `/generate` hold only what is new. */
+export function streamsIncrementally(backend: Backend): boolean {
+  return backend.options.incrementalStream === true &&
+    versionNumber(backend.version) >= SGLANG.incrementalStream;
+}
+
 /** `GET /server_info` and `/get_server_info`: the part of the arguments and states that clients read. */
 export function serverInfo(backend: Backend): JsonObject {
   const { pageSize, kvTokens, maxRunning, maxBatchedTokens } = backend.scheduler.options;
@@ -46,7 +52,7 @@ export function serverInfo(backend: Backend): JsonObject {
     enable_dp_attention: false,
     enable_cache_report: true,
     enable_metrics: true,
-    incremental_streaming_output: false,
+    incremental_streaming_output: streamsIncrementally(backend),
     disaggregation_mode: backend.pd?.role ?? "null",
     disaggregation_bootstrap_port: backend.options.pd?.bootstrapPort ?? BOOTSTRAP_PORT,
   };

@@ -4,6 +4,8 @@ export const SGLANG = {
   cumulativeIds: 5_006,
   /** Calls of chunks have a null where newer ones have no field; so have times in `meta_info`. */
   sparseShapes: 5_018,
+  /** `--incremental-streaming-output`: text and ids of an event are both only what is new. */
+  incrementalStream: 5_010,
   /** Aborts and errors inside a stream are events; room 0 is never completed; the registry knows new names. */
   errorEvents: 5_010,
   /** A prompt sent with the fake bootstrap host is not kept in the prefix tree. */

@@ -6,6 +6,7 @@ import {
   TransportError,
 } from "../../router/transport/transport.ts";
 import { Faults, type Strike } from "./faults.ts";
+import { ANY_HOST } from "./pd_fabric.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";
 import { registryReply } from "./pd_registry.ts";
 import { versionNumber } from "./sglang_version.ts";
@@ -59,7 +60,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     port: String(pd.bootstrapPort ?? BOOTSTRAP_PORT),
     facts: () => ({
       version: versionNumber(protocol.backend.version),
-      host: pd.bootstrapHost ?? "127.0.0.1",
+      host: pd.bootstrapHost === undefined || pd.bootstrapHost === ANY_HOST ? "127.0.0.1" : pd.bootstrapHost,
       httpPort: pd.httpPort ?? 30_000,
       pageSize: protocol.backend.scheduler.options.pageSize,
     }),

@@ -27,6 +27,8 @@ export interface SimulatorOptions {
   readonly maxRunning?: number;
   /** Token budget of one step (vllm `max_num_batched_tokens`, sglang `chunked_prefill_size`); 8,192 by default. */
   readonly maxBatchedTokens?: number;
+  /** SGLang's `--incremental-streaming-output`: events of `/generate` hold only what is new; from 0.5.10 on. */
+  readonly incrementalStream?: boolean;
   /** Requests that may wait before others get 503; unlimited by default. */
   readonly maxQueued?: number;
   /** The tokenizer of the model that it pretends to serve; a small built-in one by default. */
