@@ -1,3 +1,4 @@
+import { benchCommand } from "./cli/bench.ts";
 import { chatCommand } from "./cli/chat.ts";
 import { checkCommand } from "./cli/check.ts";
 import { demoCommand } from "./cli/demo.ts";
@@ -7,6 +8,14 @@ import { withProcess } from "./cli/io.ts";
 import { serveCommand } from "./cli/serve.ts";
 import { simCommand } from "./cli/sim.ts";
 
-const commands = [demoCommand, serveCommand, chatCommand, checkCommand, doctorCommand, simCommand];
+const commands = [
+  demoCommand,
+  serveCommand,
+  chatCommand,
+  checkCommand,
+  doctorCommand,
+  simCommand,
+  benchCommand,
+];
 
 await withProcess((args, io) => dispatch(commands, args, io));

@@ -46,7 +46,7 @@ export async function sweepChunks(options: ChunkOptions): Promise<ChunkSweep[]> 
     const questions = questionsOf(workload, options.questions, options.seed);
     const run = (name: string, prefill: IncrementalPrefill) => {
       options.onPart?.(`${workload}: ${name}`);
-      return runTrial({ ...options, graph: tree931(prefill), questions, concurrency: 1 });
+      return runTrial({ ...options, graph: tree931(prefill, options.slots), questions, concurrency: 1 });
     };
     const without = await run("none", { mode: "off" });
     const boundMs = meanOf(without.runs.map((figures) => figures.boundMs));

@@ -10,6 +10,9 @@ export interface IncrementalPrefill {
   readonly chunk_tokens?: number;
 }
 
+/** The order of the answers in a prompt. */
+export type Slots = "declared" | "completion";
+
 /** Agents of the three sizes in turn, each with a seed of its own: equal places in two graphs say the same. */
 function agents(layer: number, first: number, count: number): GraphSettings[] {
   return Array.from({ length: count }, (_, index) => ({
@@ -26,7 +29,10 @@ export function dense991(): GraphSettings {
 }
 
 /** The paper's tree: three clusters of three proposers, one aggregator for each, one root. */
-export function tree931(incrementalPrefill: IncrementalPrefill = { mode: "off" }): GraphSettings {
+export function tree931(
+  incrementalPrefill: IncrementalPrefill = { mode: "off" },
+  slots: Slots = "declared",
+): GraphSettings {
   return {
     layers: [
       { clusters: [0, 3, 6].map((first) => ({ agents: agents(1, first, 3) })) },
@@ -34,6 +40,7 @@ export function tree931(incrementalPrefill: IncrementalPrefill = { mode: "off" }
       root,
     ],
     incremental_prefill: incrementalPrefill,
+    slots,
   };
 }
 

@@ -1,5 +1,5 @@
 import type { RunFigures } from "./experiment_figures.ts";
-import { dense991, type GraphSettings, tree931 } from "./experiment_graphs.ts";
+import { dense991, type GraphSettings, type Slots, tree931 } from "./experiment_graphs.ts";
 import { runTrial, type Trial } from "./experiment_run.ts";
 import { questionsOf, type WorkloadName } from "./experiment_workload.ts";
 import type { Serving } from "./experiment_world.ts";
@@ -10,6 +10,8 @@ export interface ExperimentOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
   readonly seed: string;
+  /** Order of the answers in the tree's prompts. */
+  readonly slots: Slots;
   readonly signal: AbortSignal;
   /** Called before each part of the experiment with what it is. */
   readonly onPart?: (name: string) => void;
@@ -25,10 +27,10 @@ export interface ModesOptions extends ExperimentOptions {
 
 /** The modes of the paper that need no early exit. */
 export const MODES = [
-  { mode: "#1", name: "dense 9-9-1", graph: dense991() },
-  { mode: "#2", name: "tree 9-3-1", graph: tree931() },
-  { mode: "#3", name: "tree, incremental prefill", graph: tree931({ mode: "auto" }) },
-] as const satisfies readonly { mode: string; name: string; graph: GraphSettings }[];
+  { mode: "#1", name: "dense 9-9-1", graph: () => dense991() },
+  { mode: "#2", name: "tree 9-3-1", graph: (slots) => tree931({ mode: "off" }, slots) },
+  { mode: "#3", name: "tree, incremental prefill", graph: (slots) => tree931({ mode: "auto" }, slots) },
+] as const satisfies readonly { mode: string; name: string; graph: (slots: Slots) => GraphSettings }[];
 
 /** The figures of one mode: durations in ms; tokens and calls are sums over all questions. */
 export interface ModeFigures {
@@ -77,7 +79,7 @@ export async function compareModes(options: ModesOptions): Promise<ModesComparis
       const trials = new Map<string, Trial>();
       for (const { mode, name, graph } of MODES) {
         options.onPart?.(`${workload}, ${concurrency} at a time: ${mode} ${name}`);
-        trials.set(mode, await runTrial({ ...options, graph, questions, concurrency }));
+        trials.set(mode, await runTrial({ ...options, graph: graph(options.slots), questions, concurrency }));
       }
       comparisons.push({ workload, concurrency, modes: modeFigures(trials, concurrency) });
     }

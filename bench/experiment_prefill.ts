@@ -55,7 +55,7 @@ export async function measurePrefill(options: PrefillOptions): Promise<PrefillFi
   });
   const run = async (variant: PrefillVariant, prefill: IncrementalPrefill, stepTokens?: number) => {
     options.onPart?.(PREFILL_VARIANTS.find((known) => known.variant === variant)?.name ?? variant);
-    const graph = tree931(prefill);
+    const graph = tree931(prefill, options.slots);
     const trial = await runTrial({ ...options, stepTokens, graph, questions, concurrency: 1 });
     return trial.runs.map((figures) => figures.agents.filter((agent) => agent.id.startsWith("l2.")));
   };

@@ -14,6 +14,11 @@ export const SIZES = ["4b", "8b", "32b"] as const;
 /** How each model is served: one GPU that does both, or one for prefill and one for decode. */
 export type Serving = "sglang-pd" | "sglang" | "vllm";
 
+/** How many GPUs serve the three models. */
+export function gpusOf(serving: Serving): number {
+  return SIZES.length * (serving === "sglang-pd" ? 2 : 1);
+}
+
 /** What a world of simulated GPUs is made of. */
 export interface ExperimentWorldOptions {
   readonly serving: Serving;
@@ -102,6 +107,8 @@ function serveModel(
       clock,
       seed: options.seed,
       contextTokens: CONTEXT_TOKENS,
+      // Events that repeat all before them would cost most of the experiment's own time.
+      incrementalStream: true,
       ...(options.version === undefined ? {} : { version: options.version }),
       ...(options.stepTokens === undefined ? {} : { maxBatchedTokens: options.stepTokens }),
       ...more,

@@ -9,7 +9,6 @@ import { version } from "./version.ts";
 const ABSENT: Readonly<Record<string, string>> = {
   launch: "start the engines yourself and name them as workers in the configuration",
   plan: "start the engines yourself and name them as workers in the configuration",
-  bench: 'measure with "canopy demo", or send load to "canopy serve" with any OpenAI load generator',
   score: 'leave early_exit.metric at "none"',
   tune: 'leave early_exit.metric at "none"',
   models: "no model weights are needed: tokenizers are read from a local folder or the engine does the work",

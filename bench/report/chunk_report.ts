@@ -65,7 +65,14 @@ function plotOf(sweeps: readonly ChunkSweep[]): Report["plot"] {
   };
   return {
     data: { values: [...steps, ...levels] },
-    facet: { column: { field: "workload", type: "nominal", sort: null, title: null } },
+    facet: {
+      column: {
+        field: "workload",
+        type: "nominal",
+        sort: sweeps.map(({ workload }) => workload),
+        title: null,
+      },
+    },
     spec: {
       width: 230,
       height: 240,

@@ -75,16 +75,17 @@ function plotOf(comparisons: readonly ModesComparison[]): Report["plot"] {
       }))
     )
   );
-  const bars = (title: string, parts: readonly string[]) => ({
+  const order = comparisons.map(({ workload, concurrency }) => titleOf(workload, concurrency));
+  const bars = (title: string, parts: readonly string[], labels: boolean) => ({
     title: { text: title, fontSize: 12, fontWeight: "normal" as const },
     transform: [{ filter: { field: "part", oneOf: [...parts] } }],
-    facet: { row: { field: "workload", type: "nominal" as const, sort: null, header: rowHeader } },
+    facet: { row: { field: "workload", type: "nominal" as const, sort: order, header: rowHeader } },
     spec: {
       width: 330,
       height: 22 * 3,
       mark: { type: "bar" as const, height: 15 },
       encoding: {
-        y: { field: "mode", type: "nominal" as const, title: null },
+        y: { field: "mode", type: "nominal" as const, title: null, axis: { labels, ticks: labels } },
         x: { field: "seconds", type: "quantitative" as const, title: "seconds" },
         color: {
           field: "part",
@@ -100,8 +101,8 @@ function plotOf(comparisons: readonly ModesComparison[]): Report["plot"] {
   return {
     data: { values },
     hconcat: [
-      bars("Mean latency along the critical path", PARTS.map(({ part }) => part)),
-      bars("Of it, what is not decode", PARTS.slice(1).map(({ part }) => part)),
+      bars("Mean latency along the critical path", PARTS.map(({ part }) => part), true),
+      bars("Of it, what is not decode", PARTS.slice(1).map(({ part }) => part), false),
     ],
   };
 }
@@ -109,6 +110,7 @@ function plotOf(comparisons: readonly ModesComparison[]): Report["plot"] {
 const rowHeader = {
   labelAngle: 0,
   labelAlign: "left" as const,
+  labelAnchor: "start" as const,
   labelOrient: "top" as const,
   title: null,
 };

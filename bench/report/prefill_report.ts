@@ -36,7 +36,7 @@ export function prefillReport(
           model,
           variant: name(variant),
           latency: 1 - saved,
-          label: shareText(1 - saved),
+          label: shareText(1 - saved, 0),
         })),
       },
       encoding: {
@@ -49,7 +49,7 @@ export function prefillReport(
           axis: { format: "%" },
         },
       },
-      width: 480,
+      width: 560,
       height: 260,
       layer: [
         {
