@@ -7,6 +7,7 @@ import { workerUrl } from "../pool/worker_access.ts";
 import type { ServedModel } from "../services.ts";
 import type { Transport } from "../transport/transport.ts";
 import { forwardedHeaders } from "./headers.ts";
+import { MergedCall } from "./merged_call.ts";
 import { PairCall } from "./pair_call.ts";
 import type { RelayRequest } from "./relay_types.ts";
 import type { RequestPlan } from "./request_plan.ts";
@@ -77,12 +78,14 @@ export function openableCall(options: CallOptions, sendable: Sendable, placement
     placement.release("aborted", "prefill");
     return upstream(placement);
   }
-  return new PairCall({
+  const pair = new PairCall({
     clock: options.clock,
     placement,
     path: request.path,
     prefill: upstream(prefill),
     decode: upstream(placement),
     finishPrefill: version !== undefined && olderThan(version, "0.5.10"),
+    keepPrefill: plan.needsPrefillLogprobs,
   });
+  return plan.needsPrefillLogprobs ? new MergedCall(pair, request.path) : pair;
 }

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Placement } from "../engines/engine.ts";
 import type { IncomingResponse } from "../transport/transport.ts";
+import { joined } from "./joined.ts";
 import { failureOfAnswer, failureOfError } from "./failures.ts";
 import type { RelayCall, UpstreamCall } from "./upstream_call.ts";
 
@@ -8,6 +9,9 @@ import type { RelayCall, UpstreamCall } from "./upstream_call.ts";
 const PREFILL_TRAILER_MS = 1_000;
 /** How long a prefill that must not be aborted is waited for, before it is all the same. */
 const PREFILL_FINISH_MS = 10_000;
+
+/** Longest prefill answer that is kept. */
+const MAX_KEPT_BYTES = 64 * 1024 * 1024;
 
 /** Both halves of one attempt. */
 export interface PairCallOptions {
@@ -19,6 +23,8 @@ export interface PairCallOptions {
   readonly decode: UpstreamCall;
   /** True where a prefill that is aborted while it waits costs its server a buffer for ever (SGLang before 0.5.10). */
   readonly finishPrefill: boolean;
+  /** True when prefill's answer will be asked for. */
+  readonly keepPrefill: boolean;
 }
 
 /**
@@ -33,6 +39,7 @@ export class PairCall implements RelayCall {
   #prefillError: { readonly error: unknown } | undefined;
   #decodeBegan = false;
   #prefillEnded = false;
+  #prefillAnswer: Uint8Array | undefined;
   #prefilled: Promise<void> = Promise.resolve();
 
   constructor(options: PairCallOptions) {
@@ -86,6 +93,12 @@ export class PairCall implements RelayCall {
     return chunk;
   }
 
+  /** Prefill's whole answer, once it has ended well; undefined when it has not. For a pair that keeps it. */
+  async prefillAnswer(): Promise<Uint8Array | undefined> {
+    await this.#prefilled;
+    return this.#prefillAnswer;
+  }
+
   async stop(reason: unknown): Promise<void> {
     const { prefill, decode, finishPrefill } = this.#options;
     if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
@@ -108,13 +121,28 @@ export class PairCall implements RelayCall {
       if (failure !== undefined || prefill.response.status >= 400) {
         return this.#failPrefill(failure?.outcome === "failed", undefined);
       }
-      while (await prefill.read() !== undefined);
+      await this.#drainPrefill();
       this.#prefillEnded = true;
       placement.release("ok", "prefill");
     } catch (error) {
       if (this.#prefillEnded) return;
       this.#failPrefill(failureOfError(prefill, error).outcome === "failed", { error });
     }
+  }
+
+  async #drainPrefill(): Promise<void> {
+    const { prefill, keepPrefill } = this.#options;
+    const kept: Uint8Array[] = [];
+    let length = 0;
+    for (let chunk = prefill.first; chunk !== undefined; chunk = await prefill.read()) {
+      if (!keepPrefill) continue;
+      length += chunk.length;
+      if (length > MAX_KEPT_BYTES) {
+        throw new Error(`the prefill server's answer is longer than ${MAX_KEPT_BYTES} bytes`);
+      }
+      kept.push(chunk);
+    }
+    if (keepPrefill) this.#prefillAnswer = joined(kept);
   }
 
   #failPrefill(failed: boolean, error: { readonly error: unknown } | undefined): void {

@@ -11,6 +11,7 @@ import { endsWithDone, isEventStream, isWhole } from "./answer_kind.ts";
 import { answerStream, errorBody, errorEventStatus } from "./answer_stream.ts";
 import { brokenAnswer, type Failure, failureOfAnswer, failureOfError } from "./failures.ts";
 import { returnedHeaders } from "./headers.ts";
+import { joined } from "./joined.ts";
 import { ModelRename } from "./model_rename.ts";
 import { openableCall } from "./attempt_call.ts";
 import { RequestPlan } from "./request_plan.ts";
@@ -159,7 +160,7 @@ class WorkerRelay implements Relay {
     if (whole) {
       this.#release(job, attempt, wellEnded);
       if (read.length === 0) return new Response(null, { status, headers });
-      const body = join(read);
+      const body = joined(read);
       return new Response(unshared(rename?.answer(body) ?? body), { status, headers });
     }
     const events = isEventStream(workerHeaders);
@@ -279,16 +280,4 @@ function unshared(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
   return bytes.buffer instanceof ArrayBuffer
     ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     : new Uint8Array(bytes);
-}
-
-function join(chunks: readonly Uint8Array[]): Uint8Array {
-  const [first] = chunks;
-  if (chunks.length === 1 && first !== undefined) return first;
-  const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
 }

@@ -13,12 +13,17 @@ export interface AttemptBody {
   readonly rids: readonly string[];
 }
 
+const BOOTSTRAP = ["bootstrap_host", "bootstrap_port", "bootstrap_room"];
+const LOGPROBS = ["return_logprob", "logprob_start_len", "token_ids_logprob", "echo", "logprobs"];
+
 /** What a request needs changed on its way, found in one scan of its body; without need, nothing is scanned. */
 export class RequestPlan {
   /** The name to write into answers; undefined when the engine's own name is what the client asked for. */
   readonly askedModel: string | undefined;
   /** True when both servers of a pair have to get the request. */
   readonly paired: boolean;
+  /** True when decode's answer lacks log-probabilities that the request asks for: those of the prompt. */
+  readonly needsPrefillLogprobs: boolean;
   readonly #body: Uint8Array;
   readonly #top: TopLevel | undefined;
   /** Members to write in every attempt. */
@@ -35,12 +40,14 @@ export class RequestPlan {
     this.paired = engine === "sglang-pd" && this.#needsIds;
     const mayRename = hasBody && config.model !== model.name;
     this.#members = {};
+    this.needsPrefillLogprobs = false;
     if (!this.#needsIds && !mayRename) return;
     const top = readTopLevel(request.body, [
       "model",
       ...REQUEST_ID_MEMBERS,
-      ...(this.paired ? ["bootstrap_host", "bootstrap_port", "bootstrap_room"] : []),
+      ...(this.paired ? [...BOOTSTRAP, ...LOGPROBS] : []),
     ]);
+    this.needsPrefillLogprobs = this.paired && asksForPrompt(request, top);
     const asked = stringMember(request.body, top, "model");
     this.#top = top;
     if (!mayRename || asked === undefined || asked === config.model) return;
@@ -64,4 +71,18 @@ export class RequestPlan {
     }
     return { bytes: applyEdits(this.#body, setMembers(top, members)), rids: ids.rids };
   }
+}
+
+/** True when log-probabilities of the prompt, or of given ids, are asked for. */
+function asksForPrompt({ path, body }: RelayRequest, top: TopLevel): boolean {
+  const given = (name: string, ...nothing: readonly string[]) => {
+    const range = top.values.get(name)?.at(-1);
+    if (range === undefined) return false;
+    // What is longer is a list.
+    const value = new TextDecoder().decode(body.subarray(range.start, Math.min(range.end, range.start + 8)));
+    return value !== "null" && !nothing.includes(value);
+  };
+  if (path === "/v1/completions") return given("echo", "false") && given("logprobs", "false");
+  return path === "/generate" && given("return_logprob", "false") &&
+    (given("logprob_start_len", "-1") || given("token_ids_logprob"));
 }
