@@ -170,7 +170,9 @@ export class Scheduler {
     if (this.#looping || this.#stop.signal.aborted) return;
     this.#looping = true;
     // A microtask later, so that sequences that arrive together share their first step.
-    Promise.resolve().then(() => this.#loop()).catch(() => {});
+    Promise.resolve().then(() => this.#loop()).catch((error) => {
+      if (!this.#stop.signal.aborted) throw error;
+    });
   }
 
   async #loop(): Promise<void> {
