@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Prompt } from "../../router/engines/engine.ts";
 import { startBinary } from "../e2e/binary.ts";
-import { type EngineProcess, tinyModel } from "./engine_process.ts";
+import type { EngineProcess } from "./engine_process.ts";
 import { send } from "./http_request.ts";
 
 /** A running `canopy serve`. */
@@ -19,8 +19,26 @@ export interface CanopyProcess {
 export interface RecordedRun {
   readonly id: string;
   readonly state: "running" | "done" | "failed" | "cancelled";
+  readonly usage: RecordedUsage & {
+    readonly agents: readonly (RecordedUsage & { readonly agent: string })[];
+  };
   /** The root is last. */
   readonly agents: readonly RecordedAgent[];
+  readonly events: readonly RecordedEvent[];
+}
+
+export interface RecordedUsage {
+  readonly calls: number;
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+  readonly cached_tokens: number | null;
+}
+
+export interface RecordedEvent {
+  readonly at_ms: number;
+  readonly type: string;
+  readonly agent?: string;
+  readonly data?: Readonly<Record<string, unknown>>;
 }
 
 export interface RecordedAgent {
@@ -28,6 +46,9 @@ export interface RecordedAgent {
   /** The final prompt as sent, null until it was. */
   readonly prompt: Prompt | null;
   readonly text: string;
+  readonly started_at_ms: number | null;
+  readonly first_token_at_ms: number | null;
+  readonly ended_at_ms: number | null;
 }
 
 /** The parameters that a test gives to agents, in OpenAI's names. */
@@ -37,12 +58,15 @@ export type Sampling = Readonly<Record<string, number | boolean>>;
 export interface TestAgent {
   readonly model: string;
   readonly sampling: Sampling;
+  /** A key of the configuration's prompts. */
+  readonly prompt?: string;
 }
 
 /** Layers of clusters of agents; the last layer has one agent. */
 export interface TestGraph {
   readonly layers: readonly (readonly (readonly TestAgent[])[])[];
   readonly incrementalPrefill?: "off" | "auto" | "on";
+  readonly chunkTokens?: number;
   readonly deadlineMs?: number;
 }
 
@@ -50,17 +74,22 @@ export interface TestGraph {
 export function configText(
   engines: readonly EngineProcess[],
   graphs: Readonly<Record<string, TestGraph>>,
+  prompts: Readonly<Record<string, string>> = {},
 ): string {
   return JSON.stringify({
+    prompts,
     models: Object.fromEntries(
-      engines.flatMap(({ engine, url, modelNames }) =>
-        modelNames.map((model) => [model, { model, engine, workers: [url], tokenizer: tinyModel }])
+      engines.flatMap(({ engine, worker, modelFolder, modelNames }) =>
+        modelNames.map((model) => [model, { model, engine, workers: [worker], tokenizer: modelFolder }])
       ),
     ),
     graphs: Object.fromEntries(
       Object.entries(graphs).map(([name, graph]) => [name, {
         layers: graph.layers.map((clusters) => ({ clusters: clusters.map((agents) => ({ agents })) })),
-        incremental_prefill: { mode: graph.incrementalPrefill ?? "off" },
+        incremental_prefill: {
+          mode: graph.incrementalPrefill ?? "off",
+          ...(graph.chunkTokens === undefined ? {} : { chunk_tokens: graph.chunkTokens }),
+        },
         early_exit: { metric: "none" },
         ...(graph.deadlineMs === undefined ? {} : { deadline_ms: graph.deadlineMs }),
       }]),

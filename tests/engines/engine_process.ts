@@ -7,11 +7,12 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import type { WorkerConfig } from "../../cfgs/schema.ts";
 import { send } from "./http_request.ts";
 
-/** An engine that the scripts in this folder can install. */
+/** An engine that the scripts in this folder can install; the `-pd` ones are a prefill and a decode server. */
 export interface EngineKind {
-  readonly engine: "vllm" | "sglang";
+  readonly engine: "vllm" | "sglang" | "vllm-pd" | "sglang-pd";
   readonly version: string;
 }
 
@@ -20,46 +21,69 @@ export const engineKinds: readonly EngineKind[] = [
   { engine: "vllm", version: "0.32.0" },
   { engine: "sglang", version: "0.5.18" },
   { engine: "sglang", version: "0.5.23" },
+  { engine: "vllm-pd", version: "0.32.0" },
+  { engine: "sglang-pd", version: "0.5.10.post1" },
+  { engine: "sglang-pd", version: "0.5.18" },
+  { engine: "sglang-pd", version: "0.5.23" },
 ];
 
-/** What an engine has counted since it was ready. */
+/** True for a prefill and a decode server that work together. */
+export function isPair({ engine }: EngineKind): boolean {
+  return engine === "vllm-pd" || engine === "sglang-pd";
+}
+
+/** What a server has counted since it was ready. */
 export interface EngineCounters {
-  /** Requests that got a first token, also those that were aborted later. */
+  /** Requests that got a first token, also those that were aborted later; of an SGLang pair, those that ended. */
   readonly requests: number;
   /** Requests that ran to their end. Neither engine counts one whose client has left without an abort. */
   readonly finished: number;
   /** vLLM: of all requests with a first token. SGLang: of requests that ended. */
   readonly promptTokens: number;
+  /** Of these, the ones found in the prefix cache. */
+  readonly cachedTokens: number;
   /** vLLM: as they are made. SGLang: of requests that ended. */
   readonly generationTokens: number;
 }
 
-/** A request for a generation, as the engine's access log shows it. */
+/** A request for a generation, as the access log shows it. */
 export interface LoggedCall {
   readonly path: string;
   readonly status: number;
 }
 
-/** A real engine that serves `tests/fixtures/tiny-qwen3`. */
-export interface EngineProcess extends EngineKind {
+/** One real server. */
+export interface ServerProcess {
   readonly url: string;
-  /** Names it answers to. */
-  readonly modelNames: readonly string[];
   /**
-   * Requests that run or wait. Zero only when the engine's scheduler itself says that nothing is left, and then the
-   * prefix cache is empty afterwards: that is the only question to which both engines answer truthfully.
+   * Requests that run or wait. Zero only when the scheduler itself says that nothing is left, and then the prefix
+   * cache is empty afterwards: that is the only question to which both engines answer truthfully.
    */
   runningRequests(): Promise<number>;
   /** Whether it still makes tokens: a server whose scheduler has died goes on answering for some seconds. */
   isAlive(): Promise<boolean>;
-  /** Counts since the engine was ready. */
+  /** Counts since it was ready. */
   counters(): Promise<EngineCounters>;
-  /** Every generation whose answer was begun since the engine was ready, refused ones included. */
+  /** Every generation whose answer was begun since it was ready, refused ones included. */
   calls(): Promise<LoggedCall[]>;
-  /** The text that these tokens stand for. */
-  detokenize(ids: readonly number[]): Promise<string>;
   /** The last lines of its output. */
   logTail(lines?: number): Promise<string>;
+}
+
+/** A real engine that serves `tests/fixtures/tiny-qwen3`: one server or a pair; of a pair, the sums over both. */
+export interface EngineProcess extends EngineKind, ServerProcess {
+  /** The server to send requests to; of a pair, the decode server. */
+  readonly url: string;
+  /** As a `workers` entry of Canopy's configuration. */
+  readonly worker: WorkerConfig;
+  /** One server, or prefill and decode. */
+  readonly servers: readonly ServerProcess[];
+  /** The model folder that it serves. */
+  readonly modelFolder: string;
+  /** Names it answers to. */
+  readonly modelNames: readonly string[];
+  /** The text that these tokens stand for. */
+  detokenize(ids: readonly number[]): Promise<string>;
   /** Ends it and all its child processes. */
   stop(): Promise<void>;
 }
@@ -67,7 +91,9 @@ export interface EngineProcess extends EngineKind {
 export interface StartOptions extends EngineKind {
   /** Names to answer to; SGLang lists the first and answers to any. Default: `tiny-qwen3`. */
   readonly modelNames?: readonly string[];
-  /** Further command-line flags of the engine. */
+  /** Default: the tiny model. */
+  readonly modelFolder?: string;
+  /** Further command-line flags of the engine; of a pair, of both servers. */
   readonly flags?: readonly string[];
   /** Longest time until it is ready; 15 to 45 s are usual, more when the machine is busy. Default: 240 s. */
   readonly readyTimeoutMs?: number;
@@ -78,40 +104,152 @@ export const tinyModel = fileURLToPath(new URL("../fixtures/tiny-qwen3", import.
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 
+/** Where engines are installed. */
+export const enginesFolder = process.env["CANOPY_ENGINES_DIR"] ?? join(homedir(), ".cache", "canopy-engines");
+
 /** The command that installs an engine. */
 export function setupCommand({ engine, version }: EngineKind): string {
-  return `tests/engines/setup_${engine}.sh` + (engine === "sglang" ? ` ${version}` : "");
+  return engine.startsWith("vllm")
+    ? "tests/engines/setup_vllm.sh"
+    : `tests/engines/setup_sglang.sh ${version}`;
 }
 
 /** Whether its setup script has run. */
 export function isInstalled({ engine, version }: EngineKind): boolean {
-  const folder = process.env["CANOPY_ENGINES_DIR"] ?? join(homedir(), ".cache", "canopy-engines");
-  return existsSync(join(folder, `${engine}-${version}`, ".done"));
+  const parts = {
+    "vllm": [`vllm-${version}`],
+    "vllm-pd": [`vllm-${version}`, "nixl-1.5.1"],
+    "sglang": [`sglang-${version}`],
+    "sglang-pd": [`sglang-${version}`, "mooncake-0.3.10.post2"],
+  };
+  return parts[engine].every((part) => existsSync(join(enginesFolder, part, ".done")));
 }
 
-/** Starts an engine on a free loopback port and resolves when it is ready. Rejects with its last output. */
+/** Starts an engine on free loopback ports and resolves when it is ready. Rejects with its last output. */
 export async function startEngine(options: StartOptions): Promise<EngineProcess> {
-  const { engine, version, modelNames = ["tiny-qwen3"], flags = [], readyTimeoutMs = 240_000 } = options;
+  const { engine, version, modelNames = ["tiny-qwen3"], modelFolder = tinyModel } = options;
   const name = `${engine} ${version}`;
   if (!isInstalled(options)) throw new Error(`${name} is not installed: run ${setupCommand(options)}`);
+  const started = isPair(options) ? await startPair(options) : await startAlone(options);
+  const { servers, worker } = started;
+  const url = servers.at(-1)?.url ?? "";
+  const stop = async () => {
+    await Promise.all(servers.map((server) => server.stop()));
+  };
+  try {
+    return {
+      engine,
+      version: await reportedVersion(engine, url),
+      url,
+      worker,
+      servers,
+      modelFolder,
+      modelNames,
+      runningRequests: async () => sum(await Promise.all(servers.map((server) => server.runningRequests()))),
+      isAlive: async () => (await Promise.all(servers.map((server) => server.isAlive()))).every(Boolean),
+      counters: async () => {
+        const counts = await Promise.all(servers.map((server) => server.counters()));
+        return counts.reduce((one, other) => combined(one, other, (a, b) => a + b));
+      },
+      calls: async () => (await Promise.all(servers.map((server) => server.calls()))).flat(),
+      detokenize: async (ids) => {
+        const answer = await send("POST", `${url}/detokenize`, { model: modelNames[0], tokens: ids });
+        const body: { prompt?: string; text?: string } = JSON.parse(answer.text);
+        const text = body.prompt ?? body.text;
+        if (text === undefined) {
+          throw new Error(`${name} answered ${answer.status} to /detokenize: ${answer.text}`);
+        }
+        return text;
+      },
+      logTail: async (lines) =>
+        (await Promise.all(servers.map((server) => server.logTail(lines)))).join("\n\n"),
+      stop,
+    };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
 
+/** Both counts, number by number. */
+export function combined(
+  one: EngineCounters,
+  other: EngineCounters,
+  combine: (one: number, other: number) => number,
+): EngineCounters {
+  return {
+    requests: combine(one.requests, other.requests),
+    finished: combine(one.finished, other.finished),
+    promptTokens: combine(one.promptTokens, other.promptTokens),
+    cachedTokens: combine(one.cachedTokens, other.cachedTokens),
+    generationTokens: combine(one.generationTokens, other.generationTokens),
+  };
+}
+
+interface Started {
+  readonly servers: readonly (ServerProcess & { stop(): Promise<void> })[];
+  readonly worker: WorkerConfig;
+}
+
+async function startAlone(options: StartOptions): Promise<Started> {
   const port = await freePort();
+  const command = options.engine === "vllm"
+    ? ["serve_vllm.sh", `${port}`]
+    : ["serve_sglang.sh", options.version, `${port}`];
+  const server = await startServer(options, port, command);
+  return { servers: [server], worker: server.url };
+}
+
+async function startPair(options: StartOptions): Promise<Started> {
+  const [prefillPort, decodePort, registry, other] = await Promise.all([
+    freePort(),
+    freePort(),
+    freePort(),
+    freePort(),
+  ]);
+  const halves = [["prefill", prefillPort, registry], ["decode", decodePort, other]] as const;
+  const begun = await Promise.allSettled(halves.map(([role, port, sidePort]) =>
+    startServer(
+      options,
+      port,
+      options.engine === "vllm-pd"
+        ? ["serve_vllm_half.sh", role, `${port}`, `${sidePort}`]
+        : ["serve_sglang_half.sh", options.version, role, `${port}`, `${sidePort}`],
+    )
+  ));
+  const servers = begun.flatMap((result) => result.status === "fulfilled" ? [result.value] : []);
+  const failure = begun.find((result) => result.status === "rejected");
+  if (failure !== undefined) {
+    await Promise.all(servers.map((server) => server.stop()));
+    throw failure.reason;
+  }
+  const pair = { prefill: `http://127.0.0.1:${prefillPort}`, decode: `http://127.0.0.1:${decodePort}` };
+  return {
+    servers,
+    worker: options.engine === "vllm-pd" ? pair : { ...pair, bootstrap_port: registry },
+  };
+}
+
+/** Starts one server with a script of this folder and resolves when it is ready. Rejects with its last output. */
+async function startServer(
+  options: StartOptions,
+  port: number,
+  command: readonly string[],
+): Promise<ServerProcess & { stop(): Promise<void> }> {
+  const { engine, version, modelNames = ["tiny-qwen3"], flags = [], readyTimeoutMs = 240_000 } = options;
+  const name = `${engine} ${version}`;
   const url = `http://127.0.0.1:${port}`;
   const folder = await mkdtemp(join(tmpdir(), "canopy-engine-"));
   const logFile = join(folder, "log");
   const log = await openFile(logFile, "w");
-  const serve = engine === "vllm"
-    ? [join(here, "serve_vllm.sh"), `${port}`, "--served-model-name", ...modelNames]
-    : [
-      join(here, "serve_sglang.sh"),
-      version,
-      `${port}`,
-      "--served-model-name",
-      modelNames[0] ?? "tiny-qwen3",
-    ];
+  const isVllm = engine.startsWith("vllm");
+  const names = isVllm ? modelNames : modelNames.slice(0, 1);
+  const [script = "", ...parameters] = command;
+  const serve = [join(here, script), ...parameters, "--served-model-name", ...names, ...flags];
   // setsid: lifeline.sh needs a process group of its own. It ends everything when the pipe to its stdin closes.
-  const child = spawn("setsid", [join(here, "lifeline.sh"), ...serve, ...flags], {
+  const child = spawn("setsid", [join(here, "lifeline.sh"), ...serve], {
     stdio: ["pipe", log.fd, log.fd],
+    env: { ...process.env, MODEL: options.modelFolder ?? tinyModel },
   });
   await log.close();
   let ended = false;
@@ -137,38 +275,18 @@ export async function startEngine(options: StartOptions): Promise<EngineProcess>
       }
       await sleep(250);
     }
-    const { running, count } = engine === "vllm" ? vllm : sglang;
+    const { running, count } = isVllm ? vllm : sglang;
     const start = await count(url); // SGLang warms itself up with a request
     const startOfLog = (await readFile(logFile, "utf8")).length;
     return {
-      engine,
-      version: await reportedVersion(engine, url),
       url,
-      modelNames,
       runningRequests: () => running(url),
       isAlive: () => isHealthy(url),
-      counters: async () => {
-        const now = await count(url);
-        return {
-          requests: now.requests - start.requests,
-          finished: now.finished - start.finished,
-          promptTokens: now.promptTokens - start.promptTokens,
-          generationTokens: now.generationTokens - start.generationTokens,
-        };
-      },
+      counters: async () => combined(await count(url), start, (now, then) => now - then),
       calls: async () => {
         const lines = (await readFile(logFile, "utf8")).slice(startOfLog);
         return [...lines.matchAll(/"POST (\/generate|\/v1\/(?:chat\/)?completions) HTTP\/1\.1" (\d{3})/g)]
           .map(([, path = "", status]) => ({ path, status: Number(status) }));
-      },
-      detokenize: async (ids) => {
-        const answer = await send("POST", `${url}/detokenize`, { model: modelNames[0], tokens: ids });
-        const body: { prompt?: string; text?: string } = JSON.parse(answer.text);
-        const text = body.prompt ?? body.text;
-        if (text === undefined) {
-          throw new Error(`${name} answered ${answer.status} to /detokenize: ${answer.text}`);
-        }
-        return text;
       },
       logTail,
       stop,
@@ -223,6 +341,7 @@ const vllm: Gauges = {
       requests: metrics("vllm:time_to_first_token_seconds_count"),
       finished: metrics("vllm:request_success_total"), // its label finished_reason="abort" stays 0
       promptTokens: metrics("vllm:prompt_tokens_total"),
+      cachedTokens: metrics("vllm:prefix_cache_hits_total"),
       generationTokens: metrics("vllm:generation_tokens_total"),
     };
   },
@@ -234,16 +353,19 @@ const sglang: Gauges = {
   async running(url) {
     const { status } = await send("POST", `${url}/flush_cache`);
     if (status === 200) return 0;
-    const { text } = await send("GET", `${url}/v1/loads`);
+    const { status: known, text } = await send("GET", `${url}/v1/loads`);
+    if (known !== 200) return 1; // 0.5.10.post1
     const { loads }: { loads: { num_running_reqs: number; num_waiting_reqs: number }[] } = JSON.parse(text);
     return Math.max(1, loads.reduce((sum, load) => sum + load.num_running_reqs + load.num_waiting_reqs, 0));
   },
   async count(url) {
     const metrics = await readMetrics(url);
+    const finished = metrics("sglang:num_requests_total");
     return {
-      requests: metrics("sglang:time_to_first_token_seconds_count"),
-      finished: metrics("sglang:num_requests_total"),
+      requests: metrics("sglang:time_to_first_token_seconds_count") || finished,
+      finished,
       promptTokens: metrics("sglang:prompt_tokens_total"),
+      cachedTokens: metrics("sglang:cached_tokens_total"),
       generationTokens: metrics("sglang:generation_tokens_total"),
     };
   },
@@ -267,9 +389,13 @@ async function isHealthy(url: string): Promise<boolean> {
 }
 
 async function reportedVersion(engine: EngineKind["engine"], url: string): Promise<string> {
-  const { text } = await send("GET", url + (engine === "vllm" ? "/version" : "/server_info"));
+  const { text } = await send("GET", url + (engine.startsWith("vllm") ? "/version" : "/server_info"));
   const { version }: { version: string } = JSON.parse(text);
   return version;
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((one, other) => one + other, 0);
 }
 
 function freePort(): Promise<number> {

@@ -16,6 +16,7 @@ import {
 } from "./canopy_process.ts";
 import {
   becomesIdle,
+  combined,
   type EngineCounters,
   type EngineKind,
   type EngineProcess,
@@ -277,12 +278,7 @@ for (const kind of kindsUnderTest) {
 }
 
 function difference(before: EngineCounters, after: EngineCounters): EngineCounters {
-  return {
-    requests: after.requests - before.requests,
-    finished: after.finished - before.finished,
-    promptTokens: after.promptTokens - before.promptTokens,
-    generationTokens: after.generationTokens - before.generationTokens,
-  };
+  return combined(after, before, (now, then) => now - then);
 }
 
 /** Three witnesses: requests with a first token, requests that ended, and the access log. */

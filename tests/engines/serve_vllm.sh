@@ -7,6 +7,7 @@ shift
 
 model=${MODEL:-$here/../fixtures/tiny-qwen3}
 cd "$model/.." # a relative model name keeps machine paths off the wire
+export PYTHONPATH=$engines_dir/nixl-1.5.1 # for pairs
 export VLLM_SERVER_DEV_MODE=1 # /reset_prefix_cache
 export VLLM_NO_USAGE_STATS=1 HF_HUB_OFFLINE=1 CUDA_VISIBLE_DEVICES=
 export VLLM_CPU_KVCACHE_SPACE=1 # GiB at most; the number of blocks below is what counts

@@ -5,6 +5,7 @@ SGLang imports many GPU-only packages at the top of its modules and uses none of
 Only SGLang sees the stand-ins: transformers, torch and others probe for the same packages, and must find none.
 """
 
+import functools
 import importlib.abc
 import importlib.machinery
 import sys
@@ -104,6 +105,17 @@ class CudaEvent:
         return 0.0
 
 
+def without_pinning(function):
+    """0.5.23's prefill server takes page-locked memory without asking whether there is a GPU to lock it for."""
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        kwargs.pop("pin_memory", None)
+        return function(*args, **kwargs)
+
+    return call
+
+
 class BeforeSglang(importlib.abc.MetaPathFinder):
     """Runs once, when something imports sglang, so that Python programs without SGLang pay nothing."""
 
@@ -118,6 +130,7 @@ class BeforeSglang(importlib.abc.MetaPathFinder):
 
         torch.cuda.Event = CudaEvent
         torch.cuda.current_stream = lambda *args, **kwargs: CudaEvent()
+        torch.empty = without_pinning(torch.empty)
         # These remember their answer: ask while the GPU-only packages are still absent for everybody.
         for probe in dir(probes):
             if probe.startswith("is_") and probe.endswith("_available"):
