@@ -98,6 +98,11 @@ export class AgentCall {
     return this.#firstTokenAtMs - this.#placedAtMs;
   }
 
+  /** The worker of its last attempt; of a pair, the decode half. */
+  get worker(): string | undefined {
+    return this.#worker;
+  }
+
   /** Why it failed or was cancelled. */
   get error(): unknown {
     return this.#error;

@@ -392,10 +392,11 @@ export class MoaRun implements Run {
     const completion = cluster.completions.find((answer) => answer.agent === agent);
     if (completion !== undefined) return { ...completion, state: "answered" };
     if (!cluster.awaits(node)) return { agent, state: "gone" };
-    const log = this.#calls.get(node)?.[0]?.log;
+    const call = this.#calls.get(node)?.[0];
     // Reasoning that the engine has taken out itself is not in the text.
-    const reasonsFirst = this.#reasonFirst.has(node) && log?.reasoning === "";
-    return { agent, state: "writing", text: answerSoFar(log?.text ?? "", this.#options.graph, reasonsFirst) };
+    const reasonsFirst = this.#reasonFirst.has(node) && call?.log.reasoning === "";
+    const text = answerSoFar(call?.log.text ?? "", this.#options.graph, reasonsFirst);
+    return { agent, state: "writing", text, worker: call?.worker };
   }
 
   #cluster(node: ClusterNode): Cluster {

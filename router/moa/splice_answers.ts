@@ -6,8 +6,13 @@ import type { ResponsesFormat } from "./template.ts";
 
 /** A precursor, as its successor's prompt sees it. */
 export type Precursor =
-  /** `text`: what its answer will certainly begin with. */
-  | { readonly agent: string; readonly state: "writing"; readonly text: string }
+  /** `text`: what its answer will certainly begin with. `worker`: where it is being written, once that is known. */
+  | {
+    readonly agent: string;
+    readonly state: "writing";
+    readonly text: string;
+    readonly worker?: string | undefined;
+  }
   /** `sequence`: its place among the answers of the run, in the order in which they came. */
   | { readonly agent: string; readonly state: "answered"; readonly text: string; readonly sequence: number }
   /** It failed or was dropped: its slots vanish. */

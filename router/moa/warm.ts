@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
-import type { EngineCapabilities, Placement, Sampling } from "../engines/engine.ts";
+import type { Placement, Sampling } from "../engines/engine.ts";
 import type { PlaceQueue } from "../pool/place_queue.ts";
 import type { ServedModel } from "../services.ts";
 import { outcomeOf } from "./agent.ts";
@@ -22,10 +22,11 @@ const maxFailures = 3;
 /**
  * New tokens that are worth a warm of their own: what the cache keeps, not less than 16, and a fixed share of what
  * is warmed already: a prompt of n tokens takes some 64 log n warms, and what is left for the end is a few percent.
- * A real pair ships the whole prefix with every warm, so there the share is larger.
+ * A real pair ships the whole prefix with every warm, so there the share is larger. A server that does not mix
+ * prefill into its decode steps stops all its streams for each warm: `WarmControl.worthwhile` tells what that takes.
  */
 const step = {
-  prefillOnly: { least: 16, most: 256, share: 1 / 64 },
+  fine: { least: 16, most: 256, share: 1 / 64 },
   pair: { least: 64, most: Infinity, share: 1 / 16 },
 };
 
@@ -88,16 +89,22 @@ export class Warmer {
     return this.#busy;
   }
 
+  /** Begins a moment later, when the requests that start together with the run have their places. */
+  start(): void {
+    this.#sleep(0);
+  }
+
   /** Splices and warms what there is. To be called when a precursor has ended. */
   poke(): void {
     if (!this.#open || this.#busy || this.#paused) return;
-    const { kept, waitsFor } = this.#options.prompt.update(this.#options.precursors());
+    const precursors = this.#options.precursors();
+    const { kept, waitsFor } = this.#options.prompt.update(precursors);
     this.#sent = Math.min(this.#sent, kept);
     const length = this.#nextLength();
     this.#waitsFor = waitsFor;
     this.#missing = length === undefined ? this.#sent + this.#step() - this.#stable : 0;
     if (length === undefined) return;
-    const placement = this.#place();
+    const placement = this.#place(precursors);
     if (placement !== undefined) void this.#warm(length, placement);
   }
 
@@ -149,10 +156,20 @@ export class Warmer {
   }
 
   #step(): number {
-    const { chunkTokens } = this.#options.settings;
+    const { model, control, settings: { chunkTokens } } = this.#options;
     if (chunkTokens !== undefined) return Math.max(this.#block, chunkTokens);
-    const { least, most, share } = stepOf(this.#options.model.engine.capabilities);
-    return Math.max(this.#block, least, Math.min(most, Math.floor(this.#sent * share)));
+    const { warm } = model.engine.capabilities;
+    const { least, most, share } = warm === "pair_1" ? step.pair : step.fine;
+    const fine = Math.max(this.#block, least, Math.min(most, Math.floor(this.#sent * share)));
+    const stopsStreams = warm === "max_new_tokens_0" && this.#hasStreams(this.#home);
+    return stopsStreams ? Math.max(fine, control.worthwhile(this.#stable)) : fine;
+  }
+
+  /** Whether requests run on a worker; on any of them, before the first warm has a place. */
+  #hasStreams(workerId: string | undefined, besides = 0): boolean {
+    return this.#options.model.pool.workers().some(({ id, inFlight }) =>
+      (workerId === undefined || id === workerId) && inFlight > besides
+    );
   }
 
   /** The length of the next warm, whole blocks; undefined while too little is new. */
@@ -170,8 +187,9 @@ export class Warmer {
   }
 
   /** A place at home, if home has nothing better to do. */
-  #place(): Placement | undefined {
+  #place(precursors: readonly Precursor[]): Placement | undefined {
     const { control, places, model, stickyKey } = this.#options;
+    if (this.#home !== undefined && this.#delays(precursors, this.#home)) return this.#hold();
     if (places.waiting > 0 || (this.#home !== undefined && !control.isFree(this.#home))) return this.#yield();
     let placement: Placement;
     try {
@@ -190,9 +208,28 @@ export class Warmer {
       this.#sent = 0;
     }
     this.#home = home;
-    if (control.isFree(home)) return placement;
+    const delays = this.#delays(precursors, home);
+    if (!delays && control.isFree(home)) return placement;
     placement.release("aborted");
-    return this.#yield();
+    return delays ? this.#hold() : this.#yield();
+  }
+
+  /**
+   * Whether a warm would delay the very text that the prompt waits for by as much as it saves: a server that stops
+   * its streams to prefill has nothing to gain while a precursor writes there.
+   */
+  #delays(precursors: readonly Precursor[], home: string): boolean {
+    const { model, settings: { mode, chunkTokens } } = this.#options;
+    return mode === "auto" && chunkTokens === undefined &&
+      model.engine.capabilities.warm === "max_new_tokens_0" &&
+      precursors.some((precursor) => precursor.state === "writing" && precursor.worker === home);
+  }
+
+  /** Waits until a precursor ends. */
+  #hold(): undefined {
+    this.#yielded++;
+    this.#missing = Infinity;
+    return undefined;
   }
 
   #yield(): undefined {
@@ -218,7 +255,9 @@ export class Warmer {
       // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.
       this.#sent = Math.max(this.#sent, end);
       this.#computed += newTokens;
-      const paused = control.warmed(this.#home ?? "", { newTokens, ms });
+      const againTokens = Math.max(0, sentBefore - (result.cachedTokens ?? sentBefore));
+      const sample = { newTokens, againTokens, ms };
+      const paused = control.warmed(this.#home ?? "", sample);
       this.#note("warm_done", {
         tokens: end,
         ...(result.cachedTokens === undefined ? {} : { cached: result.cachedTokens }),
@@ -248,9 +287,7 @@ export class Warmer {
   /** Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes. */
   #limit(placement: Placement, maxStallMs: number): number {
     if (placement.prefill !== undefined) return Infinity;
-    const { pool } = this.#options.model;
-    const others = pool.workers().some(({ id, inFlight }) => id === placement.workerId && inFlight > 1);
-    if (!others) return Infinity;
+    if (!this.#hasStreams(placement.workerId, 1)) return Infinity;
     return Math.max(this.#block, this.#whole(Math.floor(this.#options.control.tokensWithin(maxStallMs))));
   }
 
@@ -266,10 +303,6 @@ export class Warmer {
     if (this.#warms >= tracedWarms) return;
     this.#options.trace.add(type, { agent: this.#options.agent, data });
   }
-}
-
-function stepOf({ warm }: EngineCapabilities): { least: number; most: number; share: number } {
-  return warm === "pair_1" ? step.pair : step.prefillOnly;
 }
 
 function isUsable({ pool }: ServedModel, workerId: string): boolean {

@@ -16,6 +16,10 @@ const controlEvery = 32;
 /** A warm is slow when it takes so many times longer than expected, and this much on top. */
 const slow = { factor: 4, marginMs: 20 };
 const maxPauseMs = 5000;
+/** Pause after warmed tokens were found evicted; it doubles while that goes on. */
+const evictedPauseMs = { least: 1000, most: 30_000 };
+/** Warmed tokens count as evicted when a warm computes more again than this part of what is new in it. */
+const againShare = 0.5;
 /** Tokens of a warm while nothing is known of the engine's speed. */
 const firstTokens = 256;
 /** Warms of fewer new tokens tell what a warm costs at least, longer ones what a token costs. */
@@ -25,12 +29,16 @@ interface WorkerLoad {
   /** Requests before their first token. */
   reading: number;
   slowInARow: number;
+  evictionsInARow: number;
   pausedUntilMs: number;
 }
 
 /** One warm that was answered. */
 export interface WarmSample {
+  /** Tokens that it computed. */
   readonly newTokens: number;
+  /** Of these, the ones that an earlier warm had computed already. */
+  readonly againTokens: number;
   readonly ms: number;
 }
 
@@ -105,19 +113,36 @@ export class WarmControl {
     return this.#tokenMs <= 0 ? Infinity : Math.max(0, ms - (this.#baseMs ?? 0)) / this.#tokenMs;
   }
 
+  /**
+   * New tokens from which on a warm is worth that it stops the streams of its server. With a cost of a + b n ms for n
+   * tokens, k warms of a prompt of L tokens cost the streams k a, and leave b L / k to the end: the sum is least for
+   * L / k = sqrt(L a / b). One that saves less than twice what it costs is left out.
+   */
+  worthwhile(promptTokens: number): number {
+    if (this.#baseMs === undefined || this.#tokenMs === undefined) return firstTokens;
+    const evenTokens = this.#tokenMs <= 0 ? Infinity : this.#baseMs / this.#tokenMs;
+    return Math.ceil(Math.max(2 * evenTokens, Math.sqrt(promptTokens * evenTokens)));
+  }
+
   /** A warm was answered. Returns the pause that its worker gets, 0 if none. */
-  warmed(workerId: string, { newTokens, ms }: WarmSample): number {
+  warmed(workerId: string, { newTokens, againTokens, ms }: WarmSample): number {
     this.#failures = 0;
     const expectedMs = (this.#baseMs ?? ms) + (this.#tokenMs ?? Infinity) * newTokens;
     if (newTokens < fewTokens) this.#baseMs = lean(this.#baseMs, ms);
     else this.#tokenMs = lean(this.#tokenMs, Math.max(0, ms - (this.#baseMs ?? 0)) / newTokens);
     const load = this.#load(workerId);
-    if (!(ms > slow.factor * expectedMs + slow.marginMs)) {
-      load.slowInARow = 0;
-      return 0;
-    }
-    const pauseMs = Math.min(maxPauseMs, ms * 2 ** load.slowInARow++);
-    load.pausedUntilMs = this.#clock.now() + pauseMs;
+    // A cache that has no room for what was warmed has none to spare: each further warm evicts what others need.
+    const evicted = againTokens > againShare * (newTokens - againTokens);
+    if (evicted) load.evictionsInARow++;
+    else load.evictionsInARow = 0;
+    const isSlow = ms > slow.factor * expectedMs + slow.marginMs;
+    if (isSlow) load.slowInARow++;
+    else load.slowInARow = 0;
+    const pauseMs = Math.max(
+      isSlow ? Math.min(maxPauseMs, ms * 2 ** (load.slowInARow - 1)) : 0,
+      evicted ? Math.min(evictedPauseMs.most, evictedPauseMs.least * 2 ** (load.evictionsInARow - 1)) : 0,
+    );
+    if (pauseMs > 0) load.pausedUntilMs = Math.max(load.pausedUntilMs, this.#clock.now() + pauseMs);
     return pauseMs;
   }
 
@@ -177,7 +202,7 @@ export class WarmControl {
     let load = this.#workers.get(workerId);
     if (load === undefined) {
       this.#forgetIdle();
-      this.#workers.set(workerId, load = { reading: 0, slowInARow: 0, pausedUntilMs: 0 });
+      this.#workers.set(workerId, load = { reading: 0, slowInARow: 0, evictionsInARow: 0, pausedUntilMs: 0 });
     }
     return load;
   }

@@ -60,7 +60,7 @@ export class RunWarming {
     const { graph } = this.#options;
     if (graph.incrementalPrefill.mode === "off") return;
     for (const node of graph.agents) if (node.reads.length > 0) this.#startFor(node);
-    for (const warmer of this.#warmers.values()) warmer.poke();
+    for (const warmer of this.#warmers.values()) warmer.start();
   }
 
   /** An agent has written more tokens. */

@@ -15,7 +15,6 @@ import { parseTemplate } from "../../../router/moa/template.ts";
 import type { ServedModel } from "../../../router/services.ts";
 import { randomText, shapes } from "../engines/tokenizer_shapes.ts";
 import { FakeEngine } from "./fake_engine.ts";
-import { characterTokenizer } from "./run_harness.ts";
 
 const { models } = configSchema.parse({ models: { m: { model: "some/model", engine: "vllm" } } });
 
