@@ -45,9 +45,10 @@ function refuseForSglangPair(version: string | undefined, body: Record<string, u
     }
   }
   if (version === undefined || olderThan(version, "0.5.10") || !olderThan(version, "0.5.18")) return;
-  for (const field of ["top_logprobs_num", "top_logprobs"]) {
+  for (const field of ["top_logprobs_num", "top_logprobs", "logprobs"]) {
     const value = body[field];
-    if (value !== undefined && value !== null && value !== 0) {
+    // Of these only the first two may be lists; chat's `logprobs: true` asks for no alternatives.
+    if (value !== undefined && value !== null && value !== 0 && typeof value !== "boolean") {
       throw badRequest(
         field,
         `\`${field}\` cannot be used: a prefill server of SGLang ${version} does not survive it`,

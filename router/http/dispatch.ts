@@ -77,7 +77,7 @@ function findTarget(
 ): { graph: Graph } | { model: ServedModel } {
   const name = body["model"];
   if (name === undefined || name === null) {
-    const only = modelOfUnnamed(http, path);
+    const only = modelOfUnnamed(http, path) ?? onlySglangModel(http);
     if (only !== undefined) return { model: only };
     throw badRequest(
       "model",
@@ -88,9 +88,15 @@ function findTarget(
   if (typeof name !== "string") throw badRequest("model", "model must be a string");
   const graph = http.moa.graphs.get(name);
   if (graph !== undefined) return { graph };
-  const model = findServedModel(http, name);
+  const model = findServedModel(http, name) ?? onlySglangModel(http);
   if (model !== undefined) return { model };
   throw modelNotFound(name);
+}
+
+/** SGLang answers for any model's name, or none, with the model it has: so does a router that serves nothing else. */
+function onlySglangModel(http: HttpServices): ServedModel | undefined {
+  const only = http.moa.graphs.size === 0 ? onlyServedModel(http) : undefined;
+  return only?.config.engine.startsWith("sglang") === true ? only : undefined;
 }
 
 /** SGLang's own clients name no model: they mean the only one there is. */

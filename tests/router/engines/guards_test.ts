@@ -71,6 +71,12 @@ test("what kills or hangs only a prefill/decode pair is refused only there", () 
     { engine: "sglang-pd", version: "0.5.10.post1", body: { top_logprobs_num: 1 } },
     "top_logprobs_num",
   );
+  refuses({ engine: "sglang-pd", version: "0.5.10.post1", body: { logprobs: 1 } }, "logprobs");
+  refuses(
+    { engine: "sglang-pd", version: "0.5.10.post1", body: { top_logprobs_num: [0, 1] } },
+    "top_logprobs_num",
+  );
+  passes({ engine: "sglang-pd", version: "0.5.10.post1", body: { logprobs: true, top_logprobs: 0 } });
   passes({ engine: "sglang-pd", version: "0.5.18", body: { top_logprobs_num: 1, n: 1 } });
   passes({ body: { session_params: { id: "s" }, n: 2 } });
 });

@@ -216,3 +216,22 @@ test("/v1/loads lists every server's load under its URL; old servers are asked t
     assert.deepEqual(body.unanswered, []);
   });
 });
+
+test("a router of one SGLang model alone serves any name, as SGLang does; others do not", async () => {
+  const answers = { "/v1/chat/completions": { status: 200, body: '{"object":"chat.completion"}' } };
+  const worker = { prefill: "http://p1", bootstrap_port: 8998, decode: "http://d1" };
+  const alone = { models: { m: { model: "tiny-qwen3", engine: "sglang-pd", workers: [worker] } } };
+  for (const name of [{ model: "m" }, { model: "something/else" }, {}]) {
+    const init = { method: "POST", body: JSON.stringify({ ...name, messages: [] }) };
+    await withServers(answers, async (ask, seen) => {
+      assert.equal((await ask("/v1/chat/completions", init)).status, 200);
+      assert.equal(seen.length, 2);
+    }, alone);
+    await withServers(answers, async (ask) => {
+      assert.equal(
+        (await ask("/v1/chat/completions", init)).status,
+        name.model === "m" ? 200 : name.model ? 404 : 400,
+      );
+    });
+  }
+});
