@@ -183,7 +183,7 @@ export class Warmer {
   }
 
   #whole(tokens: number): number {
-    return tokens - tokens % this.#block;
+    return Math.floor(tokens / this.#block) * this.#block; // also of Infinity, where a remainder would be NaN
   }
 
   /** A place at home, if home has nothing better to do. */

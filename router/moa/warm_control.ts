@@ -24,6 +24,8 @@ const againShare = 0.5;
 const firstTokens = 256;
 /** Warms of fewer new tokens tell what a warm costs at least, longer ones what a token costs. */
 const fewTokens = 64;
+/** No token is free: where a long warm took no longer than a short one, its tokens were lost in the noise. */
+const leastTokenMs = 1e-4;
 
 interface WorkerLoad {
   /** Requests before their first token. */
@@ -110,7 +112,7 @@ export class WarmControl {
   /** Most new tokens of a warm that stalls the other streams of its worker for at most `ms`. */
   tokensWithin(ms: number): number {
     if (this.#tokenMs === undefined) return firstTokens;
-    return this.#tokenMs <= 0 ? Infinity : Math.max(0, ms - (this.#baseMs ?? 0)) / this.#tokenMs;
+    return Math.max(0, ms - (this.#baseMs ?? 0)) / Math.max(leastTokenMs, this.#tokenMs);
   }
 
   /**
@@ -120,7 +122,7 @@ export class WarmControl {
    */
   worthwhile(promptTokens: number): number {
     if (this.#baseMs === undefined || this.#tokenMs === undefined) return firstTokens;
-    const evenTokens = this.#tokenMs <= 0 ? Infinity : this.#baseMs / this.#tokenMs;
+    const evenTokens = this.#baseMs / Math.max(leastTokenMs, this.#tokenMs);
     return Math.ceil(Math.max(2 * evenTokens, Math.sqrt(promptTokens * evenTokens)));
   }
 
