@@ -83,14 +83,13 @@ export function overlapTests(engineOf: () => EngineProcess, canopyOf: () => Cano
 
   test("nine tenths and more of what could be warmed is in the cache when the prompt itself comes", (t) => {
     for (const [graph, run] of runs) {
+      // Steps of a given length go at their own pace: what they have sent is all that they could warm.
+      const warmable = graph === "on" ? "stable" : "tokens";
       for (const { agent, data } of run.events.filter(({ type }) => type === "warm_stopped")) {
         const usage = run.usage.agents.find((one) => one.agent === agent);
         const [cached, all] = [usage?.cached_tokens ?? 0, usage?.prompt_tokens ?? 0];
         t.diagnostic(`${graph} ${agent}: ${cached} of ${all} tokens cached, ${JSON.stringify(data)}`);
-        assert.ok(
-          cached >= 0.9 * number(data?.["stable"]),
-          `${graph} ${agent}: ${cached} ${JSON.stringify(data)}`,
-        );
+        assert.ok(cached > 0 && cached >= 0.9 * number(data?.[warmable]), `${graph} ${agent}: ${cached}`);
       }
     }
   });

@@ -1,0 +1,184 @@
+/** Prefill/decode pairs of real servers: incremental prefill over them, and that both halves end what nobody wants. */
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  cancelRun,
+  type CanopyProcess,
+  configText,
+  lastRun,
+  type Sampling,
+  startCanopy,
+  type TestAgent,
+  type TestGraph,
+} from "./canopy_process.ts";
+import { becomesIdle, type EngineProcess, eventually, startEngine } from "./engine_process.ts";
+import { open, send } from "./http_request.ts";
+import { pairsUnderTest } from "./kinds_under_test.ts";
+import { modelNames, overlapGraphs, overlapTests, prompts } from "./overlap_suite.ts";
+
+const greedy = (tokens: number): Sampling => ({ max_tokens: tokens, temperature: 0, ignore_eos: true });
+/** Runs for 10 s and more, whatever the model would like. */
+const long = greedy(4000);
+
+const cluster = (...samplings: readonly [Sampling, Sampling, Sampling]): TestAgent[] =>
+  modelNames.map((model, at) => ({ model, sampling: samplings[at]!, prompt: `voice-${at + 1}` }));
+const quick = cluster(greedy(20), greedy(20), greedy(20));
+const slow = cluster(long, long, long);
+const second = modelNames.map((model) => ({ model, sampling: greedy(20) }));
+const root = (sampling: Sampling): TestAgent[] => [{ model: "32b", sampling }];
+
+const graphs = {
+  ...overlapGraphs,
+  "slow-first-layer": { layers: [[slow, slow, slow], [second], [root(long)]], incrementalPrefill: "on" },
+  // Each agent of layer 2 has one answer, is warmed with it and with a second one that grows for long.
+  "warmed-second-layer": {
+    layers: [[0, 1, 2].map(() => cluster(greedy(20), long, long)), [second], [root(long)]],
+    incrementalPrefill: "on",
+  },
+  "slow-root": { layers: [[quick, quick, quick], [second], [root(long)]], incrementalPrefill: "on" },
+} satisfies Record<string, TestGraph>;
+
+const messages = [{ role: "user", content: "What is 2+2?" }];
+/** 9,000 tokens and more of text, which take both engines a while to read. */
+const longQuestion = [{
+  role: "user",
+  content: Array.from({ length: 3000 }, (_, at) => `Item ${at * 7919 % 3001}.`).join(" "),
+}];
+
+for (const kind of pairsUnderTest) {
+  describe(`Pairs: ${kind.engine} ${kind.version}`, { concurrency: false }, () => {
+    let engine: EngineProcess;
+    let canopy: CanopyProcess;
+    before(async () => {
+      engine = await startEngine({ ...kind, modelNames });
+      canopy = await startCanopy(configText([engine], graphs, prompts));
+    });
+    after(async () => {
+      await canopy?.stop();
+      await engine?.stop();
+    });
+
+    test("says which version it is", () => assert.equal(engine.version, kind.version));
+
+    overlapTests(() => engine, () => canopy);
+
+    /** Starts a request, ends it with `end` when `when` says so; both servers must be idle within a second. */
+    async function abandon(
+      graph: keyof typeof graphs | (typeof modelNames)[number],
+      body: Record<string, unknown>,
+      when: () => Promise<boolean>,
+      end: "leave" | "cancel" = "leave",
+    ) {
+      assert.ok(await becomesIdle(engine, 2000), "the engine is busy before the test");
+      let leave = () => {};
+      let left = false;
+      const answered = open(
+        "POST",
+        `${canopy.url}/v1/chat/completions`,
+        { model: graph, messages, ...body },
+        (close) => leave = close,
+      ).then(async (answer) => {
+        const text = await answer.end();
+        if (!left) throw new Error(`answered with ${answer.status} before the moment to leave: ${text}`);
+      }).catch((error) => {
+        if (!left) throw error;
+      });
+      await Promise.race([answered, eventually("the moment to leave", when, 20_000)]);
+      left = true;
+      if (end === "leave") leave();
+      else await cancelRun(canopy.url, (await lastRun(canopy.url)).id);
+      await assertIdle();
+      await answered;
+    }
+
+    async function assertIdle() {
+      const giveUpAt = performance.now() + 1000;
+      for (const [at, server] of engine.servers.entries()) {
+        const half = ["prefill", "decode"][at];
+        let running = await server.runningRequests();
+        while (running > 0 && performance.now() < giveUpAt) {
+          await sleep(20);
+          running = await server.runningRequests();
+        }
+        assert.equal(running, 0, `the ${half} server still works after a second`);
+      }
+      const { generationTokens } = await engine.counters();
+      await sleep(500);
+      assert.equal(await engine.runningRequests(), 0);
+      assert.equal((await engine.counters()).generationTokens, generationTokens);
+      assert.ok(await engine.isAlive(), "a server has died");
+    }
+
+    /** Events of the run that was started last, which must be under way. */
+    async function events(type: string): Promise<number> {
+      const run = await lastRun(canopy.url).catch(() => undefined);
+      return run?.state === "running" ? run.events.filter((event) => event.type === type).length : 0;
+    }
+    const layerOneWrites = async () => await events("agent_first_token") >= 9;
+    const layerTwoIsWarmed = async () => await events("warm_done") >= 6;
+    const rootWrites = async () => await events("agent_first_token") >= 13;
+
+    test("when the client leaves while the prompt is read, both servers are idle within a second", async () => {
+      assert.ok(await becomesIdle(engine, 2000), "the engine is busy before the test");
+      let leave = () => {};
+      const answered = send("POST", `${canopy.url}/v1/chat/completions`, {
+        model: "4b",
+        messages,
+        max_tokens: 1,
+      });
+      assert.equal((await answered).status, 200);
+      const gone = open("POST", `${canopy.url}/v1/chat/completions`, {
+        model: "4b",
+        messages: longQuestion,
+        max_tokens: 500,
+        stream: true,
+      }, (close) => leave = close).then((answer) => answer.end());
+      gone.catch(() => {}); // leaving rejects it
+      await eventually("it is being read", async () => await engine.runningRequests() > 0, 10_000);
+      leave();
+      await assertIdle();
+    });
+
+    test("when the client leaves while layer 1 decodes, both servers are idle within a second", async () => {
+      await abandon("slow-first-layer", { stream: true }, layerOneWrites);
+    });
+
+    test("when the client leaves while layer 2 is warmed, both servers are idle within a second", async () => {
+      await abandon("warmed-second-layer", { stream: true }, layerTwoIsWarmed);
+    });
+
+    test("when the client leaves while the root writes, both servers are idle within a second", async () => {
+      await abandon("slow-root", { stream: true }, rootWrites);
+    });
+
+    for (
+      const [graph, when] of [
+        ["slow-first-layer", layerOneWrites],
+        ["warmed-second-layer", layerTwoIsWarmed],
+        ["slow-root", rootWrites],
+      ] as const
+    ) {
+      test(`when a run of ${graph} is cancelled, both servers are idle within a second`, async () => {
+        await abandon(graph, { stream: false }, when, "cancel");
+      });
+    }
+
+    test("relayed requests to a model get the pair's answer, and leaving them ends both halves", async () => {
+      const body = {
+        model: "4b",
+        messages,
+        max_tokens: 2000,
+        temperature: 0,
+        ignore_eos: true,
+        stream: true,
+      };
+      assert.ok(await becomesIdle(engine, 2000), "the engine is busy before the test");
+      const answer = await open("POST", `${canopy.url}/v1/chat/completions`, body);
+      assert.equal(answer.status, 200);
+      await answer.until((text) => text.split("data: ").length > 30, 20_000);
+      answer.leave();
+      await assertIdle();
+    });
+  });
+}
