@@ -1,7 +1,14 @@
 import type { Choice } from "./choice.ts";
 import type { DecodeLeg, HandOff, PrefillPort } from "./pd_fabric.ts";
 import type { PdEngine } from "./pd_prefill.ts";
-import { type Bootstrap, BOOTSTRAP_PORT, type PdQueues, type PdRole, roomText } from "./pd_role.ts";
+import {
+  type Bootstrap,
+  BOOTSTRAP_PORT,
+  FAKE_BOOTSTRAP_HOST,
+  type PdQueues,
+  type PdRole,
+  roomText,
+} from "./pd_role.ts";
 import type { Sequence } from "./sequence.ts";
 import { SGLANG } from "./sglang_version.ts";
 import type { TokenSource } from "./tokens.ts";
@@ -64,6 +71,12 @@ class Leg implements DecodeLeg {
   }
 }
 
+/** Where the server's own checks of its health find their KV: nothing is sent, and the first token is 0. */
+const FAKE_PREFILL: PrefillPort = {
+  admit: (leg) => leg.receive({ prompt: undefined, firstToken: 0, cachedTokens: 0 }),
+  leave: () => {},
+};
+
 /** Decode: takes memory in order of arrival, waits for the KV, then goes on behind prefill's token. */
 export class DecodeRole implements PdRole {
   readonly role = "decode";
@@ -100,13 +113,15 @@ export class DecodeRole implements PdRole {
     if (!this.#engine.decodeRadixCache) sequence.inserts = false;
     const room = bootstrap.room ?? 0;
     const registry = bootstrap.port ?? BOOTSTRAP_PORT;
-    const port = fabric.find(bootstrap.host, registry);
+    const port = bootstrap.host === FAKE_BOOTSTRAP_HOST
+      ? FAKE_PREFILL
+      : fabric.find(bootstrap.host, registry);
     const key = `${roomText(room)}/${bootstrap.sample}`;
-    const stuck = bootstrap.samples > 1 || (room === 0 && version >= SGLANG.errorEvents);
+    const stuck = !fake && (bootstrap.samples > 1 || (room === 0 && version >= SGLANG.errorEvents));
     const address = `${bootstrap.host}:${registry}`;
     const leg = new Leg(this, { room, rid: bootstrap.rid, sequence, choice, port, address, stuck }, key);
     this.#legs.set(sequence, leg);
-    fabric.useRoom(bootstrap.host, registry, key);
+    if (!fake) fabric.useRoom(bootstrap.host, registry, key);
     if (port !== undefined) {
       leg.state = "preallocating";
       this.#prealloc.push(leg);
@@ -163,7 +178,10 @@ export class DecodeRole implements PdRole {
     this.#legs.delete(sequence);
     sequence.cachedTokens = handOff.cachedTokens;
     // What it says follows from the KV, whatever prompt came with this half.
-    if (!sameIds(handOff.prompt, sequence.tokens)) choice.source = this.#sourceOf(choice, handOff.prompt);
+    const { prompt } = handOff;
+    if (prompt !== undefined && !sameIds(prompt, sequence.tokens)) {
+      choice.source = this.#sourceOf(choice, prompt);
+    }
     if (choice.options.maxTokens === 0) choice.sample();
     else choice.source.accept(handOff.firstToken);
     this.#engine.scheduler.adopt(sequence, choice.options.maxTokens === 0 ? undefined : handOff.firstToken);

@@ -16,7 +16,8 @@ export interface DecodeLeg {
 
 /** What arrives with the KV of a prompt. */
 export interface HandOff {
-  readonly prompt: readonly number[];
+  /** The prompt whose KV it is; undefined: whatever the other half expects. */
+  readonly prompt: readonly number[] | undefined;
   readonly firstToken: number;
   readonly cachedTokens: number;
 }

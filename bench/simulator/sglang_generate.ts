@@ -119,7 +119,6 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
             holdBack: false,
             logprobs: withLogprobs ? top : undefined,
             cacheLimit: withLogprobs && start >= 0 ? start : Infinity,
-            forcedText: undefined,
             bootstrap: { ...places[promptIndex]!, rid, sample: i, samples: sampling.n, session },
           }),
       });

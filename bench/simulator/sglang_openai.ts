@@ -24,7 +24,7 @@ import { isNewer, metaInfo } from "./sglang_meta.ts";
 import { SGLANG, versionNumber } from "./sglang_version.ts";
 import { chatEvents, completionEvents } from "./sglang_openai_stream.ts";
 import { chatLogprobs, completionLogprobs, finishOf, type OpenaiJob, usageOf } from "./sglang_output.ts";
-import { checkedLength, numberList, stringList } from "./sglang_request.ts";
+import { checkedLength, literalOf, numberList, stringList } from "./sglang_request.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
 
 const ROLES = ["system", "assistant", "tool", "function", "developer", "latest_reminder"];
@@ -171,7 +171,7 @@ function start(job: OpenaiJob, budgets: readonly number[], backend: Backend, req
       logitBias: isJsonObject(body["logit_bias"]) ? body["logit_bias"] : undefined,
       salt: [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/"),
       cacheLimit: job.echo && job.logprobs !== undefined ? 0 : Infinity,
-      forcedText: undefined,
+      forcedText: literalOf(body["regex"] ?? null),
       bootstrap: { ...places[promptIndex]!, rid, sample, samples: job.n },
     });
   }

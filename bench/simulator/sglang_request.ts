@@ -50,6 +50,7 @@ export interface SglangSampling {
   readonly skipSpecialTokens: boolean;
   readonly includeStop: boolean;
   readonly logitBias: JsonObject | undefined;
+  readonly forcedText: string | undefined;
 }
 
 /** Parses the body of a POST. Throws the schema's 400s. */
@@ -157,7 +158,14 @@ export function samplingParams(params: JsonObject, version: string): SglangSampl
     skipSpecialTokens: params["skip_special_tokens"] !== false,
     includeStop: flag(params, "no_stop_trim"),
     logitBias: isJsonObject(params["logit_bias"]) ? params["logit_bias"] : undefined,
+    forcedText: literalOf(params["regex"] ?? null),
   };
+}
+
+/** The text that a regular expression without choices stands for; other grammars have no effect here. */
+export function literalOf(regex: Json): string | undefined {
+  if (typeof regex !== "string" || /(^|[^\\])[[\](){}.*+?|^$]|\\[a-zA-Z0-9]/.test(regex)) return undefined;
+  return regex.replace(/\\(.)/g, "$1");
 }
 
 /** A string, or a list of strings. */

@@ -8,6 +8,8 @@ import { SGLANG, versionNumber } from "./sglang_version.ts";
 const POLL_MS = 4000;
 /** Until 0.5.17 the abort of an abandoned stream waits so long. */
 const LATE_ABORT_MS = 2000;
+/** Until then a request without a stream is also looked at with every output, of which there is one per 50 tokens. */
+const OUTPUT_MS = 300;
 
 /** When an abandoned stream is stopped on the engine. */
 export type StreamCloseAbort = "at_once" | "late" | "never";
@@ -110,7 +112,13 @@ export class SglangRequests {
       }
       const { clock, speedup = 1 } = this.#backend.options;
       const sinceMs = (clock.now() - startedMs) * speedup;
-      const delayMs = behaviour === "late" ? LATE_ABORT_MS : POLL_MS - sinceMs % POLL_MS;
+      const decodes = rids.some((rid) => (this.#live.get(rid)?.choice.ids.length ?? 0) > 0);
+      const seesOutput = decodes && versionNumber(this.#backend.version) < SGLANG.sparseShapes;
+      const delayMs = behaviour === "late"
+        ? LATE_ABORT_MS
+        : seesOutput
+        ? OUTPUT_MS
+        : POLL_MS - sinceMs % POLL_MS;
       this.#backend.pause(delayMs).then(() => this.#stopAll(rids), () => {});
     };
   }

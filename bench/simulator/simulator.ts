@@ -133,6 +133,7 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     url: string,
   ): Events {
     if (strike?.kind === "truncate") return truncated(events, Math.max(0, strike.value ?? 1), url);
+    if (strike?.kind === "split") return split(events);
     return strike?.kind === "slow" ? slowed(events, slowness(strike), beganMs, clock) : events;
   }
 
@@ -165,6 +166,17 @@ async function* truncated(
     yield event.value;
   }
   throw new TransportError("reset_in_body", url);
+}
+
+/** Sends every event in two pieces, cut anywhere: as TCP may. */
+async function* split(events: Events): Events {
+  let cut = 1;
+  for await (const event of events) {
+    const bytes = typeof event === "string" ? utf8.encode(event) : event;
+    cut = (cut * 31 + 7) % 8191;
+    const at = cut % (bytes.length + 1);
+    for (const piece of [bytes.slice(0, at), bytes.slice(at)]) if (piece.length > 0) yield piece;
+  }
 }
 
 /** Delivers each event `factor` times as late after the request's begin as it comes. */

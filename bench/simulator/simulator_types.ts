@@ -65,7 +65,7 @@ export interface PdOptions {
 
 /** A fault to inject into the next matching request. */
 export interface Fault {
-  /** `kv_failure` and `slow_transfer` strike the transfers of a prefill server, the others requests. */
+  /** `split` sends every event in two pieces; `kv_failure` and `slow_transfer` strike the transfers of a prefill server, the others requests. */
   readonly kind:
     | "refuse"
     | "status_500"
@@ -74,6 +74,7 @@ export interface Fault {
     | "hang"
     | "truncate"
     | "slow"
+    | "split"
     | "kv_failure"
     | "slow_transfer";
   /** Generation requests it applies to before it is used up; Infinity for all requests on every path. */

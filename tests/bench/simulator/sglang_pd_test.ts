@@ -302,3 +302,60 @@ test("The fabric counts rooms that are used a second time", async () => {
   assert.equal(pair.fabric.stats.roomsReused, 1);
   assert.equal(pair.fabric.stats.handOffs, 3);
 });
+
+test("A client that leaves a pair's decode stops it as measured, version by version", async () => {
+  // Time until the decode server is idle; more than a minute: it goes on to the end.
+  const measured = [
+    ["0.5.10.post1", true, 1900, 2400],
+    ["0.5.18", true, 60_000, Infinity],
+    ["0.5.23", true, 0, 300],
+    ["0.5.10.post1", false, 0, 400],
+    ["0.5.18", false, 2000, 4100],
+    ["0.5.23", false, 2000, 4100],
+  ] as const;
+  for (const [version, stream, leastMs, mostMs] of measured) {
+    const pair = makePair({ version, cost: "8b" });
+    await pair.run(async () => {
+      const body = { ...request(ids(0, 40), 20_000, { stream }), ...meeting(1) };
+      const client = new AbortController();
+      const prefill = ask(pair.prefill, { path: "/generate", body });
+      const decode = ask(pair.decode, { path: "/generate", body }, client.signal);
+      await prefill;
+      await pair.clock.sleep(1000);
+      const leftMs = pair.clock.now();
+      client.abort(new Error("The client leaves"));
+      await assert.rejects(decode, /The client leaves/);
+      while (pair.decode.running > 0) await pair.clock.sleep(20);
+      const idleMs = pair.clock.now() - leftMs;
+      assert.ok(idleMs >= leastMs && idleMs <= mostMs, `${version} ${stream}: ${idleMs} ms`);
+    });
+  }
+});
+
+test("An answer may hold [DONE], and events may come in pieces", async () => {
+  const pair = makePair();
+  await pair.run(async () => {
+    const sampling = { max_new_tokens: 60, regex: String.raw`data: \[DONE\]` };
+    const body = { ...request(ids(0, 40), 1), sampling_params: sampling, stream: true };
+    const whole = await pair.both("/generate", body);
+    assert.match(whole.decode.body, /"text":"data: \[DONE\]"/);
+    assert.ok(whole.decode.body.endsWith("data: [DONE]\n\n"));
+    pair.decode.inject({ kind: "split", count: 1 });
+    const meetingPlace = meeting(9);
+    const prefill = ask(pair.prefill, { path: "/generate", body: { ...body, ...meetingPlace } });
+    const answer = await pair.decode.handle({
+      method: "POST",
+      url: "http://decode/generate",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ ...body, ...meetingPlace }),
+    }, new AbortController().signal);
+    const decoder = new TextDecoder();
+    const pieces: string[] = [];
+    for await (const piece of answer.body) pieces.push(decoder.decode(piece, { stream: true }));
+    const events = pieces.join("").split("\n\n").length - 1;
+    assert.ok(pieces.length > events, `${pieces.length} pieces of ${events} events`);
+    assert.match(pieces.join(""), /"text":"data: \[DONE\]"/);
+    await prefill;
+    await assertIdle(pair);
+  });
+});
