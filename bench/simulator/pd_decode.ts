@@ -113,9 +113,8 @@ export class DecodeRole implements PdRole {
     if (!this.#engine.decodeRadixCache) sequence.inserts = false;
     const room = bootstrap.room ?? 0;
     const registry = bootstrap.port ?? BOOTSTRAP_PORT;
-    const port = bootstrap.host === FAKE_BOOTSTRAP_HOST
-      ? FAKE_PREFILL
-      : fabric.find(bootstrap.host, registry);
+    const fake = bootstrap.host === FAKE_BOOTSTRAP_HOST;
+    const port = fake ? FAKE_PREFILL : fabric.find(bootstrap.host, registry);
     const key = `${roomText(room)}/${bootstrap.sample}`;
     const stuck = !fake && (bootstrap.samples > 1 || (room === 0 && version >= SGLANG.errorEvents));
     const address = `${bootstrap.host}:${registry}`;
