@@ -24,7 +24,7 @@ export async function* readOpenAi(
     call.complete();
     if (delta !== undefined) yield delta;
   } else {
-    const parser = new SseParser();
+    const parser = new SseParser({ tooLong: (what) => invalidAnswer(workerUrl, what) });
     let done = false;
     while (!done) {
       const chunk = await call.read();

@@ -3,7 +3,7 @@ import type { EngineUsage, GenerateEvent, TokenLogprob } from "./engine.ts";
 import { finishReasonOf, parseObject } from "./openai_stream.ts";
 import { DONE, SseParser } from "./sse.ts";
 import type { WorkerCall } from "./worker_call.ts";
-import { cutStream, givenUp, readComplaint, streamedError } from "./worker_errors.ts";
+import { cutStream, givenUp, invalidAnswer, readComplaint, streamedError } from "./worker_errors.ts";
 
 type Delta = Extract<GenerateEvent, { type: "delta" }>;
 type End = Extract<GenerateEvent, { type: "end" }>;
@@ -16,7 +16,7 @@ export async function* readSglang(
 ): AsyncGenerator<GenerateEvent, void, void> {
   await call.open();
   const decoder = new SglangDecoder(workerUrl, incremental);
-  const parser = new SseParser();
+  const parser = new SseParser({ tooLong: (what) => invalidAnswer(workerUrl, what) });
   let done = false;
   while (!done) {
     const chunk = await call.read();

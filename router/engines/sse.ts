@@ -13,7 +13,8 @@ export class SseParser {
   #events: string[] = [];
   #failure: Error | undefined;
 
-  constructor(options: { maxEventLength?: number } = {}) {
+  /** `tooLong` makes the error for an event that exceeds the limit, from what happened. */
+  constructor(options: { maxEventLength?: number; tooLong?: (what: string) => Error } = {}) {
     const maxBufferSize = options.maxEventLength ?? DEFAULT_MAX_EVENT_LENGTH;
     this.#parser = createParser({
       maxBufferSize,
@@ -21,7 +22,8 @@ export class SseParser {
       onError: (error) => {
         // Unknown fields are to be ignored (the standard says so); only an endless event is an error.
         if (error.type === "max-buffer-size-exceeded") {
-          this.#failure = new Error(`An event of the stream is longer than ${maxBufferSize} characters`);
+          const what = `an event of its stream is longer than ${maxBufferSize} characters`;
+          this.#failure = options.tooLong?.(what) ?? new Error(what);
         }
       },
     });

@@ -62,11 +62,23 @@ function refusal(
   if (status === 401 || status === 403) {
     return new EngineError(
       `Worker ${workerUrl} refused our credentials (status ${status}): check the api_key of its model`,
-      { ...common, code: "worker_unauthorized", status: 502, retryable: false },
+      { ...common, code: "worker_unauthorized", status: 502, retryable: true },
+    );
+  }
+  if (status >= 300 && status < 400) {
+    return new EngineError(
+      `Worker ${workerUrl} redirects (status ${status}): configure the URL it leads to`,
+      {
+        ...common,
+        code: "worker_failed",
+        status: 502,
+        retryable: true,
+      },
     );
   }
   if (status >= 400 && status < 500 && status !== 408) {
-    return new EngineError(said, {
+    // What is missing is the worker's: the model that it is configured to have, or the path.
+    return new EngineError(status === 404 ? `Worker ${workerUrl} answered with status 404: ${said}` : said, {
       ...common,
       code: "worker_refused",
       status,

@@ -33,9 +33,19 @@ export function failureOfError(call: RelayCall, error: unknown): Failure {
   };
 }
 
-/** The failure in an answer; undefined for one that the client should have: 2xx, 3xx, and 4xx other than 429. */
+/**
+ * The failure in an answer; undefined for one that the client should have: 2xx, and 4xx that blames the request.
+ * The credentials that a worker refuses are ours, and where it redirects to is no address for a client.
+ */
 export function failureOfAnswer(call: RelayCall, path: string): Failure | undefined {
   const { status, headers } = call.response;
+  if (status === 401 || status === 403) {
+    const what = `refused our credentials (status ${status}): check the api_key of its model`;
+    return badAnswer(call, what, status, "worker_unauthorized");
+  }
+  if (status >= 300 && status < 400) {
+    return badAnswer(call, `redirected ${path} (status ${status}): configure the URL it leads to`, status);
+  }
   if (status === 429 || status === 503) {
     const failure = badAnswer(call, `answered ${path} with status ${status}`, status);
     return { ...failure, outcome: "rejected", deliverable: true };
@@ -62,9 +72,9 @@ function isOwnAbort(first: Uint8Array | undefined): boolean {
     new TextDecoder().decode(first).includes("Aborted by AbortReq");
 }
 
-function badAnswer(call: RelayCall, what: string, workerStatus: number): Failure {
+function badAnswer(call: RelayCall, what: string, workerStatus: number, code = "worker_failed"): Failure {
   const error = new EngineError(`${call.worker} ${what}`, {
-    code: "worker_failed",
+    code,
     status: 502,
     workerUrl: call.url,
     workerStatus,

@@ -109,7 +109,7 @@ test("our own key being refused is not the client's fault", async () => {
     }));
   await assert.rejects(collect(engine.generate(chatRequest, placement, never)), (error) => {
     assert.ok(error instanceof EngineError);
-    assert.deepEqual([error.status, error.code, error.retryable], [502, "worker_unauthorized", false]);
+    assert.deepEqual([error.status, error.code, error.retryable], [502, "worker_unauthorized", true]);
     assert.ok(!error.message.includes("sk-123"));
     return true;
   });
@@ -139,6 +139,40 @@ test("a stream that ends without a reason is cut, one that only forgets [DONE] i
     cachedTokens: undefined,
     reported: false,
   });
+});
+
+test("an event without end is the worker's fault, and names it", async () => {
+  const piece = new TextEncoder().encode("x".repeat(1024 * 1024));
+  for (const kind of ["vllm", "sglang"] as const) {
+    const body = (async function* () {
+      yield await Promise.resolve(new TextEncoder().encode("data: "));
+      for (let i = 0; i < 40; i++) yield await Promise.resolve(piece);
+    })();
+    const headers = { "content-type": "text/event-stream" };
+    const { engine } = engineOver(kind, () => Promise.resolve({ status: 200, headers, body }));
+    await assert.rejects(collect(engine.generate(chatRequest, placement, never)), (error) => {
+      assert.ok(error instanceof EngineError);
+      assert.deepEqual([error.code, error.status], ["worker_invalid_answer", 502]);
+      assert.match(error.message, /an event of its stream is longer than 33554432 characters/);
+      assert.ok(error.message.includes(WORKER), error.message);
+      return true;
+    });
+  }
+});
+
+test("a redirect, or a model or path that is not there, names the worker", async () => {
+  for (const [status, becomes] of [[302, 502], [307, 502], [404, 404]] as const) {
+    const body = (async function* () {
+      yield await Promise.resolve(new TextEncoder().encode('{"error":{"message":"no model B"}}'));
+    })();
+    const { engine } = engineOver("openai", () => Promise.resolve({ status, headers: {}, body }));
+    await assert.rejects(collect(engine.generate(chatRequest, placement, never)), (error) => {
+      assert.ok(error instanceof EngineError);
+      assert.deepEqual([error.status, error.workerStatus], [becomes, status]);
+      assert.ok(error.message.includes(WORKER), error.message);
+      return true;
+    });
+  }
 });
 
 test("what is not JSON, or no object, is the worker's fault", async () => {

@@ -219,7 +219,7 @@ test("a single worker is not tried twice, except where an idle close crossed the
 });
 
 test("a worker's refusal goes to the client as it is, once, and counts against nobody", async () => {
-  for (const status of [400, 401, 404, 422]) {
+  for (const status of [400, 404, 413, 422]) {
     const bench = relayBench({ workers: ["http://a", "http://b"] });
     const body = `{"error":{"message":"no","code":${status}}}`;
     for (const host of ["a", "b"]) {
@@ -235,6 +235,33 @@ test("a worker's refusal goes to the client as it is, once, and counts against n
     assert.equal(await response.text(), body);
     assert.equal(bench.workers.seen.length, 1);
     assert.ok(bench.pool.workers().every((worker) => worker.failures === 0 && worker.inFlight === 0));
+  }
+});
+
+test("a worker that refuses our key, or redirects, is passed over, and is named if there is no other", async () => {
+  for (
+    const [status, said] of [
+      [401, /^Worker m\.w1 .*refused our credentials \(status 401\): check the api_key/],
+      [403, /^Worker m\.w1 .*refused our credentials \(status 403\)/],
+      [302, /^Worker m\.w1 .*redirected \/v1\/chat\/completions \(status 302\)/],
+    ] as const
+  ) {
+    const bad: Script = {
+      status,
+      headers: { location: "http://inside/" },
+      body: [{ send: '{"detail":"sk-1"}' }],
+    };
+    const two = relayBench({ workers: ["http://a", "http://b"] });
+    two.workers.scripts.set("a", [bad]).set("b", [good]);
+    assert.equal((await two.clock.run(() => two.post("{}"))).status, 200);
+    const one = relayBench();
+    one.workers.scripts.set("a", [bad]);
+    const response = await one.clock.run(() => one.post("{}"));
+    assert.equal(response.status, 502);
+    assert.equal(response.headers.get("location"), null);
+    assert.match((await response.json()).error.message, said);
+    assert.equal(one.pool.workers()[0]!.failures, 1);
+    assert.deepEqual(one.leaks(), CLEAN);
   }
 });
 
