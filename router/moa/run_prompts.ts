@@ -76,7 +76,7 @@ export class RunPrompts {
     const open = this.open(node);
     const layout = this.#layout(open, model, sampling, key);
     if ("refusal" in layout) return layout;
-    if (open.kind === "moa-vllm") return { refusal: "its prompt is a raw text" };
+    if (open.kind !== "chat") return { refusal: "its prompt is a raw text" };
     return new SplicedPrompt({ layout, responses: open.responses, slots, stream: streaming.open() });
   }
 

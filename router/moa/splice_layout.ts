@@ -29,7 +29,7 @@ export function layoutOf(
   render: (prompt: FilledPrompt) => string | undefined,
   key: string,
 ): Layout | Refused {
-  if (open.kind === "moa-vllm") return { refusal: "its prompt is a raw text, which the engine tokenises" };
+  if (open.kind !== "chat") return { refusal: "its prompt is a raw text, which the engine tokenises" };
   const plain = split(open, render, (index) => `${key}x${index}x`);
   if ("refusal" in plain) return plain;
   // White space, quotes, markup and letters of both cases: what filters for texts trim, escape or replace.
@@ -53,7 +53,7 @@ function samePart(one: LayoutPart, other: LayoutPart): boolean {
 }
 
 function split(
-  open: Exclude<OpenPrompt, { kind: "moa-vllm" }>,
+  open: Extract<OpenPrompt, { kind: "chat" }>,
   render: (prompt: FilledPrompt) => string | undefined,
   standIn: (index: number) => string,
 ): LayoutPart[] | Refused {
@@ -80,12 +80,11 @@ function split(
 
 /** The prompt with stand-ins for its slots. */
 function filled(
-  open: Exclude<OpenPrompt, { kind: "moa-vllm" }>,
+  open: Extract<OpenPrompt, { kind: "chat" }>,
   standIn: (slot: Slot) => string,
 ): FilledPrompt {
   const textOf = (pieces: readonly Piece[]) =>
     pieces.map((piece) => piece.kind === "literal" ? piece.text : standIn(piece)).join("");
-  if (open.kind === "raw") return { kind: "text", text: textOf(open.pieces) };
   const messages = open.messages.map((draft) =>
     draft.kind === "whole" ? draft.message : withText(draft, textOf(draft.pieces))
   );

@@ -216,3 +216,54 @@ function withTemplate(tokenizer: ModelTokenizer, chatTemplate: string): ModelTok
     ...(tokenizer.streaming === undefined ? {} : { streaming: tokenizer.streaming }),
   };
 }
+
+test("Chat templates that do more with an answer than to put it somewhere are refused with a reason", async () => {
+  const { tokenizer } = (await shapes())[0]!;
+  const refused: readonly [string, RegExp][] = [
+    ["{% for m in messages %}{{ m.content | upper }}{% endfor %}", /changes the answers/],
+    ["{% for m in messages %}{{ m.content | tojson }}{% endfor %}", /changes the answers/],
+    ["{% for m in messages %}{{ m.content }}{{ m.content }}{% endfor %}", /changes the answers/],
+    ["{% for m in messages %}{{ m.content.split('<b>')[-1] }}{% endfor %}", /changes the answers/],
+    [
+      "{{ messages[0].content }}{% if '<b>' in messages[0].content %}!{% endif %}",
+      /changes with the answers/,
+    ],
+    ["{% for m in messages %}{{ m.content | length }}{% endfor %}", /changes the answers/],
+    ["{{ raise_exception('no system messages') }}", /no system messages|raise_exception/],
+  ];
+  for (const [template, reason] of refused) {
+    const prompts = new RunPrompts({ kind: "text", text: "why?" });
+    const spliced = prompts.splice(
+      agent({ user: "Q: [input_prompts]\n[responses]\nEnd." }),
+      "declared",
+      served(withTemplate(tokenizer, template)),
+      {},
+      "0123456789abcdef",
+    );
+    assert.ok("refusal" in spliced, template);
+    assert.match(spliced.refusal, reason);
+  }
+});
+
+test("Without a tokenizer, token ids or a chat template of the router's own there is nothing to splice", async () => {
+  const { tokenizer } = (await shapes())[0]!;
+  const node = agent({ user: "[responses]" });
+  const refusal = (model: ServedModel, sampling = {}, prompt = node) => {
+    const spliced = new RunPrompts({ kind: "text", text: "why?" }).splice(
+      prompt,
+      "declared",
+      model,
+      sampling,
+      "0123",
+    );
+    return "refusal" in spliced ? spliced.refusal : undefined;
+  };
+  assert.match(refusal(served(undefined))!, /does not know the model's tokenizer/);
+  assert.match(refusal(served(tokenizer, false))!, /takes no token ids/);
+  assert.match(refusal(served(tokenizer), { extra: { tools: [] } })!, /chat endpoint/);
+  assert.match(refusal(served(tokenizer), {}, agent({ text: "[responses]" }))!, /raw text/);
+  assert.match(
+    refusal(served({ ...withTemplate(tokenizer, ""), hasChatTemplate: false }))!,
+    /engine applies/,
+  );
+});

@@ -3,13 +3,99 @@ import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { WarmControl } from "../../../router/moa/warm_control.ts";
 
-test("when long warms take no longer than short ones, warms are still of a finite number of tokens", () => {
+const warm = (newTokens: number, ms: number, againTokens = 0) => ({ newTokens, againTokens, ms });
+const prompt = (warmedTokens: number, cachedTokens: number | undefined, firstTokenMs = 10) => ({
+  promptTokens: 1000,
+  warmedTokens,
+  cachedTokens,
+  firstTokenMs,
+});
+
+test("A worker is free while nobody waits there for a first token", () => {
   const control = new WarmControl(new VirtualClock());
-  const sample = { againTokens: 0 };
-  control.warmed("w", { ...sample, newTokens: 32, ms: 12 });
-  control.warmed("w", { ...sample, newTokens: 96, ms: 12 });
-  for (const tokens of [control.tokensWithin(100), control.worthwhile(0), control.worthwhile(500)]) {
-    assert.ok(Number.isFinite(tokens), `${tokens}`);
+  assert.ok(control.isFree("w"));
+  const hasRead = control.reads("w");
+  const hasReadToo = control.reads("w");
+  assert.ok(!control.isFree("w"));
+  assert.ok(control.isFree("other"));
+  hasRead();
+  hasRead();
+  assert.ok(!control.isFree("w"), "the second one still waits");
+  hasReadToo();
+  assert.ok(control.isFree("w"));
+});
+
+test("A warm that takes much longer than usual makes a pause, and the next one a longer pause", async () => {
+  const clock = new VirtualClock();
+  const control = new WarmControl(clock);
+  for (let i = 0; i < 5; i++) assert.equal(control.warmed("w", warm(16, 10)), 0);
+  assert.equal(control.warmed("w", warm(256, 60)), 0);
+  assert.equal(control.warmed("w", warm(256, 500)), 500);
+  assert.equal(control.warmed("w", warm(256, 500)), 1000);
+  assert.ok(!control.isFree("w"));
+  await clock.advance(1001);
+  assert.ok(control.isFree("w"));
+  assert.equal(control.warmed("w", warm(16, 10)), 0);
+  assert.equal(control.warmed("w", warm(256, 600)), 600);
+});
+
+test("Tokens that a warm has to compute again mean that the cache is full: a pause that doubles", () => {
+  const control = new WarmControl(new VirtualClock());
+  assert.equal(control.warmed("w", warm(116, 10, 100)), 1000);
+  assert.equal(control.warmed("w", warm(116, 10, 100)), 2000);
+  assert.equal(control.warmed("w", warm(16, 10)), 0);
+  assert.equal(control.warmed("w", warm(116, 10, 100)), 1000);
+});
+
+test("The size of a warm follows what the engine's own warms took", () => {
+  const control = new WarmControl(new VirtualClock());
+  assert.equal(control.tokensWithin(100), 256);
+  assert.equal(control.worthwhile(4000), 256);
+  control.warmed("w", warm(16, 20));
+  control.warmed("w", warm(1000, 120));
+  assert.equal(control.tokensWithin(100), 800);
+  assert.equal(control.worthwhile(100), 400, "twice what it costs");
+  assert.equal(control.worthwhile(20_000), 2000, "the square root of 20,000 times 200");
+  assert.equal(control.tokensWithin(10), 0);
+});
+
+test("Warmed tokens that are not found in the cache switch warming off for a minute", async () => {
+  const clock = new VirtualClock();
+  const control = new WarmControl(clock);
+  for (let i = 0; i < 20; i++) control.answered(prompt(900, 900));
+  assert.equal(control.off, undefined);
+  for (let i = 0; i < 20; i++) control.answered(prompt(900, 0));
+  assert.equal(control.off?.["reason"], "warmed tokens are not found in the cache");
+  assert.ok(Number(control.off?.["cached_share"]) < 0.5);
+  await clock.advance(clock.now() + 60_000);
+  assert.equal(control.off, undefined);
+  control.answered(prompt(900, 0));
+  assert.equal(control.off, undefined, "one prompt is no verdict");
+});
+
+test("Where the engine does not say what it found, some prompts stay cold to compare with", () => {
+  const taken = (reports: boolean) => {
+    const control = new WarmControl(new VirtualClock());
+    return Array.from({ length: 100 }, (_, index) => control.takeControl(reports) ? index : -1)
+      .filter((index) => index >= 0);
+  };
+  assert.deepEqual(taken(true), []);
+  assert.deepEqual(taken(false), [1, 4, 8, 15, 32, 64, 96]);
+  for (const [warmMs, off] of [[100, true], [20, false]] as const) {
+    const control = new WarmControl(new VirtualClock());
+    for (let i = 0; i < 3; i++) control.answered(prompt(0, undefined, 100));
+    for (let i = 0; i < 8; i++) control.answered(prompt(900, undefined, warmMs));
+    assert.equal(control.off?.["reason"], off ? "warmed prompts do not start sooner" : undefined);
   }
-  assert.ok(control.tokensWithin(100) > 100_000);
+});
+
+test("Failures in a row switch warming off, others do not", () => {
+  const control = new WarmControl(new VirtualClock());
+  for (let i = 0; i < 10; i++) {
+    control.failed();
+    control.warmed("w", warm(16, 10));
+  }
+  assert.equal(control.off, undefined);
+  for (let i = 0; i < 4; i++) control.failed();
+  assert.deepEqual(control.off, { reason: "warms fail", failures: 4 });
 });
