@@ -5,7 +5,10 @@ import type { AgentGraph, AgentNode, ClusterNode } from "./graph_types.ts";
 /** Agents that an error text names; the trace has them all. */
 const maxNamed = 8;
 
-/** The run's error when a cluster cannot reach its `minResponses`: 502, or 400 when the request itself was refused. */
+/**
+ * The run's error when a cluster cannot reach its `minResponses`: 400 when the request itself was refused, 503 when
+ * all that was missing was room, else 502.
+ */
 export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFailure[]): CanopyError {
   const named = failures.slice(0, maxNamed).map((failure) =>
     `${describe(failure.agent)}: ${messageOf(failure.error)}`
@@ -18,6 +21,14 @@ export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFa
   const first = failures[0]?.error;
   if (failures.every((failure) => isClientFault(failure.error)) && CanopyError.is(first)) {
     return asClientFault(first, message);
+  }
+  if (failures.every((failure) => isOverload(failure.error)) && CanopyError.is(first)) {
+    return new CanopyError(message, {
+      code: first.code,
+      status: 503,
+      retryAfterSeconds: first.retryAfterSeconds ?? 1,
+      cause: first,
+    });
   }
   return new CanopyError(message, { code: "agents_failed", status: 502, cause: first });
 }
@@ -77,6 +88,11 @@ export function internalFailure(error: unknown): CanopyError {
 /** A worker's 401 or 404 is about our config; these three are about what the client sent. */
 function isClientFault(error: unknown): boolean {
   return CanopyError.is(error) && (error.status === 400 || error.status === 413 || error.status === 422);
+}
+
+/** The same request may well succeed later. */
+function isOverload(error: unknown): boolean {
+  return CanopyError.is(error) && (error.status === 429 || error.status === 503);
 }
 
 function asClientFault(error: CanopyError, message: string): CanopyError {

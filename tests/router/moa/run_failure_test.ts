@@ -188,6 +188,24 @@ test("a request that the engines refuse is the client's fault: 400, with the fie
   });
 });
 
+test("a cluster that only lacked room is a 503 to be tried again, one whose workers broke is a 502", async () => {
+  for (const [statuses, expected] of [[[503, 429], 503], [[503, 500], 502], [[503, 400], 502]] as const) {
+    let call = 0;
+    const world = makeWorld({
+      graph: two,
+      script: () => ({ pieces: [], failAt: { piece: 0, error: refusal(statuses[call++ % 2]!) } }),
+    });
+    await world.clock.run(async () => {
+      const error = await errorOf(world.start());
+      assert.ok(CanopyError.is(error));
+      assert.equal(error.status, expected, String(statuses));
+      assert.equal(error.retryAfterSeconds, expected === 503 ? 1 : undefined);
+      assert.match(error.message, /l1\.c1\.a1 .*l1\.c1\.a2 /);
+    });
+    world.assertIdle();
+  }
+});
+
 test("the status of the root's failure tells whose fault it is", async () => {
   for (
     const [status, expected] of [[400, 400], [422, 400], [401, 502], [404, 502], [429, 429], [500, 502], [
