@@ -1,12 +1,8 @@
-import type { Clock } from "../../base/clock.ts";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { type CanopyError, messageOf } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
-import type { Random } from "../../base/random.ts";
-import type { Sampling } from "../engines/engine.ts";
-import type { ServedModel } from "../services.ts";
-import { AgentCall, type AgentRequest } from "./agent.ts";
+import type { AgentCall, AgentRequest } from "./agent.ts";
 import { readAgents } from "./agent_events.ts";
-import { answersInSlotOrder, answerText } from "./answer.ts";
+import { answerText } from "./answer.ts";
 import { Cluster, type ClusterStep, type MemberFailure } from "./cluster.ts";
 import { checkContext } from "./context_budget.ts";
 import type { ClusterState, ExitDecision, ExitPolicy } from "./exit_policy.ts";
@@ -18,42 +14,18 @@ import {
   rootFailure,
   runOverdue,
 } from "./failure.ts";
-import type { AgentGraph, AgentNode, ClusterNode } from "./graph_types.ts";
-import type { PlaceQueue } from "../pool/place_queue.ts";
+import type { AgentNode, ClusterNode } from "./graph_types.ts";
+import { RunCalls } from "./run_calls.ts";
+import type { RunOptions } from "./run_options.ts";
 import { RunOutput } from "./run_output.ts";
 import { RunPrompts } from "./run_prompts.ts";
-import type { AgentEvent, AgentUsage, Run, RunInput, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
-import { mergeSampling, samplingOfChoice } from "./sampling.ts";
+import type { AgentEvent, Run, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
 import { Trace } from "./trace.ts";
-import { runUsage, withWarmTokens } from "./usage.ts";
-import { answerSoFar, opensReasoning, type Precursor } from "./splice_answers.ts";
-import type { WarmControl } from "./warm_control.ts";
+import { runUsage } from "./usage.ts";
 import { eventsPerSuccessor, RunWarming } from "./warm_run.ts";
 
 /** Trace events per call: one with every event of its life and a few retries has about ten. */
 const eventsPerCall = 24;
-
-/** A model, and the line in front of its workers. */
-export interface ModelAccess {
-  readonly served: ServedModel;
-  readonly places: PlaceQueue;
-  readonly warming: WarmControl;
-}
-
-/** What a run needs. */
-export interface RunOptions {
-  readonly id: string;
-  /** Of two runs that wait for the same workers, the one with the lower rank comes first. */
-  readonly rank: number;
-  readonly graph: AgentGraph;
-  readonly input: RunInput;
-  readonly models: ReadonlyMap<string, ModelAccess>;
-  readonly exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
-  readonly clock: Clock;
-  readonly random: Random;
-  /** The client has gone. */
-  readonly signal: AbortSignal;
-}
 
 /**
  * One request on its way through a graph. Everything happens on the end of a call: it goes to the clusters that the
@@ -67,20 +39,15 @@ export class MoaRun implements Run {
   readonly #trace: Trace;
   readonly #startedAtUnixMs: number;
   readonly #prompts: RunPrompts;
-  readonly #rootSampling: Sampling;
-  /** By agent, in the graph's order; the root has one call per choice. */
-  readonly #calls = new Map<AgentNode, readonly AgentCall[]>();
+  readonly #calls: RunCalls;
   readonly #clusters = new Map<ClusterNode, Cluster>();
   readonly #warming: RunWarming;
-  /** Agents whose prompts open a `<think>` block, so that their outputs begin with reasoning. */
-  readonly #reasonFirst = new Set<AgentNode>();
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
   readonly #onClientGone = () => void this.cancel(this.#options.signal.reason);
   #state: RunRecord["state"] = "running";
   #error: CanopyError | undefined;
   #durationMs: number | undefined;
-  #requests = 0;
   #completions = 0;
   /** Calls at work on an engine, or about to be told to stop. */
   #active = 0;
@@ -92,29 +59,41 @@ export class MoaRun implements Run {
     this.id = options.id;
     this.#options = options;
     this.#prompts = new RunPrompts(input.question);
-    this.#rootSampling = mergeSampling(graph.root?.sampling ?? {}, input.rootSampling);
-    for (const node of graph.agents) {
-      checkContext(node, this.#sampling(node), this.#model(node).served, this.#prompts, input.question);
-    }
     const warmed = graph.incrementalPrefill.mode === "off"
       ? 0
       : graph.agents.filter((node) => node.reads.length > 0).length;
     const events = eventsPerCall * (graph.agents.length + input.choices) + eventsPerSuccessor * warmed;
     this.#trace = new Trace(clock, events);
+    this.#calls = new RunCalls({
+      run: options,
+      trace: this.#trace,
+      prompts: this.#prompts,
+      warming: () => this.#warming,
+      cluster: (node) => this.#cluster(node),
+      forward: (index, event, signal) => this.output.push(index, event, signal),
+    });
+    for (const node of graph.agents) {
+      checkContext(
+        node,
+        this.#calls.sampling(node),
+        this.#calls.model(node).served,
+        this.#prompts,
+        input.question,
+      );
+    }
     this.#warming = new RunWarming({
       runId: this.id,
       graph,
       prompts: this.#prompts,
       key: options.random.stream("splice").hex(32),
-      model: (node) => this.#model(node),
-      sampling: (node) => this.#sampling(node),
-      precursors: (node) => this.#precursors(node),
+      model: (node) => this.#calls.model(node),
+      sampling: (node) => this.#calls.sampling(node),
+      precursors: (node) => this.#calls.precursors(node),
       clock,
       trace: this.#trace,
       onIdle: () => this.#settle(),
     });
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
-    for (const node of graph.agents) this.#calls.set(node, this.#makeCalls(node));
     for (const node of graph.clusters) this.#clusters.set(node, new Cluster(node));
     const ended = Promise.withResolvers<void>();
     this.ended = ended.promise;
@@ -139,7 +118,7 @@ export class MoaRun implements Run {
 
   usage(): RunUsage {
     return runUsage(
-      this.#allCalls().map((call) => this.#usageOf(call)).filter((usage) => usage !== undefined),
+      this.#calls.all().map((call) => this.#calls.usageOf(call)).filter((usage) => usage !== undefined),
     );
   }
 
@@ -152,7 +131,7 @@ export class MoaRun implements Run {
       durationMs: this.#durationMs,
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
-      agents: this.#allCalls().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
+      agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#calls.usageOf(call) })),
       events: [...this.#trace.events],
     };
   }
@@ -162,7 +141,7 @@ export class MoaRun implements Run {
   }
 
   satisfy(index: number): void {
-    const call = this.#rootCalls[index];
+    const call = this.#calls.ofRoot[index];
     if (call?.satisfy() === true) this.#onCallEnded(call);
   }
 
@@ -172,65 +151,16 @@ export class MoaRun implements Run {
   }
 
   agentEvents(signal: AbortSignal): AsyncIterable<AgentEvent> {
-    return readAgents(this.#allCalls(), signal);
-  }
-
-  /** One per choice; none in a graph without a root. */
-  get #rootCalls(): readonly AgentCall[] {
-    const { root } = this.#options.graph;
-    return root === undefined ? [] : this.#calls.get(root) ?? [];
-  }
-
-  #allCalls(): AgentCall[] {
-    return [...this.#calls.values()].flat();
-  }
-
-  /** What an agent's warms computed counts with its first choice. */
-  #usageOf(call: AgentCall): AgentUsage | undefined {
-    const warmTokens = call.choice === 0 ? this.#warming.computed(call.node) : 0;
-    return withWarmTokens(call.usage(), warmTokens, call.node);
-  }
-
-  #model(node: AgentNode): ModelAccess {
-    const model = this.#options.models.get(node.model);
-    if (model !== undefined) return model;
-    throw new CanopyError(`Agent ${node.id} needs model ${node.model}, which is not served`, {
-      code: "model_not_served",
-      status: 500,
-    });
-  }
-
-  #sampling(node: AgentNode): Sampling {
-    return node === this.#options.graph.root ? this.#rootSampling : node.sampling;
-  }
-
-  #makeCalls(node: AgentNode): AgentCall[] {
-    const { graph, input, clock, random, rank } = this.#options;
-    const { served, places, warming } = this.#model(node);
-    const choices = node === graph.root ? input.choices : 1;
-    return Array.from({ length: choices }, (_, choice) =>
-      new AgentCall(node, choice, {
-        model: served,
-        places,
-        rank,
-        clock,
-        random: random.stream(`${node.id}#${choice}`),
-        trace: this.#trace,
-        warming,
-        started: (call) => this.#warming.answered(call),
-        grew: (call, tokens) => this.#warming.grew(call.node, tokens),
-        // Of fixed length, because SGLang aborts every request whose id begins with the given one.
-        nextRequestId: () => `${this.id}-${String(++this.#requests).padStart(6, "0")}`,
-      }));
+    return readAgents(this.#calls.all(), signal);
   }
 
   /** Starts an agent whose clusters are all closed. */
   #launch(node: AgentNode): void {
     if (this.#state !== "running") return;
-    const calls = this.#calls.get(node) ?? [];
+    const calls = this.#calls.of(node);
     let request: AgentRequest;
     try {
-      request = this.#request(node);
+      request = this.#calls.request(node);
     } catch (error) {
       for (const call of calls) {
         call.fail(error);
@@ -240,7 +170,7 @@ export class MoaRun implements Run {
     }
     for (const call of calls) {
       this.#active++;
-      call.run(this.#ofChoice(request, call))
+      call.run(this.#calls.requestOf(request, call))
         .finally(() => {
           this.#active--;
           this.#warming.answered(call);
@@ -249,36 +179,6 @@ export class MoaRun implements Run {
         .catch((error) => this.#finish("failed", internalFailure(error)))
         .then(() => this.#settle());
     }
-  }
-
-  #request(node: AgentNode): AgentRequest {
-    const { graph, input } = this.#options;
-    const { served } = this.#model(node);
-    const sampling = this.#sampling(node);
-    const answers = answersInSlotOrder(node.reads.map((read) => this.#cluster(read)), graph.slots);
-    const prompt = this.#prompts.wire(node, answers, served, sampling, this.#warming.close(node));
-    if (graph.incrementalPrefill.mode !== "off" && opensReasoning(prompt, served.tokenizer)) {
-      this.#reasonFirst.add(node);
-    }
-    const stickyKey = this.#warming.stickyKey(node);
-    return {
-      prompt,
-      sampling,
-      ...(stickyKey === undefined ? {} : { stickyKey }),
-      ...(node !== graph.root || input.rootLogprobs === undefined ? {} : { logprobs: input.rootLogprobs }),
-      ...(input.headers === undefined ? {} : { headers: input.headers }),
-    };
-  }
-
-  /** The root's calls differ in their seeds and forward what they say to the client. */
-  #ofChoice(request: AgentRequest, call: AgentCall): AgentRequest {
-    if (call.node !== this.#options.graph.root) return request;
-    const index = call.choice;
-    return {
-      ...request,
-      sampling: samplingOfChoice(request.sampling, index),
-      forward: (event, signal) => this.output.push(index, event, signal),
-    };
   }
 
   #onCallEnded(call: AgentCall): void {
@@ -308,7 +208,7 @@ export class MoaRun implements Run {
   }
 
   #rootIsDone(): boolean {
-    return this.#rootCalls.length > 0 && this.#rootCalls.every((call) => call.state === "done");
+    return this.#calls.ofRoot.length > 0 && this.#calls.ofRoot.every((call) => call.state === "done");
   }
 
   /** The clusters that wait for an agent: in a layered graph one, in an explicit one perhaps several. */
@@ -335,7 +235,7 @@ export class MoaRun implements Run {
     for (const agent of step.dropped) {
       // Another cluster may still wait for it.
       if (this.#awaiting(agent).length > 0) continue;
-      for (const call of this.#calls.get(agent) ?? []) {
+      for (const call of this.#calls.of(agent)) {
         call.cancel(new Error(`Cluster ${node.id} closed without it`));
       }
     }
@@ -355,7 +255,7 @@ export class MoaRun implements Run {
     this.#abandon(node);
     for (const reader of agents) {
       if (!reader.reads.includes(node)) continue;
-      for (const call of this.#calls.get(reader) ?? []) {
+      for (const call of this.#calls.of(reader)) {
         call.fail(clusterFailure(node, failures));
         this.#onCallEnded(call);
       }
@@ -367,7 +267,7 @@ export class MoaRun implements Run {
     this.#cluster(node).abandon();
     for (const agent of node.agents) {
       if (this.#awaiting(agent).length > 0) continue;
-      for (const call of this.#calls.get(agent) ?? []) call.cancel(new Error(`Cluster ${node.id} failed`));
+      for (const call of this.#calls.of(agent)) call.cancel(new Error(`Cluster ${node.id} failed`));
       for (const read of agent.reads) if (!this.#isRead(read)) this.#abandon(read);
     }
   }
@@ -377,26 +277,6 @@ export class MoaRun implements Run {
     return this.#options.graph.agents.some((agent) =>
       agent.reads.includes(node) && this.#awaiting(agent).length > 0
     );
-  }
-
-  /** What the agents that one reads have come to, in declared order. */
-  #precursors(reader: AgentNode): Precursor[] {
-    return reader.reads.flatMap((read) => {
-      const cluster = this.#cluster(read);
-      return read.agents.map((agent) => this.#precursor(agent, cluster));
-    });
-  }
-
-  #precursor(node: AgentNode, cluster: Cluster): Precursor {
-    const agent = node.id;
-    const completion = cluster.completions.find((answer) => answer.agent === agent);
-    if (completion !== undefined) return { ...completion, state: "answered" };
-    if (!cluster.awaits(node)) return { agent, state: "gone" };
-    const call = this.#calls.get(node)?.[0];
-    // Reasoning that the engine has taken out itself is not in the text.
-    const reasonsFirst = this.#reasonFirst.has(node) && call?.log.reasoning === "";
-    const text = answerSoFar(call?.log.text ?? "", this.#options.graph, reasonsFirst);
-    return { agent, state: "writing", text, worker: call?.worker };
   }
 
   #cluster(node: ClusterNode): Cluster {
@@ -414,7 +294,7 @@ export class MoaRun implements Run {
     this.#warming.abort(error ?? new Error("The run is over"));
     if (error === undefined) this.output.close();
     else {
-      for (const call of this.#allCalls()) call.cancel(error);
+      for (const call of this.#calls.all()) call.cancel(error);
       this.output.fail(error);
     }
     this.#settle();

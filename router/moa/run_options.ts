@@ -1,0 +1,30 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Random } from "../../base/random.ts";
+import type { PlaceQueue } from "../pool/place_queue.ts";
+import type { ServedModel } from "../services.ts";
+import type { ExitPolicy } from "./exit_policy.ts";
+import type { AgentGraph, ClusterNode } from "./graph_types.ts";
+import type { RunInput } from "./run_types.ts";
+import type { WarmControl } from "./warm_control.ts";
+
+/** A model, and the line in front of its workers. */
+export interface ModelAccess {
+  readonly served: ServedModel;
+  readonly places: PlaceQueue;
+  readonly warming: WarmControl;
+}
+
+/** What a run needs. */
+export interface RunOptions {
+  readonly id: string;
+  /** Of two runs that wait for the same workers, the one with the lower rank comes first. */
+  readonly rank: number;
+  readonly graph: AgentGraph;
+  readonly input: RunInput;
+  readonly models: ReadonlyMap<string, ModelAccess>;
+  readonly exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The client has gone. */
+  readonly signal: AbortSignal;
+}
