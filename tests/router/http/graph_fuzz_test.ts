@@ -31,7 +31,7 @@ function promptOf(before: readonly string[]): fc.Arbitrary<unknown> {
   const one = before.length === 0
     ? fc.constant("")
     : fc.constantFrom(...before.map((id) => `<|answer:${id}|>`));
-  const any = fc.constantFrom(
+  const anywhere = fc.constantFrom(
     "<|answer:a|>",
     "<|answer:x|>",
     "<|answer:",
@@ -42,7 +42,7 @@ function promptOf(before: readonly string[]): fc.Arbitrary<unknown> {
   const piece = fc.oneof(
     { weight: 12, arbitrary: one },
     { weight: 12, arbitrary: fc.constantFrom("Hi ", "\n", "é") },
-    { weight: 1, arbitrary: any },
+    { weight: 1, arbitrary: anywhere },
   );
   const text = fc.array(piece, { maxLength: 4 }).map((pieces) => `Q${pieces.join("")}`);
   return field(fc.oneof(
