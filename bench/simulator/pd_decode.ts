@@ -176,6 +176,7 @@ export class DecodeRole implements PdRole {
     leg.state = "decoding";
     this.#legs.delete(sequence);
     sequence.cachedTokens = handOff.cachedTokens;
+    this.#engine.scheduler.stats.cachedTokens += handOff.cachedTokens;
     // What it says follows from the KV, whatever prompt came with this half.
     const { prompt } = handOff;
     if (prompt !== undefined && !sameIds(prompt, sequence.tokens)) {

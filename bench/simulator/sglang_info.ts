@@ -158,9 +158,11 @@ export function sglangMetrics(backend: Backend): string {
   const { scheduler, metrics } = backend;
   const { stats } = scheduler;
   const { kvTokens, pageSize } = scheduler.options;
-  const engineType = backend.pd?.role ?? "unified";
+  const version = versionNumber(backend.version);
+  const named = version >= SGLANG.errorEvents;
+  const engineType = named ? backend.pd?.role ?? "unified" : "unified";
   const engine = { engine_type: engineType, model_name: backend.model };
-  const rank = { ...engine, moe_ep_rank: "0", pp_rank: "0", tp_rank: "0" };
+  const rank = { ...engine, ...(named ? { moe_ep_rank: "0" } : {}), pp_rank: "0", tp_rank: "0" };
   const text = new MetricsText({});
   const gauge = (name: string, help: string, value: number) =>
     text.gauge(`sglang:${name}`, help, [[rank, value]]);
@@ -178,6 +180,16 @@ export function sglangMetrics(backend: Backend): string {
   gauge("num_used_tokens", "The number of used tokens.", scheduler.usedTokens);
   gauge("kv_evictable_tokens", "Tokens that could be evicted.", scheduler.cache.evictableTokens);
   gauge("utilization", "The utilization.", 0);
+  if (backend.pd !== undefined) {
+    const { queues } = backend.pd;
+    const first = version >= SGLANG.sparseShapes ? "bootstrap" : "prealloc";
+    gauge(`num_prefill_${first}_queue_reqs`, "Requests that wait for decode.", queues.bootstrap);
+    gauge("num_prefill_inflight_queue_reqs", "Requests whose KV is being sent.", queues.inflight);
+    gauge("num_decode_prealloc_queue_reqs", "Requests that wait for memory.", queues.prealloc);
+    gauge("num_decode_transfer_queue_reqs", "Requests that wait for their KV.", queues.transfer);
+    count("num_bootstrap_failed_reqs_total", "Failed bootstraps.", {}, queues.bootstrapFailed);
+    count("num_transfer_failed_reqs_total", "Failed transfers.", {}, queues.transferFailed);
+  }
   const whole = { is_streaming: "false" };
   count("prompt_tokens_total", "Number of prefill tokens processed.", whole, stats.promptTokens);
   count("generation_tokens_total", "Number of generation tokens processed.", whole, stats.generationTokens);

@@ -232,3 +232,27 @@ function assertPart(part: Json, whole: Json, path: string): void {
     if (key in whole) assertPart(value, whole[key] ?? null, `${path}.${key}`);
   }
 }
+
+test("The metrics of a pair's halves have recorded names with recorded labels", async () => {
+  for (const version of ["0.5.3.post3", "0.5.10.post1", "0.5.18", "0.5.23"]) {
+    const recorded = recordingFile<Record<string, RecordedCase>>(`sglang-pd-${version}`)["get_metrics"]!;
+    const pair = makePair({ version });
+    const answer = await pair.run(() => ask(pair.prefill, { path: "/metrics" }));
+    const wanted = gauges(recorded.prefill?.body ?? "");
+    const got = gauges(answer.body);
+    assert.ok([...got.keys()].filter((name) => name.includes("_queue_reqs")).length >= 4);
+    for (const [name, labels] of got) {
+      if (name.includes("_queue_reqs")) assert.equal(labels, wanted.get(name), `${version} ${name}`);
+    }
+  }
+});
+
+/** Labels by metric. */
+function gauges(text: string): Map<string, string> {
+  return new Map(
+    text.split("\n").filter((line) => line.startsWith("sglang:")).map((line) => {
+      const [, name = "", labels = ""] = /^([^{]+)\{(.*)\} /.exec(line) ?? [];
+      return [name, labels.replace(/model_name="[^"]*"/, "").split(",").sort().join()];
+    }),
+  );
+}
