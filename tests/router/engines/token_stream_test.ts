@@ -48,7 +48,7 @@ function assertPrefix(ids: readonly number[], whole: readonly number[], where: (
 }
 
 for (const shape of await shapes()) {
-  test(`What is stable stays: ${shape.name}`, () => {
+  test(`What is stable stays: ${shape.name}`, { timeout: 120_000 }, () => {
     assert.ok(checkStream(shape.name, shape.tokenizer, 1500) > 8000);
   });
 }
