@@ -43,8 +43,8 @@ const SIDE_CHANNEL_PORT = 5600;
 
 /** How a server's engine and its process are tied together. */
 export interface BackendHooks {
-  /** Ends the process. */
-  die(): void;
+  /** Ends the process; the request that did it never hears of it. */
+  die(): Promise<never>;
   /** What goes wrong with the next transfer of KV. */
   strike(): Strike | undefined;
 }
@@ -72,7 +72,7 @@ export class Backend {
     pageSize: number;
     maxRunning: number;
     policy: "mixed" | "prefill_first";
-  }, hooks: BackendHooks = { die: () => {}, strike: () => undefined }) {
+  }, hooks: BackendHooks = { die: () => new Promise(() => {}), strike: () => undefined }) {
     this.options = options;
     this.#hooks = hooks;
     this.version = options.version ?? defaults.version;
@@ -183,7 +183,7 @@ export class Backend {
       sequence.inserts = false;
       // The tree is what carries a prompt from chunk to chunk: without it, the first one is computed for ever.
       if (sequence.promptLength > this.scheduler.options.maxBatchedTokens) {
-        this.#hooks.die();
+        this.die();
         return false;
       }
     }
@@ -201,6 +201,11 @@ export class Backend {
     else this.pd.abort(sequence);
   }
 
+  /** A request that ends the engine; the promise stays pending. */
+  die(): Promise<never> {
+    return this.#hooks.die();
+  }
+
   /** Freezes everything, as a dead process would. */
   kill(): void {
     this.scheduler.kill();
@@ -211,7 +216,8 @@ export class Backend {
   #connector(options: PdOptions, hooks: BackendHooks): KvConnector {
     const hex = this.randomHex(32);
     return new KvConnector({
-      ...hooks,
+      die: () => void this.die(),
+      strike: hooks.strike,
       clock: this.options.clock,
       cost: this.cost,
       scheduler: this.scheduler,
@@ -230,7 +236,8 @@ export class Backend {
 
   #role(options: PdOptions, hooks: BackendHooks): PdRole {
     const engine: PdEngine = {
-      ...hooks,
+      die: () => void this.die(),
+      strike: hooks.strike,
       clock: this.options.clock,
       cost: this.cost,
       scheduler: this.scheduler,

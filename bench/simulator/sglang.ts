@@ -22,12 +22,8 @@ const DEATH_MS = 5000;
 /** How long a health check takes: it waits for a token of its own. */
 const HEALTH_MS = 1002;
 
-/** A simulated SGLang server, alone or as one half of a pair. `die` makes it a dead process. */
-export function sglangProtocol(
-  options: SimulatorOptions,
-  hooks: BackendHooks,
-  die: () => Promise<never>,
-): Protocol {
+/** A simulated SGLang server, alone or as one half of a pair. */
+export function sglangProtocol(options: SimulatorOptions, hooks: BackendHooks): Protocol {
   const backend = new Backend(options, {
     version: SGLANG_VERSION,
     pageSize: 1,
@@ -43,8 +39,7 @@ export function sglangProtocol(
       return emptyReply();
     },
   };
-  const serveGenerate = (request: ServedRequest) =>
-    generate(request, parseBody(request), backend, requests, die);
+  const serveGenerate = (request: ServedRequest) => generate(request, parseBody(request), backend, requests);
   const tokenize = (request: ServedRequest) => Promise.resolve(tokenizeReply(request, backend));
   const flush = () => {
     if (backend.load > 0) {

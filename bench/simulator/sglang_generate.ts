@@ -13,6 +13,7 @@ import {
 } from "./sglang_errors.ts";
 import { streamsIncrementally } from "./sglang_info.ts";
 import { isNewer, type LogprobRequest, metaInfo, type RequestTimes } from "./sglang_meta.ts";
+import { breaksOnTopLogprobs, killsScheduler } from "./sglang_fatal.ts";
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./sglang_request.ts";
 import { SGLANG, versionNumber } from "./sglang_version.ts";
 import type { SglangRequests } from "./sglang_requests.ts";
@@ -44,11 +45,12 @@ export async function generate(
   body: JsonObject,
   backend: Backend,
   requests: SglangRequests,
-  die: () => Promise<never>,
 ): Promise<Reply> {
   checkGenerateSchema(body, backend.version);
   const session = sessionOf(body);
-  if (session !== undefined && backend.pd?.role === "decode" && !isNewer(backend.version)) return die();
+  if (session !== undefined && backend.pd?.role === "decode" && !isNewer(backend.version)) {
+    return backend.die();
+  }
   const stream = flag(body, "stream");
   const receivedMs = backend.options.clock.now();
   let job: Job;
@@ -61,11 +63,7 @@ export async function generate(
     if (!(error instanceof GenerateRefusal)) throw error;
     return refusal(error, stream);
   }
-  const { vocabSize } = backend.tokenizer;
-  const computes = backend.pd?.role !== "decode";
-  if (computes && job.items.some(({ prompt }) => prompt.some((id) => id < 0 || id >= vocabSize))) {
-    return die();
-  }
+  if (killsScheduler(job.items.map(({ prompt }) => prompt), backend)) return backend.die();
   if (backend.full) {
     return generateError(503, "The request queue is full.");
   }
@@ -77,6 +75,7 @@ export async function generate(
   await started;
   await job.collector.finished();
   requests.done(rids);
+  if ((job.logprobs?.top ?? 0) > 0 && breaksOnTopLogprobs(backend)) return backend.die();
   const failed = generateFailure(job.collector.choices);
   if (failed !== undefined) return failed;
   const answers = job.items.map((item, i) => answer(job, item, job.collector.choices[i]!, backend));
@@ -211,6 +210,7 @@ async function* events(
 ): Events {
   const { collector } = job;
   await started;
+  if ((job.logprobs?.top ?? 0) > 0 && breaksOnTopLogprobs(backend)) return void await backend.die();
   const growing = new Map<Choice, StreamedEvents>();
   for (let choice = await collector.next(); choice !== undefined; choice = await collector.next()) {
     const item = job.items[choice.options.index]!;

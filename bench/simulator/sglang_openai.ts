@@ -11,6 +11,7 @@ import {
   type ServedRequest,
   streamReply,
 } from "./reply.ts";
+import { breaksOnTopLogprobs, killsScheduler } from "./sglang_fatal.ts";
 import { meetingPlaces } from "./sglang_bootstrap.ts";
 import {
   GenerateRefusal,
@@ -132,6 +133,7 @@ async function serve(
   if (backend.full) {
     throw new Refusal(openaiError(503, "The request queue is full.", "ServiceUnavailableError"));
   }
+  if (killsScheduler(prompts, backend)) return backend.die();
   await requests.enter(request, rids, job.stream, () => start(job, budgets, backend, requests));
   if (job.stream) {
     // From 0.5.10 on the head is sent with the first token, unlike that of /generate.
@@ -142,6 +144,9 @@ async function serve(
   }
   await job.collector.finished();
   requests.done(rids);
+  if ((logprobs ?? 0) > 0 && breaksOnTopLogprobs(backend)) {
+    return kind === "chat" ? backend.die() : internalError();
+  }
   return openaiFailure(job.collector.choices) ?? jsonReply(200, whole(job, backend));
 }
 

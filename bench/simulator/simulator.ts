@@ -51,10 +51,10 @@ export function createSimulator(options: SimulatorOptions): Simulator {
     protocol.backend.kill();
     for (const reset of connections) reset();
   };
-  const hooks = { die: () => void die(), strike: () => faults.nextTransfer() };
+  const hooks = { die, strike: () => faults.nextTransfer() };
   const protocol: Protocol = options.engine === "vllm"
     ? vllmProtocol(options, hooks)
-    : sglangProtocol(options, hooks, die);
+    : sglangProtocol(options, hooks);
   const { pd } = options;
   const registry = pd?.role !== "prefill" || options.engine === "vllm" ? undefined : {
     port: String(pd.bootstrapPort ?? BOOTSTRAP_PORT),

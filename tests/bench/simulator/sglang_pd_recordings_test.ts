@@ -28,7 +28,6 @@ const UNCOMPARABLE: Readonly<Record<string, readonly string[]>> = {
   "0.5.3.post3": ["n2", "room_0", "bootstrap_refused", "max_new_0", "get_metrics"],
   "0.5.10.post1": [
     "chat_logprobs",
-    "completions_echo_logprobs",
     "logprob_start_0_top2",
     "logprob_start_m1_top2",
     "token_ids_logprob",

@@ -359,3 +359,13 @@ test("An answer may hold [DONE], and events may come in pieces", async () => {
     await assertIdle(pair);
   });
 });
+
+test("Alternatives of the first token end a 0.5.10 prefill server after the hand-off", async () => {
+  const pair = makePair({ version: "0.5.10.post1" });
+  await pair.run(async () => {
+    const body = { ...request(ids(0, 40), 4), ...meeting(1), return_logprob: true, top_logprobs_num: 2 };
+    const prefill = ask(pair.prefill, { path: "/generate", body });
+    assert.equal((await ask(pair.decode, { path: "/generate", body })).status, 200);
+    await assert.rejects(prefill, TransportError);
+  });
+});
