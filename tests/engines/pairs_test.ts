@@ -40,10 +40,10 @@ const graphs = {
 } satisfies Record<string, TestGraph>;
 
 const messages = [{ role: "user", content: "What is 2+2?" }];
-/** 9,000 tokens and more of text, which take both engines a while to read. */
+/** Some 2,000 tokens, one step of either engine: SGLang 0.5.10.post1 reads a prompt of several to its end. */
 const longQuestion = [{
   role: "user",
-  content: Array.from({ length: 3000 }, (_, at) => `Item ${at * 7919 % 3001}.`).join(" "),
+  content: Array.from({ length: 350 }, (_, at) => `Item ${at * 7919 % 997}.`).join(" "),
 }];
 
 for (const kind of pairsUnderTest) {
@@ -84,7 +84,10 @@ for (const kind of pairsUnderTest) {
       }).catch((error) => {
         if (!left) throw error;
       });
-      await Promise.race([answered, eventually("the moment to leave", when, 20_000)]);
+      await Promise.race([answered, eventually("the moment to leave", when, 60_000)]).catch((error) => {
+        leave();
+        throw error;
+      });
       left = true;
       if (end === "leave") leave();
       else await cancelRun(canopy.url, (await lastRun(canopy.url)).id);
@@ -116,18 +119,12 @@ for (const kind of pairsUnderTest) {
       return run?.state === "running" ? run.events.filter((event) => event.type === type).length : 0;
     }
     const layerOneWrites = async () => await events("agent_first_token") >= 9;
-    const layerTwoIsWarmed = async () => await events("warm_done") >= 6;
+    const layerTwoIsWarmed = async () => await events("warm_done") >= 3;
     const rootWrites = async () => await events("agent_first_token") >= 13;
 
     test("when the client leaves while the prompt is read, both servers are idle within a second", async () => {
       assert.ok(await becomesIdle(engine, 2000), "the engine is busy before the test");
       let leave = () => {};
-      const answered = send("POST", `${canopy.url}/v1/chat/completions`, {
-        model: "4b",
-        messages,
-        max_tokens: 1,
-      });
-      assert.equal((await answered).status, 200);
       const gone = open("POST", `${canopy.url}/v1/chat/completions`, {
         model: "4b",
         messages: longQuestion,
