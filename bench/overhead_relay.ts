@@ -1,10 +1,3 @@
-/**
- * CPU time per chunk that the relay adds, against a bare pass-through of the same bytes in the same process and
- * run. Workers are in memory, so that only the relay's own work is measured, not sockets.
- *
- *     deno run -A bench/overhead_relay.ts [STREAMS] [CHUNKS]
- */
-import process from "node:process";
 import { SystemClock } from "../base/clock.ts";
 import { logger } from "../base/log.ts";
 import { Random } from "../base/random.ts";
@@ -14,10 +7,42 @@ import { createRelay } from "../router/proxy/relay.ts";
 import type { Relay } from "../router/proxy/relay_types.ts";
 import type { ServedModel } from "../router/services.ts";
 import type { IncomingResponse, Transport } from "../router/transport/transport.ts";
+import { cpuMicros, inTurns } from "./measure.ts";
 
-const STREAMS = Number(process.argv[2] ?? 64);
-const CHUNKS = Number(process.argv[3] ?? 2_000);
-const ROUNDS = 7;
+/** CPU time per chunk in µs. */
+export interface RelayOverhead {
+  /** Handing each chunk from the worker's iterator to a stream: the least that any proxy of this shape does. */
+  readonly bare: number;
+  readonly vllm: number;
+  readonly sglang: number;
+  /** With the model's name replaced in every event. */
+  readonly renamed: number;
+}
+
+/**
+ * Measures what the relay costs per chunk, against a bare pass-through of the same bytes in the same process and run.
+ * Workers are in memory, so that only the relay's own work is measured, not sockets.
+ */
+export async function relayOverhead(
+  options: { streams: number; chunks: number; rounds: number },
+): Promise<RelayOverhead> {
+  const { streams, chunks, rounds } = options;
+  const perChunk = (open: () => Response | Promise<Response>) => async () => {
+    const all = () => Promise.all(Array.from({ length: streams }, async () => await read(await open())));
+    return await cpuMicros(all) / (streams * (chunks + 1));
+  };
+  return await inTurns(rounds, {
+    bare: perChunk(() => bare(chunks)),
+    vllm: perChunk(relayed("vllm", "4b", chunks)),
+    sglang: perChunk(relayed("sglang", "4b", chunks)),
+    renamed: perChunk(relayed("vllm", "org/engine-4b", chunks)),
+  });
+}
+
+async function read(response: Response): Promise<void> {
+  const reader = response.body?.getReader();
+  while (reader !== undefined && !(await reader.read()).done) { /* as fast as it comes */ }
+}
 
 const encoder = new TextEncoder();
 const chunk = encoder.encode(
@@ -34,23 +59,29 @@ const chunk = encoder.encode(
 const done = encoder.encode("data: [DONE]\n\n");
 
 /** A worker that always has the next chunk, one turn of the microtask queue away. */
-async function* source(): AsyncGenerator<Uint8Array> {
-  for (let i = 0; i < CHUNKS; i++) {
+async function* source(chunks: number): AsyncGenerator<Uint8Array> {
+  for (let i = 0; i < chunks; i++) {
     await Promise.resolve();
     yield chunk;
   }
   yield done;
 }
 
-const transport: Transport = {
-  send: (): Promise<IncomingResponse> =>
-    Promise.resolve({ status: 200, headers: { "content-type": "text/event-stream" }, body: source() }),
-  close: () => Promise.resolve(),
-};
+function instantWorker(chunks: number): Transport {
+  return {
+    send: (): Promise<IncomingResponse> =>
+      Promise.resolve({
+        status: 200,
+        headers: { "content-type": "text/event-stream" },
+        body: source(chunks),
+      }),
+    close: () => Promise.resolve(),
+  };
+}
 
 /** The least that any proxy of this shape does: hand each chunk from the worker's iterator to a stream. */
-function bare(): Response {
-  const body = source();
+function bare(chunks: number): Response {
+  const body = source(chunks);
   return new Response(
     new ReadableStream<Uint8Array>({
       async pull(controller) {
@@ -63,7 +94,8 @@ function bare(): Response {
 }
 
 /** A relay to one worker whose name for its model is the public one (nothing to rename), or another. */
-function relayed(engine: "vllm" | "sglang", model: string): () => Promise<Response> {
+function relayed(engine: "vllm" | "sglang", model: string, chunks: number): () => Promise<Response> {
+  const transport = instantWorker(chunks);
   const clock = new SystemClock();
   const random = new Random("bench");
   const log = logger("bench");
@@ -97,44 +129,4 @@ const unusedEngine: ServedModel["engine"] = {
 
 function unused(): never {
   throw new Error("The relay does not use the engine");
-}
-
-/** CPU microseconds (user and system) per chunk over `STREAMS` streams at once. */
-async function cpuPerChunk(open: () => Response | Promise<Response>): Promise<number> {
-  const before = process.cpuUsage();
-  await Promise.all(Array.from({ length: STREAMS }, async () => {
-    const reader = (await open()).body?.getReader();
-    while (reader !== undefined && !(await reader.read()).done) { /* as fast as it comes */ }
-  }));
-  const { user, system } = process.cpuUsage(before);
-  return (user + system) / (STREAMS * (CHUNKS + 1));
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[values.length >> 1] ?? NaN;
-}
-
-const variants = {
-  "bare pass-through": bare,
-  "relay, vllm": relayed("vllm", "4b"),
-  "relay, sglang": relayed("sglang", "4b"),
-  "relay, model renamed": relayed("vllm", "org/engine-4b"),
-};
-const results = new Map<string, number[]>();
-for (let round = 0; round <= ROUNDS; round++) {
-  for (const [name, open] of Object.entries(variants)) {
-    const figure = await cpuPerChunk(open);
-    // The first round warms the compiler up.
-    if (round > 0) results.set(name, [...(results.get(name) ?? []), figure]);
-  }
-}
-const base = median(results.get("bare pass-through") ?? []);
-process.stdout.write(
-  `${STREAMS} streams of ${CHUNKS} chunks (${chunk.length} bytes), median of ${ROUNDS} rounds\n`,
-);
-for (const [name, figures] of results) {
-  const figure = median(figures);
-  process.stdout.write(
-    `${name.padEnd(22)} ${figure.toFixed(2).padStart(6)} CPU µs/chunk  ${(figure / base).toFixed(2)}x\n`,
-  );
 }
