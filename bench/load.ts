@@ -59,10 +59,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   await closedLoop(options, warmUp, (index) => measure(options, `warm-up ${index}`, warmUpBooks));
   const books = new Books();
   const startMs = clock.now();
-  const one = async (index: number) => {
-    await measure(options, `request ${index}`, books);
-    options.onDone?.(books.done);
-  };
+  const one = (index: number) => measure(options, `request ${index}`, books, options.onDone);
   if (options.ratePerSecond === undefined) await closedLoop(options, requests, one);
   else await openLoop(options, options.ratePerSecond, random.stream("arrivals"), one);
   signal.throwIfAborted();
@@ -103,7 +100,12 @@ async function openLoop(
   await Promise.all(running);
 }
 
-async function measure(options: LoadOptions, name: string, books: Books): Promise<void> {
+async function measure(
+  options: LoadOptions,
+  name: string,
+  books: Books,
+  onDone?: LoadOptions["onDone"],
+): Promise<void> {
   const { clock, random, signal, timeoutMs } = options;
   const overdue = new CanopyError(`no answer within ${timeoutMs / 1000} s`, { code: "timeout", status: 504 });
   const deadline = deadlineSignal(clock, timeoutMs, overdue, signal);
@@ -119,6 +121,7 @@ async function measure(options: LoadOptions, name: string, books: Books): Promis
     const sample = await sendOne(options, body, deadline.signal, (ms) => books.itl.add(ms));
     signal.throwIfAborted();
     books.add(sample);
+    onDone?.(books.done);
   } finally {
     deadline.release();
     books.end();

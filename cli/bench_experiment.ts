@@ -13,7 +13,7 @@ import { defineCommand, type OptionValues } from "./command.ts";
 import type { Io } from "./io.ts";
 
 /** Questions of each workload where nothing else is said: with them every experiment takes less than half a minute. */
-const DEFAULT_QUESTIONS = { run: 6, prefill: 6, chunk: 2 };
+const DEFAULT_QUESTIONS = { run: 8, prefill: 6, chunk: 2 };
 
 const worldOptions = {
   questions: { type: "number", value: "N", min: 1, max: 10_000, help: "Questions of each workload" },
