@@ -116,7 +116,7 @@ export class KvConnector implements KvSource {
       const gone = sequence.state === "ended";
       if (!gone && !scheduler.allocate(sequence, 0, sequence.promptLength - 1)) return;
       this.#waiting.shift();
-      if (!gone) this.#fetch(fetching);
+      if (!gone) this.#pull(fetching);
     }
   }
 
@@ -179,7 +179,7 @@ export class KvConnector implements KvSource {
     return true;
   }
 
-  #fetch(fetching: Fetching): void {
+  #pull(fetching: Fetching): void {
     const { sequence, choice, remote, source } = fetching;
     const { scheduler, clock, speedup, cost, fabric } = this.#engine;
     const { pageSize } = scheduler.options;
