@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { CostModel, StepLoad } from "./cost.ts";
-import { PrefixCache } from "./prefix_cache.ts";
+import { KvMemory } from "./kv_memory.ts";
+import type { PrefixCache } from "./prefix_cache.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** How one engine family fills its steps. */
@@ -27,8 +28,8 @@ const MAX_LAG_MS = 1000;
  * timer of the clock, however many sequences there are.
  */
 export class Scheduler {
-  readonly cache: PrefixCache;
   readonly options: SchedulerOptions;
+  readonly #memory: KvMemory;
   #waiting: Sequence[] = [];
   #running: Sequence[] = [];
   /** Sequences whose KV has come from another engine; they join the batch at the next step. */
@@ -36,7 +37,6 @@ export class Scheduler {
   readonly #pinned = new Set<Sequence>();
   #allocated = 0;
   #handingOff = 0;
-  #privateTokens = 0;
   #looping = false;
   #dueMs = 0;
   #stop = new AbortController();
@@ -45,7 +45,11 @@ export class Scheduler {
 
   constructor(options: SchedulerOptions) {
     this.options = options;
-    this.cache = new PrefixCache(options.pageSize);
+    this.#memory = new KvMemory(options.kvTokens, options.pageSize);
+  }
+
+  get cache(): PrefixCache {
+    return this.#memory.cache;
   }
 
   get waiting(): number {
@@ -68,7 +72,7 @@ export class Scheduler {
 
   /** Tokens of KV memory that sequences hold. */
   get usedTokens(): number {
-    return this.#privateTokens + this.cache.tokens - this.cache.evictableTokens;
+    return this.#memory.usedTokens;
   }
 
   submit(sequence: Sequence): void {
@@ -85,20 +89,15 @@ export class Scheduler {
   allocate(sequence: Sequence, reserve: number, most = sequence.promptLength): boolean {
     const others = this.#running.length + this.#allocated;
     if (others >= this.options.maxRunning) return false;
-    const hit = this.cache.hold(
-      sequence.tokens,
-      Math.min(most, sequence.cacheLimit),
-      sequence.salt,
+    const alone = others + this.#handingOff + this.#pinned.size === 0;
+    const memory = this.#memory;
+    const began = memory.begin(
+      sequence,
+      most,
+      (needed) => alone || needed + reserve * (others + 1) <= memory.freeTokens,
     );
-    const need = this.#pages(sequence.promptLength) - hit.length;
-    const free = this.options.kvTokens - this.usedTokens;
-    if (others > 0 && need + reserve > free - reserve * others) {
-      this.cache.release(hit.node);
-      return false;
-    }
-    sequence.node = hit.node;
-    sequence.sharedTokens = hit.length;
-    this.#reserve(sequence, sequence.promptLength);
+    if (!began) return false;
+    memory.reserve(sequence, sequence.promptLength, true);
     sequence.state = "allocated";
     this.#allocated++;
     this.stats.requests++;
@@ -123,7 +122,7 @@ export class Scheduler {
   /** Frees the memory of an ended sequence that was kept. */
   unpin(sequence: Sequence): void {
     if (!this.#pinned.delete(sequence)) return;
-    this.#free(sequence);
+    this.#memory.free(sequence);
     this.options.onFree();
     if (this.#waiting.length > 0) this.#wake();
   }
@@ -206,7 +205,7 @@ export class Scheduler {
       sequence.scheduledMs = nowMs;
       if (sequence.resumeAt !== undefined) {
         sequence.computed = sequence.resumeAt;
-        this.#publish(sequence, sequence.computed);
+        this.#memory.publish(sequence, sequence.computed);
         this.#running.push(sequence);
         continue;
       }
@@ -297,27 +296,17 @@ export class Scheduler {
   #admit(): Sequence | undefined {
     const sequence = this.#waiting[0]!;
     if (this.#running.length >= this.options.maxRunning) return undefined;
-    const length = sequence.tokens.length;
-    const hit = this.cache.hold(
-      sequence.tokens,
-      Math.min(length - 1, sequence.cacheLimit),
-      sequence.salt,
-    );
-    const free = this.options.kvTokens - this.usedTokens;
-    const others = this.#running.length + this.travelling + this.#pinned.size;
-    if (this.#pages(length) - hit.length > free && others > 0) {
-      this.cache.release(hit.node);
-      return undefined;
-    }
+    const alone = this.#running.length + this.travelling + this.#pinned.size === 0;
+    const memory = this.#memory;
+    const fits = (needed: number) => alone || needed <= memory.freeTokens;
+    if (!memory.begin(sequence, sequence.tokens.length - 1, fits)) return undefined;
     this.#waiting.shift();
-    sequence.node = hit.node;
-    sequence.sharedTokens = hit.length;
-    sequence.computed = hit.length;
+    sequence.computed = sequence.sharedTokens;
     sequence.state = "running";
     if (sequence.scheduledMs === undefined) {
       sequence.scheduledMs = this.options.clock.now();
-      sequence.cachedTokens = hit.length;
-      this.stats.cachedTokens += hit.length;
+      sequence.cachedTokens = sequence.sharedTokens;
+      this.stats.cachedTokens += sequence.sharedTokens;
     }
     this.#running.push(sequence);
     return sequence;
@@ -334,7 +323,7 @@ export class Scheduler {
       load.prefillAttention += n * (sequence.computed + n / 2);
     }
     // vLLM publishes blocks when they are scheduled, so that others can share them in the same step.
-    if (this.options.policy === "mixed") this.#publish(sequence, sequence.computed + n);
+    if (this.options.policy === "mixed") this.#memory.publish(sequence, sequence.computed + n);
   }
 
   #apply(): void {
@@ -353,12 +342,12 @@ export class Scheduler {
       sequence.lastChunk = sequence.chunk;
       sequence.chunk = 0;
       if (sequence.computed < sequence.tokens.length) {
-        if (this.options.policy === "prefill_first") this.#publish(sequence, sequence.computed);
+        if (this.options.policy === "prefill_first") this.#memory.publish(sequence, sequence.computed);
         continue;
       }
       if (sequence.prefilledMs === undefined) {
         sequence.prefilledMs = nowMs;
-        if (this.options.policy === "prefill_first") this.#publish(sequence, sequence.computed);
+        if (this.options.policy === "prefill_first") this.#memory.publish(sequence, sequence.computed);
       }
       const id = sequence.listener.sample();
       if (sequence.handOff !== undefined && id !== undefined) {
@@ -385,12 +374,12 @@ export class Scheduler {
   #end(sequence: Sequence, aborted: boolean): void {
     sequence.state = "ended";
     sequence.endedMs = this.options.clock.now();
-    if (sequence.node !== undefined) this.#publish(sequence, sequence.computed);
+    if (sequence.node !== undefined) this.#memory.publish(sequence, sequence.computed);
     const { onFinish } = sequence;
     if (onFinish !== undefined && !aborted) {
       this.#pinned.add(sequence);
       onFinish();
-    } else this.#free(sequence);
+    } else this.#memory.free(sequence);
     if (aborted) {
       this.stats.aborted++;
       sequence.listener.aborted();
@@ -403,7 +392,7 @@ export class Scheduler {
   #preempt(): void {
     const victim = this.#running.pop()!;
     this.stats.preemptions++;
-    this.#free(victim);
+    this.#memory.free(victim);
     victim.computed = 0;
     victim.chunk = 0;
     victim.state = "waiting";
@@ -411,41 +400,9 @@ export class Scheduler {
     else this.#waiting.unshift(victim);
   }
 
-  #free(sequence: Sequence): void {
-    this.#privateTokens -= sequence.privateTokens;
-    sequence.privateTokens = 0;
-    sequence.sharedTokens = 0;
-    if (sequence.node !== undefined) this.cache.release(sequence.node);
-    sequence.node = undefined;
-  }
-
-  /** Makes room for the KV of the first `length` tokens. */
+  /** Makes room for the first `length` tokens. One that is alone may overdraw: real engines refuse it at start. */
   #reserve(sequence: Sequence, length: number): boolean {
-    const more = this.#pages(length) - sequence.sharedTokens - sequence.privateTokens;
-    if (more <= 0) return true;
-    const free = this.options.kvTokens - this.cache.tokens - this.#privateTokens;
-    if (free < more) this.cache.evict(more - free);
-    // A sequence that is alone may overdraw: real engines refuse such prompts at start.
-    const fits = this.options.kvTokens - this.cache.tokens - this.#privateTokens >= more;
-    if (!fits && this.#running.length > 1) return false;
-    sequence.privateTokens += more;
-    this.#privateTokens += more;
-    return true;
-  }
-
-  /** Moves whole pages of the first `length` tokens from the sequence's own memory into the tree. */
-  #publish(sequence: Sequence, length: number): void {
-    const to = length - length % this.options.pageSize;
-    if (sequence.node === undefined || !sequence.inserts || to <= sequence.sharedTokens) return;
-    const moved = to - sequence.sharedTokens;
-    sequence.node = this.cache.extend(sequence.node, sequence.tokens, sequence.sharedTokens, to);
-    sequence.sharedTokens = to;
-    sequence.privateTokens -= moved;
-    this.#privateTokens -= moved;
-  }
-
-  #pages(tokens: number): number {
-    return Math.ceil(tokens / this.options.pageSize) * this.options.pageSize;
+    return this.#memory.reserve(sequence, length, this.#running.length <= 1);
   }
 }
 
