@@ -1,7 +1,5 @@
-import type { Clock } from "../../base/clock.ts";
 import { deadlineSignal } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
-import type { Random } from "../../base/random.ts";
 import type {
   EngineUsage,
   FinishReason,
@@ -10,50 +8,17 @@ import type {
   Placement,
   PlacementOutcome,
   Prompt,
-  Sampling,
 } from "../engines/engine.ts";
 import { EngineError } from "../engines/engine.ts";
-import type { ServedModel } from "../services.ts";
+import type { AgentContext, AgentRequest } from "./agent_types.ts";
+import { outcomeOf, unfinishedError } from "./attempt_outcome.ts";
 import type { AgentNode } from "./graph_types.ts";
 import { type Delta, OutputLog, tokensOf } from "./output_log.ts";
-import type { PlaceQueue } from "../pool/place_queue.ts";
 import type { AgentRecord, AgentState, AgentUsage } from "./run_types.ts";
-import type { Trace } from "./trace.ts";
-import { homeOf, type WarmControl } from "./warm_control.ts";
+import { homeOf } from "./warm_control.ts";
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const retryPauseMs = { least: 25, random: 100 };
-
-/** What an agent's call needs from its run. */
-export interface AgentContext {
-  readonly model: ServedModel;
-  readonly places: PlaceQueue;
-  /** Of two calls that wait for a place, the one with the lower rank comes first. */
-  readonly rank: number;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly trace: Trace;
-  /** Told of each request before its first token. */
-  readonly warming: WarmControl;
-  /** The first token has come. */
-  started(call: AgentCall): void;
-  /** More tokens have come. */
-  grew(call: AgentCall, tokens: number): void;
-  /** A name for one attempt, unique among all engines' requests; none is the beginning of another. */
-  nextRequestId(): string;
-}
-
-/** What an agent is to generate from. */
-export interface AgentRequest {
-  readonly prompt: Prompt;
-  readonly sampling: Sampling;
-  readonly logprobs?: number;
-  readonly headers?: Readonly<Record<string, string>>;
-  /** Requests of the same key go to the same worker. */
-  readonly stickyKey?: string;
-  /** Gets each event, one at a time; while it waits, the engine's stream is not read. */
-  forward?(event: GenerateEvent, signal: AbortSignal): Promise<void>;
-}
 
 /**
  * One agent's call in one run: `waiting` for its precursors, `queued` from its start to its first token, `running`,
@@ -317,6 +282,7 @@ export class AgentCall {
     this.#note(`agent_${state}`, {
       tokens: this.usage()?.completionTokens ?? 0,
       ...(this.#finishReason === undefined ? {} : { finish_reason: this.#finishReason }),
+      ...(this.#end?.decodedAlone === undefined ? {} : { decoded_alone: this.#end.decodedAlone }),
       ...(error === undefined ? {} : { error: messageOf(error) }),
     });
   }
@@ -340,19 +306,4 @@ export class AgentCall {
   #note(type: string, data?: Record<string, string | number>): void {
     this.#context.trace.add(type, { agent: this.id, ...(data === undefined ? {} : { data }) });
   }
-}
-
-function unfinishedError(placement: Placement): EngineError {
-  return new EngineError(`Worker ${placement.url} ended its stream without a finish reason`, {
-    code: "stream_truncated",
-    status: 502,
-    workerUrl: placement.url,
-    retryable: true,
-  });
-}
-
-/** Whether an error counts against the worker, or is its answer to this request alone. */
-export function outcomeOf(error: unknown): PlacementOutcome {
-  const status = error instanceof EngineError ? error.workerStatus : undefined;
-  return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";
 }

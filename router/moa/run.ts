@@ -1,7 +1,8 @@
 import { type CanopyError, messageOf } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
-import type { AgentCall, AgentRequest } from "./agent.ts";
+import type { AgentCall } from "./agent.ts";
 import { readAgents } from "./agent_events.ts";
+import type { AgentRequest } from "./agent_types.ts";
 import { answerText } from "./answer.ts";
 import { Cluster, type ClusterStep, type MemberFailure } from "./cluster.ts";
 import { checkContext } from "./context_budget.ts";

@@ -1,6 +1,7 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { GenerateEvent, Sampling } from "../engines/engine.ts";
-import { AgentCall, type AgentRequest } from "./agent.ts";
+import { AgentCall } from "./agent.ts";
+import type { AgentRequest } from "./agent_types.ts";
 import { answersInSlotOrder } from "./answer.ts";
 import type { Cluster } from "./cluster.ts";
 import type { AgentNode, ClusterNode } from "./graph_types.ts";

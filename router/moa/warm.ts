@@ -4,7 +4,7 @@ import type { JsonObject } from "../../base/json.ts";
 import type { Placement, Sampling } from "../engines/engine.ts";
 import type { PlaceQueue } from "../pool/place_queue.ts";
 import type { ServedModel } from "../services.ts";
-import { outcomeOf } from "./agent.ts";
+import { outcomeOf } from "./attempt_outcome.ts";
 import type { AgentGraph } from "./graph_types.ts";
 import type { SplicedPrompt } from "./splice.ts";
 import type { Precursor } from "./splice_answers.ts";

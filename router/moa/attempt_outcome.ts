@@ -1,0 +1,17 @@
+import { EngineError, type Placement, type PlacementOutcome } from "../engines/engine.ts";
+
+/** The error of a generation that ended without its last event. */
+export function unfinishedError(placement: Placement): EngineError {
+  return new EngineError(`Worker ${placement.url} ended its stream without a finish reason`, {
+    code: "stream_truncated",
+    status: 502,
+    workerUrl: placement.url,
+    retryable: true,
+  });
+}
+
+/** Whether an error counts against the worker, or is its answer to this request alone. */
+export function outcomeOf(error: unknown): PlacementOutcome {
+  const status = error instanceof EngineError ? error.workerStatus : undefined;
+  return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";
+}
