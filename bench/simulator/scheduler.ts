@@ -3,6 +3,7 @@ import type { CostModel, StepLoad } from "./cost.ts";
 import { KvMemory } from "./kv_memory.ts";
 import type { PrefixCache } from "./prefix_cache.ts";
 import type { Sequence } from "./sequence.ts";
+import { type Batch, planMixed, planPrefillFirst } from "./step_plan.ts";
 
 /** How one engine family fills its steps. */
 export interface SchedulerOptions {
@@ -37,6 +38,7 @@ export class Scheduler {
   readonly #pinned = new Set<Sequence>();
   #allocated = 0;
   #handingOff = 0;
+  readonly #batch: Batch;
   #looping = false;
   #dueMs = 0;
   #stop = new AbortController();
@@ -46,6 +48,15 @@ export class Scheduler {
   constructor(options: SchedulerOptions) {
     this.options = options;
     this.#memory = new KvMemory(options.kvTokens, options.pageSize);
+    this.#batch = {
+      running: () => this.#running,
+      waiting: () => this.#waiting.length,
+      budget: options.maxBatchedTokens,
+      reserve: (sequence, length) => this.#reserve(sequence, length),
+      preempt: () => this.#preempt(),
+      admit: () => this.#admit(),
+      add: (load, sequence, n) => this.#add(load, sequence, n),
+    };
   }
 
   get cache(): PrefixCache {
@@ -180,7 +191,7 @@ export class Scheduler {
     while (true) {
       if (this.#arrived.length > 0) this.#join();
       if (this.#waiting.length + this.#running.length === 0) break;
-      const load = this.options.policy === "mixed" ? this.#planMixed() : this.#planPrefillFirst();
+      const load = this.options.policy === "mixed" ? planMixed(this.#batch) : planPrefillFirst(this.#batch);
       // Everything waits for memory that others hold outside the batch: its release goes on.
       if (load.sequences === 0 && this.#running.length === 0 && this.travelling + this.#pinned.size > 0) {
         break;
@@ -221,75 +232,6 @@ export class Scheduler {
       if (done) this.#end(sequence, false);
       else this.#running.push(sequence);
     }
-  }
-
-  #planMixed(): StepLoad {
-    const load = emptyLoad();
-    let budget = this.options.maxBatchedTokens;
-    let preempted = false;
-    for (let i = 0; i < this.#running.length; i++) {
-      const sequence = this.#running[i]!;
-      const want = sequence.tokens.length - sequence.computed;
-      const n = Math.min(want, budget);
-      sequence.chunk = 0;
-      if (n === 0) continue;
-      let fits = this.#reserve(sequence, sequence.computed + n);
-      while (!fits && this.#running.length - 1 > i) {
-        this.#preempt();
-        preempted = true;
-        fits = this.#reserve(sequence, sequence.computed + n);
-      }
-      if (!fits) {
-        if (this.#running.length > 1) this.#preempt();
-        preempted = true;
-        break;
-      }
-      this.#add(load, sequence, n);
-      budget -= n;
-    }
-    while (!preempted && budget > 0 && this.#waiting.length > 0) {
-      const sequence = this.#admit();
-      if (sequence === undefined) break;
-      const n = Math.min(sequence.tokens.length - sequence.computed, budget);
-      this.#reserve(sequence, sequence.computed + n);
-      this.#add(load, sequence, n);
-      budget -= n;
-    }
-    return load;
-  }
-
-  #planPrefillFirst(): StepLoad {
-    const load = emptyLoad();
-    let budget = this.options.maxBatchedTokens;
-    for (const sequence of this.#running) {
-      sequence.chunk = 0;
-      const want = sequence.tokens.length - sequence.computed;
-      if (sequence.prefilledMs !== undefined && want <= 1) continue;
-      const n = Math.min(want, budget);
-      if (n === 0 || !this.#reserve(sequence, sequence.computed + n)) continue;
-      this.#add(load, sequence, n);
-      budget -= n;
-    }
-    while (budget > 0 && this.#waiting.length > 0) {
-      const sequence = this.#admit();
-      if (sequence === undefined) break;
-      const n = Math.min(sequence.tokens.length - sequence.computed, budget);
-      this.#reserve(sequence, sequence.computed + n);
-      this.#add(load, sequence, n);
-      budget -= n;
-    }
-    if (load.prefillTokens > 0) return load;
-    for (let i = 0; i < this.#running.length; i++) {
-      const sequence = this.#running[i]!;
-      if (sequence.chunk > 0 || sequence.tokens.length - sequence.computed !== 1) continue;
-      let fits = this.#reserve(sequence, sequence.computed + 1);
-      while (!fits && this.#running.length - 1 > i) {
-        this.#preempt();
-        fits = this.#reserve(sequence, sequence.computed + 1);
-      }
-      if (fits) this.#add(load, sequence, 1);
-    }
-    return load;
   }
 
   /** Takes the first waiting sequence into the batch if the KV of all its tokens fits. */
@@ -404,8 +346,4 @@ export class Scheduler {
   #reserve(sequence: Sequence, length: number): boolean {
     return this.#memory.reserve(sequence, length, this.#running.length <= 1);
   }
-}
-
-function emptyLoad(): StepLoad {
-  return { prefillTokens: 0, prefillAttention: 0, decodes: 0, decodeContext: 0, sequences: 0 };
 }
