@@ -14,8 +14,8 @@ import { send } from "./http_request.ts";
 
 export const modelNames = ["4b", "8b", "32b"] as const;
 
-/** Answers of different lengths, so that some precursors write long after others have ended. */
-const lengths = [60, 120, 240] as const;
+/** Different lengths, so that some precursors write long after others have ended; much more than a warm's step. */
+const lengths = [80, 240, 640] as const;
 const greedy = (tokens: number): Sampling => ({ max_tokens: tokens, temperature: 0, ignore_eos: true });
 
 /** One prompt for each agent of the first layer: the same model would give all of them the same answer otherwise. */
