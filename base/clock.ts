@@ -224,6 +224,9 @@ function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
+/** Why a timer is cancelled; without a reason each abort makes an error of its own, with its stack. */
+const RELEASED = new Error("The deadline was released");
+
 /**
  * A signal that aborts with `reason` after `ms`, together with its release.
  * Call `release` as soon as the work is over: the timer is then gone.
@@ -234,6 +237,7 @@ export function deadlineSignal(
   reason: unknown,
   parent?: AbortSignal,
 ): { signal: AbortSignal; release: () => void } {
+  if (ms === Infinity && parent !== undefined) return { signal: parent, release: () => {} };
   const controller = new AbortController();
   const timer = new AbortController();
   const onParent = () => controller.abort(parent?.reason);
@@ -241,7 +245,7 @@ export function deadlineSignal(
   else parent?.addEventListener("abort", onParent, { once: true });
   const release = () => {
     parent?.removeEventListener("abort", onParent);
-    timer.abort();
+    timer.abort(RELEASED);
   };
   if (Number.isFinite(ms)) {
     clock.sleep(ms, timer.signal).then(() => controller.abort(reason), () => {});

@@ -1,5 +1,8 @@
 import type { Clock } from "./clock.ts";
 
+/** Why a timer is cancelled; without a reason each abort makes an error of its own, with its stack. */
+const CANCELLED = new Error("The timer was cancelled");
+
 /**
  * A time limit that is set anew for every wait, such as every read of a stream. It keeps one timer and lets that run
  * out, instead of setting and cancelling one for every wait: when it is due, it looks whether a wait really is late.
@@ -36,7 +39,7 @@ export class Watchdog {
   }
 
   #setTimer(): void {
-    this.#timer?.abort();
+    this.#timer?.abort(CANCELLED);
     this.#timer = undefined;
     this.#wakeMs = this.#dueMs;
     if (this.#wakeMs === Infinity) return;

@@ -7,6 +7,8 @@ import { cutStream, givenUp, invalidAnswer, readComplaint, streamedError } from 
 
 type Delta = Extract<GenerateEvent, { type: "delta" }>;
 type End = Extract<GenerateEvent, { type: "end" }>;
+/** A delta in the making: fields are added one by one, because there is one for every token. */
+type NewDelta = { -readonly [Field in keyof Delta]: Delta[Field] };
 
 /** Longest answer accepted from a server that does not stream though it was asked to. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
@@ -81,7 +83,8 @@ export class OpenAiDecoder {
     this.#deltas++;
     this.#tokens += delta.tokenIds?.length ?? 0;
     const usage = this.#usage ?? this.#counted();
-    return usage === undefined ? delta : { ...delta, usage };
+    if (usage !== undefined) delta.usage = usage;
+    return delta;
   }
 
   /** The last event. Throws `EngineError` when the generation is not over. */
@@ -155,7 +158,9 @@ function count(value: Json | undefined): number {
   return typeof value === "number" && value >= 0 ? value : 0;
 }
 
-function deltaOf(choice: JsonObject): Delta | undefined {
+const NO_CALLS: readonly JsonObject[] = [];
+
+function deltaOf(choice: JsonObject): NewDelta | undefined {
   const chat = choice.delta ?? choice.message;
   const source = isJsonObject(chat) ? chat : choice;
   const content = source === choice ? choice.text : source.content;
@@ -163,21 +168,19 @@ function deltaOf(choice: JsonObject): Delta | undefined {
   const reasoning = source.reasoning_content ?? source.reasoning;
   const tokenIds = idsOf(choice.token_ids);
   const logprobs = logprobsOf(choice.logprobs, tokenIds);
-  const calls = Array.isArray(source.tool_calls) ? source.tool_calls.filter(isJsonObject) : [];
+  const calls = Array.isArray(source.tool_calls) ? source.tool_calls.filter(isJsonObject) : NO_CALLS;
   const hasReasoning = typeof reasoning === "string" && reasoning !== "";
   if (
     text === "" && !hasReasoning && tokenIds === undefined && logprobs === undefined && calls.length === 0
   ) {
     return undefined;
   }
-  return {
-    type: "delta",
-    text,
-    ...(hasReasoning ? { reasoning } : {}),
-    ...(tokenIds === undefined ? {} : { tokenIds }),
-    ...(logprobs === undefined ? {} : { logprobs }),
-    ...(calls.length === 0 ? {} : { toolCalls: calls }),
-  };
+  const delta: NewDelta = { type: "delta", text };
+  if (hasReasoning) delta.reasoning = reasoning;
+  if (tokenIds !== undefined) delta.tokenIds = tokenIds;
+  if (logprobs !== undefined) delta.logprobs = logprobs;
+  if (calls.length > 0) delta.toolCalls = calls;
+  return delta;
 }
 
 function idsOf(value: Json | undefined): number[] | undefined {

@@ -1,11 +1,14 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { EngineUsage, GenerateEvent, TokenLogprob } from "./engine.ts";
 import { finishReasonOf, parseObject } from "./openai_stream.ts";
+import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
 import { DONE, SseParser } from "./sse.ts";
 import type { WorkerCall } from "./worker_call.ts";
 import { cutStream, givenUp, invalidAnswer, readComplaint, streamedError } from "./worker_errors.ts";
 
 type Delta = Extract<GenerateEvent, { type: "delta" }>;
+/** A delta in the making: fields are added one by one, because there is one for every token. */
+type NewDelta = { -readonly [Field in keyof Delta]: Delta[Field] };
 type End = Extract<GenerateEvent, { type: "end" }>;
 
 /** Reads the events of SGLang's `/generate`. `incremental`: as in `EngineCapabilities.incrementalStream`. */
@@ -50,6 +53,7 @@ export async function* readSglang(
 export class SglangDecoder {
   readonly #workerUrl: string;
   readonly #incremental: boolean | undefined;
+  readonly #cut: CumulativeCut | undefined;
   #textLength = 0;
   /** All text so far; kept only while it is not known whether events hold it all. */
   #text = "";
@@ -60,11 +64,13 @@ export class SglangDecoder {
   constructor(workerUrl: string, incremental: boolean | undefined) {
     this.#workerUrl = workerUrl;
     this.#incremental = incremental;
+    if (incremental === false) this.#cut = new CumulativeCut();
   }
 
   /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for error and abort events. */
   push(data: string): Delta | undefined {
-    const event = parseObject(data, this.#workerUrl);
+    const fresh = this.#cut?.cut(data);
+    const event = parseObject(fresh ?? data, this.#workerUrl);
     if (event.error !== undefined || event.object === "error") {
       throw streamedError(this.#workerUrl, readComplaint(event));
     }
@@ -76,22 +82,19 @@ export class SglangDecoder {
         status: typeof finish.status_code === "number" ? finish.status_code : undefined,
       });
     }
-    const text = this.#newText(typeof event.text === "string" ? event.text : "");
+    const text = this.#newText(typeof event.text === "string" ? event.text : "", fresh !== undefined);
     const total = typeof meta.completion_tokens === "number" ? meta.completion_tokens : this.#tokens;
-    const fresh = Math.max(0, total - this.#tokens);
+    const newTokens = Math.max(0, total - this.#tokens);
     this.#tokens = total;
-    const logprobs = logprobsOf(meta, fresh);
-    const tokenIds = this.#newIds(event.output_ids, logprobs, fresh);
+    const logprobs = logprobsOf(meta, newTokens);
+    const tokenIds = this.#newIds(event.output_ids, logprobs, newTokens);
     const usage = usageOf(meta, total);
     if (finish !== undefined) this.#end = endOf(finish, usage);
     if (text === "" && tokenIds === undefined && logprobs === undefined) return undefined;
-    return {
-      type: "delta",
-      text,
-      ...(tokenIds === undefined ? {} : { tokenIds }),
-      ...(logprobs === undefined ? {} : { logprobs }),
-      usage,
-    };
+    const delta: NewDelta = { type: "delta", text, usage };
+    if (tokenIds !== undefined) delta.tokenIds = tokenIds;
+    if (logprobs !== undefined) delta.logprobs = logprobs;
+    return delta;
   }
 
   /** The last event. Throws `EngineError` when the generation is not over. */
@@ -100,14 +103,18 @@ export class SglangDecoder {
     return this.#end;
   }
 
-  #newText(text: string): string {
+  #newText(text: string, isNew: boolean): string {
     if (this.#incremental === true) return text;
+    if (isNew) {
+      this.#textLength += text.length;
+      return text;
+    }
     if (this.#incremental === false) {
       const fresh = text.slice(this.#textLength);
       this.#textLength = Math.max(this.#textLength, text.length);
       return fresh;
     }
-    if (text.startsWith(this.#text)) {
+    if (hasAt(text, 0, this.#text)) {
       const fresh = text.slice(this.#text.length);
       this.#text = text;
       return fresh;

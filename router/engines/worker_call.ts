@@ -178,7 +178,7 @@ export class WorkerCall {
     const late = this.#options.clock.sleep(limitMs, timer.signal).then(() => false, () => false);
     const end = this.#readToEnd().then(() => true, () => true);
     const drained = await Promise.race([end, late]);
-    timer.abort();
+    timer.abort(LEFT);
     if (drained) this.#ended = true;
     return drained;
   }
@@ -204,20 +204,20 @@ export class WorkerCall {
     return new Promise((resolve, reject) => {
       this.#interrupt = reject;
       promise.then((value) => {
-        this.#watchdog.disarm();
-        this.#interrupt = undefined;
+        this.#arrived();
         resolve(take(value));
       }, (cause) => {
-        this.#watchdog.disarm();
-        this.#interrupt = undefined;
-        if (this.#stopped === undefined) this.#broken = true;
-        reject(
-          this.#stopped === undefined
-            ? connectionError(this.#options.workerUrl, cause)
-            : this.#stopped.reason,
-        );
+        this.#arrived();
+        if (this.#stopped !== undefined) return reject(this.#stopped.reason);
+        this.#broken = true;
+        reject(connectionError(this.#options.workerUrl, cause));
       });
     });
+  }
+
+  #arrived(): void {
+    this.#watchdog.disarm();
+    this.#interrupt = undefined;
   }
 
   #timeout(): EngineError {

@@ -83,7 +83,7 @@ export class AgentCall {
     this.#prompt = request.prompt;
     this.#startedAtMs = this.#context.trace.nowMs;
     this.#note("agent_queued");
-    const overdue = this.#overdueError();
+    const overdue = this.node.deadlineMs === undefined ? undefined : this.#overdueError();
     const deadline = deadlineSignal(
       this.#context.clock,
       this.node.deadlineMs ?? Infinity,
@@ -93,7 +93,8 @@ export class AgentCall {
     try {
       this.#complete(await this.#generate(request, deadline.signal));
     } catch (error) {
-      const cut = error === overdue && this.node.onDeadline === "use_partial" && this.log.text !== "";
+      const cut = overdue !== undefined && error === overdue && this.node.onDeadline === "use_partial" &&
+        this.log.text !== "";
       if (cut) this.#complete({ finishReason: "length" });
       else this.fail(error);
     } finally {

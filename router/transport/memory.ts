@@ -98,22 +98,25 @@ class MemoryExchange implements AsyncIterableIterator<Uint8Array> {
     if (this.#reader !== undefined) return Promise.reject(new Error("Cannot read: another read is waiting"));
     return new Promise((resolve, reject) => {
       this.#reader = { resolve, reject };
-      this.#source?.next().then(
-        (result) => {
-          if (this.#ended) return;
-          this.#reader = undefined;
-          if (result.done) this.#end();
-          resolve(result);
-        },
-        (cause) => {
-          if (this.#ended) return;
-          this.#reader = undefined;
-          this.#end();
-          reject(asTransportError(cause, "reset_in_body", this.#url));
-        },
-      );
+      this.#source?.next().then(this.#onResult, this.#onBreak);
     });
   }
+
+  readonly #onResult = (result: Result) => {
+    if (this.#ended) return;
+    const reader = this.#reader;
+    this.#reader = undefined;
+    if (result.done) this.#end();
+    reader?.resolve(result);
+  };
+
+  readonly #onBreak = (cause: unknown) => {
+    if (this.#ended) return;
+    const reader = this.#reader;
+    this.#reader = undefined;
+    this.#end();
+    reader?.reject(asTransportError(cause, "reset_in_body", this.#url));
+  };
 
   return(): Promise<Result> {
     this.#leave(undefined);
