@@ -12,6 +12,8 @@ export interface ExperimentOptions {
   readonly seed: string;
   /** Order of the answers in the tree's prompts. */
   readonly slots: Slots;
+  /** Aggregators read the question before the answers, instead of after them as in the built-in prompts. */
+  readonly questionFirst?: boolean;
   readonly signal: AbortSignal;
   /** Called before each part of the experiment with what it is. */
   readonly onPart?: (name: string) => void;
@@ -60,6 +62,7 @@ export interface ModeFigures {
   /** Mean latency over mode #2's. */
   readonly ratioToTree: number;
   readonly warmEvents: Readonly<Record<string, number>>;
+  readonly warmsHeldBack: number;
   readonly perQuestion: readonly { readonly e2eMs: number; readonly ttftMs: number }[];
 }
 
@@ -127,6 +130,7 @@ function modeFigures(trials: ReadonlyMap<string, Trial>, concurrency: number): M
       ratioToBound: concurrency === 1 ? e2eMs / boundMs : null,
       ratioToTree: e2eMs / mean(tree, (run) => run.e2eMs),
       warmEvents: trial.warmEvents,
+      warmsHeldBack: trial.warmsHeldBack,
       perQuestion: runs.map((run) => ({ e2eMs: run.e2eMs, ttftMs: run.ttftMs })),
     };
   });

@@ -11,6 +11,7 @@ export interface TrialOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
   readonly stepTokens?: number | undefined;
+  readonly questionFirst?: boolean;
   readonly seed: string;
   readonly graph: GraphSettings;
   readonly questions: readonly Question[];
@@ -29,6 +30,8 @@ export interface Trial {
   readonly work: EngineWork;
   /** Events of the traces that speak of warming, by type. */
   readonly warmEvents: Readonly<Record<string, number>>;
+  /** How often a warm was held back since its server had better things to do. */
+  readonly warmsHeldBack: number;
 }
 
 /** Name of the graph in a trial's configuration. */
@@ -36,16 +39,18 @@ const GRAPH = "g";
 
 /** Asks all questions of a graph in a world of its own, in virtual time. The same options give the same figures. */
 export async function runTrial(options: TrialOptions): Promise<Trial> {
-  const { serving, version, stepTokens, seed, questions, concurrency, signal } = options;
+  const { serving, version, stepTokens, questionFirst, seed, questions, concurrency, signal } = options;
   const world = makeExperimentWorld({
     serving,
     version,
     stepTokens,
+    ...(questionFirst === undefined ? {} : { questionFirst }),
     seed,
     graphs: { [GRAPH]: options.graph },
   });
   const runs: RunFigures[] = [];
   const warmEvents: Record<string, number> = {};
+  let warmsHeldBack = 0;
   let makespanMs = 0;
   let work: EngineWork | undefined;
   await world.clock.run(async () => {
@@ -60,8 +65,9 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
           signal.throwIfAborted();
           const { graph, record } = await ask(router, questions[index]!, signal);
           runs[index] = runFigures(graph, record);
-          for (const { type } of record.events) {
-            if (type.includes("warm")) warmEvents[type] = (warmEvents[type] ?? 0) + 1;
+          for (const { type, data } of record.events) {
+            if (type.startsWith("warm_")) warmEvents[type] = (warmEvents[type] ?? 0) + 1;
+            if (typeof data?.["yielded"] === "number") warmsHeldBack += data["yielded"];
           }
         }
       };
@@ -72,7 +78,7 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
       await router.close();
     }
   });
-  return { gpus: world.gpus, runs, makespanMs, work: work ?? world.work(), warmEvents };
+  return { gpus: world.gpus, runs, makespanMs, work: work ?? world.work(), warmEvents, warmsHeldBack };
 }
 
 async function ask(

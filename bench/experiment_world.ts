@@ -27,6 +27,8 @@ export interface ExperimentWorldOptions {
   readonly seed: string;
   /** Graphs of the configuration. */
   readonly graphs: Readonly<Record<string, unknown>>;
+  /** Aggregators read the question before the answers, instead of after them as in the built-in prompts. */
+  readonly questionFirst?: boolean;
   /** Token budget of one prefill step; the engines' default of 8,192 if absent. */
   readonly stepTokens?: number | undefined;
 }
@@ -147,9 +149,18 @@ function worldConfig(options: ExperimentWorldOptions, models: readonly Simulated
       idle_timeout_ms: MAX_WAIT_MS,
       health: { interval_ms: MAX_WAIT_MS },
     }])),
+    ...(options.questionFirst === true ? { prompts: QUESTION_FIRST } : {}),
     graphs: options.graphs,
   });
 }
+
+const questionThenAnswers = {
+  user:
+    "[input_prompts]\n\nYou have been provided with a set of responses from various models to this query. " +
+    "Synthesize them into a single, high-quality response.\n\nResponses from models:\n[responses]",
+  responses: { item: "[index]. [answer]", separator: "\n" },
+};
+const QUESTION_FIRST = { aggregate: questionThenAnswers, synthesize: questionThenAnswers };
 
 /** One hour. */
 const MAX_WAIT_MS = 3_600_000;

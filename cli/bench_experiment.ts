@@ -30,6 +30,10 @@ const worldOptions = {
     choices: ["declared", "completion"],
     help: "Order of the answers in a prompt; declared by default",
   },
+  "question-first": {
+    type: "flag",
+    help: "Aggregators read the question before the answers, not after them as in the built-in prompts",
+  },
   "engine-version": { type: "text", value: "VERSION", help: "Emulated version of the engines" },
   ...reportOptions,
 } as const;
@@ -148,7 +152,12 @@ export const benchAllCommand = defineCommand({
   summary: "All simulated experiments, as they are by default, into a folder",
   arguments: "FOLDER",
   maxArguments: 1,
-  options: { seed: worldOptions.seed, serving: worldOptions.serving, slots: worldOptions.slots },
+  options: {
+    seed: worldOptions.seed,
+    serving: worldOptions.serving,
+    slots: worldOptions.slots,
+    "question-first": worldOptions["question-first"],
+  },
   details: "Writes run, prefill and chunk as .json and .svg into FOLDER, which must exist.",
   run: async (values, [folder], io) => {
     if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
@@ -173,7 +182,7 @@ export const benchAllCommand = defineCommand({
   },
 });
 
-type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
+type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots" | "questionFirst">;
 
 function runReport(
   settings: WorldSettings & {
@@ -231,17 +240,21 @@ async function experiment(
 }
 
 function worldSettings(
-  values: Pick<OptionValues<typeof worldOptions>, "serving" | "seed" | "slots" | "engine-version">,
+  values: Pick<
+    OptionValues<typeof worldOptions>,
+    "serving" | "seed" | "slots" | "question-first" | "engine-version"
+  >,
 ): WorldSettings {
   return {
     serving: values.serving ?? "sglang-pd",
     seed: values.seed ?? "canopy",
     slots: values.slots ?? "declared",
+    ...(values["question-first"] ? { questionFirst: true } : {}),
     ...(values["engine-version"] === undefined ? {} : { version: values["engine-version"] }),
   };
 }
 
-function originOf({ serving, version, seed, slots }: WorldSettings): string {
+function originOf({ serving, version, seed, slots, questionFirst }: WorldSettings): string {
   const engine: Record<Serving, string> = {
     "sglang-pd": "SGLang, one prefill and one decode GPU per model",
     sglang: "SGLang, one GPU per model",
@@ -250,7 +263,9 @@ function originOf({ serving, version, seed, slots }: WorldSettings): string {
   const of = version === undefined ? "" : ` (version ${version})`;
   const order = slots === "declared" ? "" : "; answers in order of completion";
   return `Simulated, not measured: cost model of ${gpusOf(serving)} H200 GPUs; ` +
-    `${engine[serving]}${of}${order}; seed ${seed}`;
+    `${engine[serving]}${of}${order}${
+      questionFirst === true ? "; question before answers" : ""
+    }; seed ${seed}`;
 }
 
 function workloadsOf(names: readonly string[]): readonly WorkloadName[] {
