@@ -13,7 +13,7 @@ import {
   type TestGraph,
 } from "./canopy_process.ts";
 import { becomesIdle, type EngineProcess, eventually, startEngine } from "./engine_process.ts";
-import { open, send } from "./http_request.ts";
+import { open } from "./http_request.ts";
 import { pairsUnderTest } from "./kinds_under_test.ts";
 import { modelNames, overlapGraphs, overlapTests, prompts } from "./overlap_suite.ts";
 
