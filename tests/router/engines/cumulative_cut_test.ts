@@ -44,8 +44,7 @@ test("quotes, backslashes and brackets in a text are no ends of it", () => {
 });
 
 test("what does not go on as before is read whole: a text that shrinks or changes, ids that do, other forms", () => {
-  const whole = (...events: readonly string[]) =>
-    assert.equal(cuts(...events).at(-1), "whole", events.at(-1));
+  const whole = (...events: readonly string[]) => assert.equal(cuts(...events).at(-1), "whole");
   whole(event("stopped here", [1, 2]), event("stopped", [1, 2]));
   whole(event("one \ufffd", [1]), event("one é", [1, 2]));
   whole(event("a", [1, 2]), event("ab", [1, 3]));
