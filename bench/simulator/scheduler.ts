@@ -1,28 +1,9 @@
-import type { Clock } from "../../base/clock.ts";
-import type { CostModel, StepLoad } from "./cost.ts";
+import type { StepLoad } from "./cost.ts";
 import { KvMemory } from "./kv_memory.ts";
 import type { PrefixCache } from "./prefix_cache.ts";
+import { MAX_LAG_MS, type SchedulerOptions } from "./scheduler_options.ts";
 import type { Sequence } from "./sequence.ts";
 import { type Batch, planMixed, planPrefillFirst } from "./step_plan.ts";
-
-/** How one engine family fills its steps. */
-export interface SchedulerOptions {
-  readonly clock: Clock;
-  readonly cost: CostModel;
-  /** vLLM mixes prefill chunks into decode steps; SGLang runs prefills alone, before decodes. */
-  readonly policy: "mixed" | "prefill_first";
-  readonly pageSize: number;
-  readonly kvTokens: number;
-  readonly maxRunning: number;
-  readonly maxBatchedTokens: number;
-  /** Called once for every sequence, when it has left the engine. */
-  readonly onEnd: (sequence: Sequence) => void;
-  /** Called when memory has become free. */
-  readonly onFree: () => void;
-}
-
-/** A lag behind the clock above this is forgotten instead of made up for. */
-const MAX_LAG_MS = 1000;
 
 /**
  * Continuous batching: each step computes prompt chunks and one token of every decoding sequence, and takes one
