@@ -5,10 +5,7 @@ import { MAX_LAG_MS, type SchedulerOptions } from "./scheduler_options.ts";
 import type { Sequence } from "./sequence.ts";
 import { type Batch, planMixed, planPrefillFirst } from "./step_plan.ts";
 
-/**
- * Continuous batching: each step computes prompt chunks and one token of every decoding sequence, and takes one
- * timer of the clock, however many sequences there are.
- */
+/** Continuous batching: a step computes prompt chunks and a token of every decoding sequence, and takes one timer. */
 export class Scheduler {
   readonly options: SchedulerOptions;
   readonly #memory: KvMemory;
