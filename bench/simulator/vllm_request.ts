@@ -12,6 +12,8 @@ import {
 
 /** vLLM's own limit (`VLLM_MAX_STOP_STRINGS`). */
 const MAX_STOP_STRINGS = 4;
+/** vLLM's own limit (`VLLM_MAX_N_SEQUENCES`). */
+const MAX_CHOICES = 16_384;
 
 /** The sampling part of a request, checked. */
 export interface VllmSampling {
@@ -156,6 +158,7 @@ export function outputBudget(
   if (minTokens > maxTokens) {
     throw refuse(`min_tokens must be less than or equal to max_tokens=${maxTokens}, got ${minTokens}.`);
   }
+  if (n > MAX_CHOICES) throw refuse(`n must be at most ${MAX_CHOICES}, got ${n}.`, "n", String(n));
   if (n < 1) throw refuse(`n must be at least 1, got ${n}.`, "n", String(n));
   if (n > 1 && temperature === 0) throw refuse(`n must be 1 when using greedy sampling, got ${n}.`);
   if (logprobs !== undefined && logprobs > 20) {

@@ -4,6 +4,9 @@ import type { ModelConfig } from "../../cfgs/schema.ts";
 import { refuseForSglang, refuseGiven } from "./sglang_guards.ts";
 import { olderThan } from "./version.ts";
 
+/** vLLM's own limit since 0.19; SGLang and older versions run out of memory instead. */
+const MAX_CHOICES = 16_384;
+
 /** What decides whether a request is deadly. */
 export interface DeadlyRequest {
   readonly engine: ModelConfig["engine"];
@@ -23,6 +26,9 @@ export interface DeadlyRequest {
 export function refuseDeadly(request: DeadlyRequest): void {
   const { engine, body } = request;
   if (!isJsonObject(body)) return;
+  for (const [field, n] of choiceCounts(body)) {
+    if (n > MAX_CHOICES) throw badRequest(field, `\`${field}\` must be at most ${MAX_CHOICES}: got ${n}`);
+  }
   if (engine === "sglang" || engine === "sglang-pd") refuseForSglang(request, body);
   if (engine === "sglang-pd") refuseForSglangPair(request.version, body);
   if (engine === "vllm-pd") {
@@ -34,14 +40,9 @@ export function refuseDeadly(request: DeadlyRequest): void {
 /** What a prefill/decode pair cannot do: it waits for ever, or one of its servers dies. */
 function refuseForSglangPair(version: string | undefined, body: Record<string, unknown>): void {
   refuseGiven(body, "session_params", "sessions do not work with prefill and decode on separate servers");
-  const params = Array.isArray(body.sampling_params) ? body.sampling_params : [body.sampling_params];
-  const counts = [["n", body.n], ...params.map((p) => ["sampling_params.n", isJsonObject(p) && p.n])];
-  for (const [field, value] of counts) {
-    if (typeof value === "number" && value > 1) {
-      throw badRequest(
-        String(field),
-        `\`${field}\` must be 1 with prefill and decode on separate servers: got ${value}`,
-      );
+  for (const [field, n] of choiceCounts(body)) {
+    if (n > 1) {
+      throw badRequest(field, `\`${field}\` must be 1 with prefill and decode on separate servers: got ${n}`);
     }
   }
   if (version === undefined || olderThan(version, "0.5.10") || !olderThan(version, "0.5.18")) return;
@@ -55,4 +56,14 @@ function refuseForSglangPair(version: string | undefined, body: Record<string, u
       );
     }
   }
+}
+
+/** How many choices a request asks for, wherever it says so. */
+function choiceCounts(body: Record<string, unknown>): [field: string, n: number][] {
+  const params = Array.isArray(body.sampling_params) ? body.sampling_params : [body.sampling_params];
+  const counts: [string, unknown][] = [
+    ["n", body.n],
+    ...params.map((p): [string, unknown] => ["sampling_params.n", isJsonObject(p) ? p.n : undefined]),
+  ];
+  return counts.flatMap(([field, n]) => typeof n === "number" ? [[field, n]] : []);
 }

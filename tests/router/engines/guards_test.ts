@@ -54,6 +54,16 @@ test("ids outside the vocabulary are refused in every field that holds ids", () 
   passes({ body: { prompt: "text", input_ids: null, stop_token_ids: null } });
 });
 
+test("more choices than any engine's memory holds are refused, in front of every engine", () => {
+  for (const engine of ["vllm", "sglang", "openai"] as const) {
+    refuses({ engine, body: { n: 16_385 } }, "n");
+    refuses({ engine, body: { n: 2 ** 64 } }, "n");
+    refuses({ engine, body: { sampling_params: { n: 1e9 } } }, "sampling_params.n");
+    refuses({ engine, body: { sampling_params: [{ n: 1 }, { n: 1e9 }] } }, "sampling_params.n");
+    passes({ engine, body: { n: 16_384, sampling_params: { n: null } } });
+  }
+});
+
 test("fields that belong to the router are refused when a client sends them", () => {
   for (const field of ["bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key"]) {
     refuses({ body: { [field]: 1 } }, field);
