@@ -2,6 +2,8 @@ import { SystemClock } from "../base/clock.ts";
 import { logger } from "../base/log.ts";
 import { Random } from "../base/random.ts";
 import { modelSchema } from "../cfgs/schema.ts";
+import { createEngine } from "../router/engines/create.ts";
+import { defaultCapabilities } from "../router/engines/probe.ts";
 import { createPool } from "../router/pool/pool.ts";
 import { createRelay } from "../router/proxy/relay.ts";
 import type { Relay } from "../router/proxy/relay_types.ts";
@@ -94,39 +96,25 @@ function bare(chunks: number): Response {
 }
 
 /** A relay to one worker whose name for its model is the public one (nothing to rename), or another. */
-function relayed(engine: "vllm" | "sglang", model: string, chunks: number): () => Promise<Response> {
+function relayed(family: "vllm" | "sglang", model: string, chunks: number): () => Promise<Response> {
   const transport = instantWorker(chunks);
   const clock = new SystemClock();
   const random = new Random("bench");
   const log = logger("bench");
-  const config = modelSchema.parse({ model, engine, workers: ["http://worker"], max_in_flight: 100_000 });
+  const config = modelSchema.parse({
+    model,
+    engine: family,
+    workers: ["http://worker"],
+    max_in_flight: 100_000,
+  });
   const pool = createPool({ model: "4b", config, clock, random, transport, log });
+  const capabilities = defaultCapabilities(config);
+  const engine = createEngine({ config, pool, transport, clock, random, capabilities });
   const relay: Relay = createRelay({ clock, random, transport, log });
-  const served: ServedModel = { name: "4b", config, engine: unusedEngine, pool, tokenizer: undefined };
+  const served: ServedModel = { name: "4b", config, engine, pool, tokenizer: undefined };
   const body = encoder.encode(
     '{"model":"4b","stream":true,"messages":[{"role":"user","content":"Say hello."}]}',
   );
   const request = { method: "POST", path: "/v1/chat/completions", headers: {}, body } as const;
   return () => relay.relay(served, request, new AbortController().signal);
-}
-
-const unusedEngine: ServedModel["engine"] = {
-  capabilities: {
-    version: undefined,
-    tokenIds: false,
-    returnsTokenIds: false,
-    logprobs: false,
-    cachedTokens: false,
-    warm: "none",
-    abort: "close",
-    contextTokens: undefined,
-    maxStopStrings: undefined,
-  },
-  place: () => unused(),
-  warm: () => unused(),
-  generate: () => unused(),
-};
-
-function unused(): never {
-  throw new Error("The relay does not use the engine");
 }

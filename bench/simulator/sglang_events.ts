@@ -1,3 +1,4 @@
+import { joined } from "../../base/bytes.ts";
 import type { Choice } from "./choice.ts";
 
 const utf8 = new TextEncoder();
@@ -59,13 +60,13 @@ export class StreamedEvents {
     for (const id of first ? lookBack ?? [] : []) this.#addId(id);
     for (const id of delta.ids) this.#addId(id);
     const meta = first || finish !== undefined || !this.#steady ? this.#meta(first) : this.#runningMeta();
-    return joined(
-      'data: {"text":"',
-      this.#text,
-      '","output_ids":[',
-      this.#ids,
-      `],"meta_info":${meta}${this.#tail}}\n\n`,
-    );
+    return joined([
+      utf8.encode('data: {"text":"'),
+      this.#text.bytes(),
+      utf8.encode('","output_ids":['),
+      this.#ids.bytes(),
+      utf8.encode(`],"meta_info":${meta}${this.#tail}}\n\n`),
+    ]);
   }
 
   #addId(id: number): void {
@@ -100,15 +101,4 @@ class GrowingText {
   bytes(): Uint8Array {
     return this.#bytes.subarray(0, this.length);
   }
-}
-
-function joined(...parts: (string | GrowingText)[]): Uint8Array {
-  const pieces = parts.map((part) => typeof part === "string" ? utf8.encode(part) : part.bytes());
-  const all = new Uint8Array(pieces.reduce((sum, piece) => sum + piece.length, 0));
-  let at = 0;
-  for (const piece of pieces) {
-    all.set(piece, at);
-    at += piece.length;
-  }
-  return all;
 }

@@ -1,47 +1,33 @@
 import type { IncomingResponse } from "../transport/transport.ts";
 import {
   type Engine,
-  type EngineCapabilities,
   EngineError,
   type GenerateEvent,
   type GenerateRequest,
   type Placement,
-  type PlacementHint,
   type WarmResult,
 } from "./engine.ts";
-import { callOptions, type EngineOptions } from "./engine_options.ts";
+import { callOptions } from "./engine_options.ts";
 import { GenerateStream } from "./generate_stream.ts";
 import { COMMON_DIALECT, type Dialect, openAiBody } from "./openai_body.ts";
 import { readOpenAi } from "./openai_stream.ts";
+import { PooledEngine } from "./pooled_engine.ts";
 import type { WorkerCall } from "./worker_call.ts";
 
 /** Any OpenAI-compatible endpoint: Ollama, llama.cpp, OpenRouter, OpenAI itself. */
-export class OpenAiEngine implements Engine {
-  readonly #options: EngineOptions;
+export class OpenAiEngine extends PooledEngine implements Engine {
   /** Learnt from the endpoint's own complaints. */
   #dialect: Dialect = COMMON_DIALECT;
-
-  constructor(options: EngineOptions) {
-    this.#options = options;
-  }
-
-  get capabilities(): EngineCapabilities {
-    return this.#options.capabilities;
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.#options.pool.place(hint);
-  }
 
   warm(_prefix: unknown, at: Placement): Promise<WarmResult> {
     return Promise.reject(cannotWarm(at.url));
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
-    const { model } = this.#options.config;
+    const { model } = this.options.config;
     const { path, body } = openAiBody(model, request, this.#dialect);
     return new GenerateStream(
-      callOptions(this.#options, at, path, body, signal, request.headers),
+      callOptions(this.options, at, path, body, signal, request.headers),
       (call) => readOpenAi(call, at.url, () => this.#open(call, request)),
     );
   }
@@ -51,7 +37,7 @@ export class OpenAiEngine implements Engine {
     let dialect = this.#dialect;
     while (true) {
       try {
-        return await call.open(openAiBody(this.#options.config.model, request, dialect).body);
+        return await call.open(openAiBody(this.options.config.model, request, dialect).body);
       } catch (error) {
         const better = betterDialect(error, dialect);
         if (better === undefined) throw error;

@@ -1,56 +1,21 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { IncomingResponse } from "../transport/transport.ts";
 import type { EngineUsage, FinishReason, GenerateEvent, TokenLogprob } from "./engine.ts";
-import { DONE, SseParser } from "./sse.ts";
+import { type AnswerDecoder, type Delta, type End, type NewDelta, readEvents } from "./read_events.ts";
 import type { WorkerCall } from "./worker_call.ts";
 import { cutStream, givenUp, invalidAnswer, readComplaint, streamedError } from "./worker_errors.ts";
 
-type Delta = Extract<GenerateEvent, { type: "delta" }>;
-type End = Extract<GenerateEvent, { type: "end" }>;
-/** A delta in the making: fields are added one by one, because there is one for every token. */
-type NewDelta = { -readonly [Field in keyof Delta]: Delta[Field] };
-
-/** Longest answer accepted from a server that does not stream though it was asked to. */
-const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
-
 /** Reads the answer of an OpenAI-style completions or chat call, streamed or whole, into events. */
-export async function* readOpenAi(
+export function readOpenAi(
   call: WorkerCall,
   workerUrl: string,
-  open: () => Promise<IncomingResponse> = () => call.open(),
+  open?: () => Promise<IncomingResponse>,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  const response = await open();
-  const decoder = new OpenAiDecoder(workerUrl);
-  if ((response.headers["content-type"] ?? "").startsWith("application/json")) {
-    const delta = decoder.push(await call.readText(MAX_ANSWER_BYTES));
-    call.complete();
-    if (delta !== undefined) yield delta;
-  } else {
-    const parser = new SseParser({ tooLong: (what) => invalidAnswer(workerUrl, what) });
-    let done = false;
-    while (!done) {
-      const chunk = await call.read();
-      if (chunk === undefined) break;
-      for (const data of parser.push(chunk)) {
-        if (data === DONE) {
-          done = true;
-          call.complete();
-          break;
-        }
-        const delta = decoder.push(data);
-        if (delta === undefined) continue;
-        call.gotToken();
-        yield delta;
-      }
-    }
-  }
-  const end = decoder.end();
-  call.complete();
-  yield end;
+  return readEvents(call, workerUrl, new OpenAiDecoder(workerUrl), open);
 }
 
 /** Turns the chunks of one OpenAI-style answer into events. Only choice 0 is read: requests ask for one. */
-export class OpenAiDecoder {
+export class OpenAiDecoder implements AnswerDecoder {
   readonly #workerUrl: string;
   #finish: FinishReason | undefined;
   #stopReason: string | number | undefined;

@@ -1,16 +1,14 @@
 import type {
   Engine,
-  EngineCapabilities,
   GenerateEvent,
   GenerateRequest,
   Placement,
-  PlacementHint,
   Prompt,
   Sampling,
   WarmResult,
 } from "./engine.ts";
-import type { EngineOptions } from "./engine_options.ts";
 import { GenerateStream } from "./generate_stream.ts";
+import { PooledEngine } from "./pooled_engine.ts";
 import { readShown, sglangCall, sglangRequest, sglangWarm } from "./sglang_request.ts";
 import { warmed } from "./warm_answer.ts";
 import { NOTHING_WARMED } from "./warm_request.ts";
@@ -20,32 +18,18 @@ import { NOTHING_WARMED } from "./warm_request.ts";
  * Every request has an id of its own, by which it is aborted before its stream is closed: 0.5.18 decodes an abandoned
  * stream to its end otherwise, and forgets the id as soon as the stream is closed.
  */
-export class SglangEngine implements Engine {
-  readonly #options: EngineOptions;
-
-  constructor(options: EngineOptions) {
-    this.#options = options;
-  }
-
-  get capabilities(): EngineCapabilities {
-    return this.#options.capabilities;
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.#options.pool.place(hint);
-  }
-
+export class SglangEngine extends PooledEngine implements Engine {
   async warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
-    const request = sglangWarm(this.#options, prefix, { max_tokens: 0 }, like);
+    const request = sglangWarm(this.options, prefix, { max_tokens: 0 }, like);
     if (request === undefined) return NOTHING_WARMED;
-    return await warmed(sglangCall(this.#options, at, request, signal));
+    return await warmed(sglangCall(this.options, at, request, signal));
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
-    const sent = sglangRequest(this.#options, request);
+    const sent = sglangRequest(this.options, request);
     return new GenerateStream(
-      sglangCall(this.#options, at, sent, signal, request.headers),
-      (call) => readShown(this.#options, sent, request.sampling.stop, call, at.url),
+      sglangCall(this.options, at, sent, signal, request.headers),
+      (call) => readShown(this.options, sent, request.sampling.stop, call, at.url),
     );
   }
 }

@@ -2,18 +2,16 @@ import { CanopyError } from "../../base/errors.ts";
 import { type BootstrapFields, bootstrapFields, fakeBootstrapFields } from "./bootstrap.ts";
 import type {
   Engine,
-  EngineCapabilities,
   GenerateEvent,
   GenerateRequest,
   Placement,
-  PlacementHint,
   PrefillSide,
   Prompt,
   Sampling,
   WarmResult,
 } from "./engine.ts";
-import type { EngineOptions } from "./engine_options.ts";
 import { type HalfReader, PairStream } from "./pair_stream.ts";
+import { PooledEngine } from "./pooled_engine.ts";
 import {
   readAnswer,
   readShown,
@@ -33,31 +31,17 @@ type PairPlacement = Placement & { readonly prefill: PrefillSide };
  * SGLang with prefill and decode on separate servers: both get the same request at once, meet in its bootstrap room,
  * and the decode server's answer is the answer.
  */
-export class SglangPdEngine implements Engine {
-  readonly #options: EngineOptions;
-
-  constructor(options: EngineOptions) {
-    this.#options = options;
-  }
-
-  get capabilities(): EngineCapabilities {
-    return this.#options.capabilities;
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.#options.pool.place(hint);
-  }
-
+export class SglangPdEngine extends PooledEngine implements Engine {
   async warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
     const sampling = { max_tokens: 1, temperature: 0, extra: { ignore_eos: true } };
-    const request = sglangWarm(this.#options, prefix, sampling, like);
+    const request = sglangWarm(this.options, prefix, sampling, like);
     if (request === undefined) return NOTHING_WARMED;
     const pair = pairOf(at);
     switch (this.capabilities.warm) {
       case "fake_bootstrap": {
         // The decode server has no part in it.
         at.release("aborted", "decode");
-        const fields = fakeBootstrapFields(this.#options.random);
+        const fields = fakeBootstrapFields(this.options.random);
         return await warmed(this.#call(pair.prefill.url, request, fields, signal));
       }
       case "pair_1":
@@ -75,14 +59,14 @@ export class SglangPdEngine implements Engine {
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
-    const sent = sglangRequest(this.#options, request);
+    const sent = sglangRequest(this.options, request);
     return this.#send(
       pairOf(at),
       sent,
       signal,
       request.headers ?? {},
-      (call, url) => readAnswer(this.#options, sent, call, url),
-      (call, url) => readShown(this.#options, sent, request.sampling.stop, call, url),
+      (call, url) => readAnswer(this.options, sent, call, url),
+      (call, url) => readShown(this.options, sent, request.sampling.stop, call, url),
     );
   }
 
@@ -94,7 +78,7 @@ export class SglangPdEngine implements Engine {
     readPrefill: HalfReader<unknown>,
     readDecode: HalfReader<T>,
   ): PairStream<T> {
-    const { clock, random, capabilities } = this.#options;
+    const { clock, random, capabilities } = this.options;
     const fields = bootstrapFields(at.prefill, random);
     return new PairStream({
       clock,
@@ -115,7 +99,7 @@ export class SglangPdEngine implements Engine {
     headers?: GenerateRequest["headers"],
   ): WorkerCallOptions {
     // The guards refuse these fields in a request: they are the router's alone to set.
-    const call = sglangCall(this.#options, { url }, request, signal, headers);
+    const call = sglangCall(this.options, { url }, request, signal, headers);
     return { ...call, body: { ...call.body, ...fields } };
   }
 }

@@ -1,48 +1,18 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
 import type { EngineUsage, GenerateEvent, TokenLogprob } from "./engine.ts";
 import { finishReasonOf, parseObject } from "./openai_stream.ts";
-import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
-import { DONE, SseParser } from "./sse.ts";
+import { type AnswerDecoder, type Delta, type End, type NewDelta, readEvents } from "./read_events.ts";
 import type { WorkerCall } from "./worker_call.ts";
-import { cutStream, givenUp, invalidAnswer, readComplaint, streamedError } from "./worker_errors.ts";
-
-type Delta = Extract<GenerateEvent, { type: "delta" }>;
-/** A delta in the making: fields are added one by one, because there is one for every token. */
-type NewDelta = { -readonly [Field in keyof Delta]: Delta[Field] };
-type End = Extract<GenerateEvent, { type: "end" }>;
+import { cutStream, givenUp, readComplaint, streamedError } from "./worker_errors.ts";
 
 /** Reads the events of SGLang's `/generate`. `incremental`: as in `EngineCapabilities.incrementalStream`. */
-export async function* readSglang(
+export function readSglang(
   call: WorkerCall,
   workerUrl: string,
   incremental: boolean | undefined,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  await call.open();
-  const decoder = new SglangDecoder(workerUrl, incremental);
-  const parser = new SseParser({ tooLong: (what) => invalidAnswer(workerUrl, what) });
-  let done = false;
-  while (!done) {
-    const chunk = await call.read();
-    if (chunk === undefined) break;
-    const events = parser.push(chunk);
-    for (let at = 0; at < events.length; at++) {
-      const data = events[at]!;
-      if (data === DONE) {
-        done = true;
-        call.complete();
-        break;
-      }
-      // An event that holds all so far replaces the ones before it: those need not be parsed.
-      if (incremental === false && events[at + 1]?.startsWith('{"text":') === true) continue;
-      const delta = decoder.push(data);
-      if (delta === undefined) continue;
-      call.gotToken();
-      yield delta;
-    }
-  }
-  const end = decoder.end();
-  call.complete();
-  yield end;
+  return readEvents(call, workerUrl, new SglangDecoder(workerUrl, incremental));
 }
 
 /**
@@ -50,7 +20,7 @@ export async function* readSglang(
  * text, ids and log-probabilities may each hold all so far or only what is new, and 0.5.3 puts the last five prompt
  * ids in front of the first event's. `completion_tokens` says how many tokens are new; these are always the last.
  */
-export class SglangDecoder {
+export class SglangDecoder implements AnswerDecoder {
   readonly #workerUrl: string;
   readonly #incremental: boolean | undefined;
   readonly #cut: CumulativeCut | undefined;
@@ -95,6 +65,11 @@ export class SglangDecoder {
     if (tokenIds !== undefined) delta.tokenIds = tokenIds;
     if (logprobs !== undefined) delta.logprobs = logprobs;
     return delta;
+  }
+
+  /** Events that hold all so far replace the ones before them. */
+  repeats(next: string): boolean {
+    return this.#incremental === false && next.startsWith('{"text":');
   }
 
   /** The last event. Throws `EngineError` when the generation is not over. */

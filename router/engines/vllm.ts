@@ -1,45 +1,30 @@
 import type {
   Engine,
-  EngineCapabilities,
   GenerateEvent,
   GenerateRequest,
   Placement,
-  PlacementHint,
   Prompt,
   Sampling,
   WarmResult,
 } from "./engine.ts";
-import { callOptions, type EngineOptions } from "./engine_options.ts";
+import { callOptions } from "./engine_options.ts";
 import { GenerateStream } from "./generate_stream.ts";
 import { readOpenAi } from "./openai_stream.ts";
+import { PooledEngine } from "./pooled_engine.ts";
 import { vllmBody, warmVllm } from "./vllm_body.ts";
 
 /** vLLM's OpenAI server: `/v1/completions` with token ids in and out, its chat endpoint for conversations. */
-export class VllmEngine implements Engine {
-  readonly #options: EngineOptions;
-
-  constructor(options: EngineOptions) {
-    this.#options = options;
-  }
-
-  get capabilities(): EngineCapabilities {
-    return this.#options.capabilities;
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.#options.pool.place(hint);
-  }
-
+export class VllmEngine extends PooledEngine implements Engine {
   async warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
-    return await warmVllm(this.#options, prefix, at.url, signal, like);
+    return await warmVllm(this.options, prefix, at.url, signal, like);
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
-    const { path, body } = vllmBody(this.#options, request);
+    const { path, body } = vllmBody(this.options, request);
     // Our id beats a client's: it has to be unique among all that run.
     const headers = { ...request.headers, "x-request-id": request.id };
     return new GenerateStream(
-      callOptions(this.#options, at, path, body, signal, headers),
+      callOptions(this.options, at, path, body, signal, headers),
       (call) => readOpenAi(call, at.url),
     );
   }

@@ -3,20 +3,19 @@ import { logger } from "../../base/log.ts";
 import { type CallChain, ChainStream } from "./call_chain.ts";
 import {
   type Engine,
-  type EngineCapabilities,
   EngineError,
   type GenerateEvent,
   type GenerateRequest,
   type Placement,
-  type PlacementHint,
   type Prompt,
   type Sampling,
   type WarmResult,
 } from "./engine.ts";
-import { callOptions, type EngineOptions } from "./engine_options.ts";
+import { callOptions } from "./engine_options.ts";
 import { readOpenAi } from "./openai_stream.ts";
-import { dueAt, type HandOff, handOff } from "./vllm_hand_off.ts";
+import { PooledEngine } from "./pooled_engine.ts";
 import { vllmBody, warmVllm } from "./vllm_body.ts";
+import { dueAt, type HandOff, handOff } from "./vllm_hand_off.ts";
 import { chatTakesIds, withIds, withTransfer } from "./vllm_pd_bodies.ts";
 
 const log = logger("engines");
@@ -35,29 +34,15 @@ interface Job {
  * vLLM with prefill and decode on separate servers (NixlConnector): the prompt is prefilled first, then the decode
  * server fetches its cache and answers. Where the prefill fails, the decode server reads the prompt by itself.
  */
-export class VllmPdEngine implements Engine {
-  readonly #options: EngineOptions;
-
-  constructor(options: EngineOptions) {
-    this.#options = options;
-  }
-
-  get capabilities(): EngineCapabilities {
-    return this.#options.capabilities;
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.#options.pool.place(hint);
-  }
-
+export class VllmPdEngine extends PooledEngine implements Engine {
   /** Without a hand-off: nothing is pinned on the prefill server, and the decode server has no part in it. */
   async warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
     if (at.prefill !== undefined) at.release("aborted", "decode");
-    return await warmVllm(this.#options, prefix, at.prefill?.url ?? at.url, signal, like);
+    return await warmVllm(this.options, prefix, at.prefill?.url ?? at.url, signal, like);
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
-    const { clock, config } = this.#options;
+    const { clock, config } = this.options;
     const deadlineMs = clock.now() + config.first_token_timeout_ms;
     return new ChainStream((chain) => this.#events({ request, at, signal, chain, deadlineMs }));
   }
@@ -84,7 +69,7 @@ export class VllmPdEngine implements Engine {
     }
     const failed = prefilled.kind === "prefilled" || prefilled.failed;
     log[failed ? "warning" : "debug"]("{model}: {worker} reads the prompt of {request} by itself: {reason}", {
-      model: this.#options.config.model,
+      model: this.options.config.model,
       worker: at.url,
       request: job.request.id,
       reason: alone,
@@ -98,13 +83,13 @@ export class VllmPdEngine implements Engine {
     if (at.prefill === undefined) {
       return { kind: "alone", reason: "there is no prefill server", failed: false };
     }
-    const whole = vllmBody(this.#options, request);
+    const whole = vllmBody(this.options, request);
     if (whole.path === "/v1/chat/completions" && Array.isArray(whole.body.tools) && !this.#chatTakesIds) {
       at.release("aborted", "prefill");
       return { kind: "alone", reason: "its tools need vLLM 0.28 or newer for a hand-off", failed: false };
     }
     try {
-      const options = { ...this.#options, side: at.prefill, request: whole, signal, deadlineMs, chain };
+      const options = { ...this.options, side: at.prefill, request: whole, signal, deadlineMs, chain };
       const result = await handOff({ ...options, headers: headersOf(request) });
       if (result.kind === "alone") at.release(result.failed ? "failed" : "aborted", "prefill");
       return result;
@@ -125,8 +110,8 @@ export class VllmPdEngine implements Engine {
     const exact = asChat || ids === undefined
       ? request
       : { ...request, prompt: { kind: "tokens", ids } as const };
-    const { path, body } = vllmBody(this.#options, exact);
-    const call = callOptions(this.#options, at, path, body, signal, headersOf(request));
+    const { path, body } = vllmBody(this.options, exact);
+    const call = callOptions(this.options, at, path, body, signal, headersOf(request));
     return chain.read(dueAt(call, deadlineMs), (worker) =>
       readOpenAi(worker, at.url, () => {
         if (prefilled.kind === "alone") return worker.open();
@@ -136,7 +121,7 @@ export class VllmPdEngine implements Engine {
   }
 
   get #chatTakesIds(): boolean {
-    return chatTakesIds(this.#options.capabilities.version);
+    return chatTakesIds(this.options.capabilities.version);
   }
 }
 

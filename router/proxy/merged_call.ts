@@ -1,7 +1,7 @@
 import { type IncomingResponse, TransportError } from "../transport/transport.ts";
 import { isEventStream } from "./answer_kind.ts";
 import { EventFrames } from "./event_frames.ts";
-import { joined } from "./joined.ts";
+import { joined } from "../../base/bytes.ts";
 import type { PairCall } from "./pair_call.ts";
 import { PrefillLogprobs } from "./prefill_logprobs.ts";
 import type { RelayCall } from "./upstream_call.ts";

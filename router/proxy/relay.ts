@@ -11,7 +11,7 @@ import { endsWithDone, isEventStream, isWhole } from "./answer_kind.ts";
 import { answerStream, errorBody, errorEventStatus } from "./answer_stream.ts";
 import { brokenAnswer, type Failure, failureOfAnswer, failureOfError } from "./failures.ts";
 import { returnedHeaders } from "./headers.ts";
-import { joined } from "./joined.ts";
+import { joined } from "../../base/bytes.ts";
 import { ModelRename } from "./model_rename.ts";
 import { openableCall } from "./attempt_call.ts";
 import { RequestPlan } from "./request_plan.ts";

@@ -1,0 +1,19 @@
+import type { EngineCapabilities, Placement, PlacementHint } from "./engine.ts";
+import type { EngineOptions } from "./engine_options.ts";
+
+/** What all protocol families have in common: abilities that were probed, and workers in a pool. */
+export abstract class PooledEngine {
+  protected readonly options: EngineOptions;
+
+  constructor(options: EngineOptions) {
+    this.options = options;
+  }
+
+  get capabilities(): EngineCapabilities {
+    return this.options.capabilities;
+  }
+
+  place(hint: PlacementHint): Placement {
+    return this.options.pool.place(hint);
+  }
+}

@@ -1,0 +1,65 @@
+import type { IncomingResponse } from "../transport/transport.ts";
+import type { GenerateEvent } from "./engine.ts";
+import { DONE, SseParser } from "./sse.ts";
+import type { WorkerCall } from "./worker_call.ts";
+import { invalidAnswer } from "./worker_errors.ts";
+
+/** What an engine says in one event. */
+export type Delta = Extract<GenerateEvent, { type: "delta" }>;
+/** A delta in the making: fields are added one by one, because there is one for every token. */
+export type NewDelta = { -readonly [Field in keyof Delta]: Delta[Field] };
+/** An engine's last word. */
+export type End = Extract<GenerateEvent, { type: "end" }>;
+
+/** Understands the events of one answer, in their order. */
+export interface AnswerDecoder {
+  /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for errors in the stream. */
+  push(data: string): Delta | undefined;
+  /** True when the next event of the stream, if it is there already, says all that this one does. */
+  repeats?(next: string): boolean;
+  /** The last event. Throws `EngineError` when the generation is not over. */
+  end(): End;
+}
+
+/** Longest answer accepted from a server that does not stream though it was asked to. */
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+
+/** Reads the answer of a call, streamed or whole, into events. */
+export async function* readEvents(
+  call: WorkerCall,
+  workerUrl: string,
+  decoder: AnswerDecoder,
+  open: () => Promise<IncomingResponse> = () => call.open(),
+): AsyncGenerator<GenerateEvent, void, void> {
+  const response = await open();
+  if ((response.headers["content-type"] ?? "").startsWith("application/json")) {
+    const delta = decoder.push(await call.readText(MAX_ANSWER_BYTES));
+    call.complete();
+    if (delta !== undefined) yield delta;
+  } else {
+    const parser = new SseParser({ tooLong: (what) => invalidAnswer(workerUrl, what) });
+    let done = false;
+    while (!done) {
+      const chunk = await call.read();
+      if (chunk === undefined) break;
+      const events = parser.push(chunk);
+      for (let at = 0; at < events.length; at++) {
+        const data = events[at]!;
+        const next = events[at + 1];
+        if (data === DONE) {
+          done = true;
+          call.complete();
+          break;
+        }
+        if (next !== undefined && decoder.repeats?.(next) === true) continue;
+        const delta = decoder.push(data);
+        if (delta === undefined) continue;
+        call.gotToken();
+        yield delta;
+      }
+    }
+  }
+  const end = decoder.end();
+  call.complete();
+  yield end;
+}
