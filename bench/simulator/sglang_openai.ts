@@ -240,12 +240,26 @@ function completionPrompts(body: JsonObject, backend: Backend): number[][] {
   if (typeof prompt === "string" && prompt !== "") return [backend.tokenizer.encode(prompt)];
   if (Array.isArray(prompt) && prompt.length > 0) {
     if (prompt.every((item) => typeof item === "number")) return [numberList(prompt)];
-    if (prompt.every((item) => Array.isArray(item))) return prompt.map((item) => numberList(item));
+    if (prompt.every((item) => Array.isArray(item))) {
+      prompt.forEach((item, index) => checkIds(item, index));
+      return prompt.map((item) => numberList(item));
+    }
     if (prompt.every((item) => typeof item === "string")) {
       return prompt.map((item) => backend.tokenizer.encode(item));
     }
   }
   throw refuseOpenai("Prompt cannot be empty");
+}
+
+/** Throws the schema's 400 for a list that does not hold token ids. */
+function checkIds(ids: readonly Json[], index: number): void {
+  const at = ids.findIndex((id) => !Number.isInteger(id));
+  if (at < 0) return;
+  throw refuseSchema("/v1/completions", [
+    `{'type': 'int_type', 'loc': ('body', 'prompt', 'list[list[int]]', ${index}, ${at}), 'msg': 'Input should be a valid integer', 'input': ${
+      pythonRepr(ids[at] ?? null)
+    }}`,
+  ]);
 }
 
 function roleErrors(message: Json, index: number): string[] {
