@@ -5,7 +5,9 @@ import { engineTotals, makeWorld, tree931 } from "./world.ts";
 const runs = 2000;
 
 test("2,000 concurrent 9-3-1 runs make 13 calls each, every token is counted once, and nothing is left", async () => {
-  const world = makeWorld({ seed: "load", replicas: 4, graphs: { moa: tree931(12) } });
+  // As many requests at a worker as by default: the others wait in the models' queues.
+  const model = { max_in_flight: 256 };
+  const world = makeWorld({ seed: "load", replicas: 4, graphs: { moa: tree931(12) }, model });
   await world.clock.run(async () => {
     const router = await world.router();
     await router.ready();
