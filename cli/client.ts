@@ -7,6 +7,7 @@ import {
   type Transport,
   TransportError,
 } from "../router/transport/transport.ts";
+import { oneLine } from "./terminal.ts";
 
 /** A server to talk to. */
 export interface Server {
@@ -31,8 +32,8 @@ const MAX_JSON_BYTES = 64 * 1024 * 1024;
 
 /** `http://host:8000/v1/` → `http://host:8000`. */
 export function serverUrl(text: string): string {
-  const withScheme = /^https?:\/\//.test(text) ? text : `http://${text}`;
-  if (!URL.canParse(withScheme)) {
+  const withScheme = text.includes("://") ? text : `http://${text}`;
+  if (!URL.canParse(withScheme) || !/^https?:/.test(withScheme)) {
     throw new CanopyError(`Cannot use the URL "${text}": write it like http://127.0.0.1:8000`, {
       code: "invalid_url",
       status: 400,
@@ -149,11 +150,12 @@ function headersOf(server: Server): Record<string, string> {
 
 async function refusal(server: Server, response: IncomingResponse): Promise<CanopyError> {
   const text = await readText(response, MAX_ERROR_BYTES);
-  let said = text.slice(0, 300).trim();
+  let said = oneLine(text.slice(0, 300));
   try {
     said = errorText(JSON.parse(text));
   } catch {
-    // Not JSON: its words as they are.
+    // Not JSON: its words as they are, unless they are a page.
+    if (said.startsWith("<")) said = "a web page, so this is no OpenAI-compatible server";
   }
   const hint = response.status === 401 || response.status === 403 ? " (set CANOPY_API_KEY)" : "";
   return failure(server, `status ${response.status}${said === "" ? "" : `: ${said}`}${hint}`);

@@ -1,6 +1,7 @@
+import { CanopyError } from "../base/errors.ts";
 import { QUESTIONS } from "../bench/simulator/questions.ts";
 import { UsageError } from "./args.ts";
-import { serverUrl, streamChat } from "./client.ts";
+import { listModels, serverUrl, streamChat } from "./client.ts";
 import { defineCommand } from "./command.ts";
 import { demoConfig, type DemoModel } from "./demo_config.ts";
 import { type DemoEngines, startDemoEngines } from "./demo_engines.ts";
@@ -78,6 +79,7 @@ Examples:
       ? await startDemoEngines(io, speedup)
       : endpoint(serverUrl(values.url), values.model);
     try {
+      if (values.url !== undefined) await checkEndpoint(serverUrl(values.url), values.model, io);
       const config = demoConfig({
         models: engines.models,
         apiKey: simulated ? undefined : io.env.OPENAI_API_KEY,
@@ -103,7 +105,9 @@ Examples:
         io.out.write(`${introduction(engines.models, url, simulated ? speedup : undefined, io)}\n`);
         if (simulated) await warmUp(stage);
         await tour(stage, values.question.length > 0 ? values.question : DEMO_QUESTIONS.map(questionText));
-        if (simulated) io.out.write(`\n${disclaimer(speedup, io.out.columns)}\n`);
+        if (simulated) {
+          io.out.write(`\n${disclaimer(speedup, values.question.length > 0, io.out.columns)}\n`);
+        }
         return 0;
       } finally {
         await router.close();
@@ -117,6 +121,28 @@ Examples:
 function endpoint(url: string, names: readonly string[]): DemoEngines {
   const models = names.map((name): DemoModel => ({ name, model: name, engine: "openai", url }));
   return { models, close: () => Promise.resolve() };
+}
+
+/** Asks a real endpoint for its models. Throws `CanopyError` when nothing can be asked there. */
+async function checkEndpoint(url: string, names: readonly string[], io: Io): Promise<void> {
+  let listed: string[] = [];
+  try {
+    listed = await listModels(io.transport, { url, apiKey: io.env.OPENAI_API_KEY }, io.stop);
+  } catch (error) {
+    if (!CanopyError.is(error)) throw error;
+    if (error.code === "server_unreachable") {
+      throw new CanopyError(`Cannot reach a server at ${url}: start it, or correct --url`, {
+        code: error.code,
+        status: 502,
+        cause: error,
+      });
+    }
+    // Not every compatible server lists its models: the first question will tell.
+  }
+  const unknown = names.find((name) => listed.length > 0 && !listed.includes(name));
+  if (unknown === undefined) return;
+  const some = listed.length > 8 ? `${listed.slice(0, 8).join(", ")}, …` : listed.join(", ");
+  io.err.write(`${url} does not list a model ${unknown}; it lists ${some}\n`);
 }
 
 function questionText(id: string): string {
@@ -176,11 +202,17 @@ async function tour(stage: DemoStage, questions: readonly string[]): Promise<voi
   io.out.write(`\n${report.join("\n")}\n`);
 }
 
-function disclaimer(speedup: number, columns: number): string {
+function disclaimer(speedup: number, ownQuestions: boolean, columns: number): string {
   return [
     "Simulated: the engines, their answers, their token counts, and the time they take (a model fitted to " +
     `measurements of H200 GPUs). They run ${speedup} times as fast here, so all times above are what was ` +
     `measured, multiplied by ${speedup}.`,
+    ...(ownQuestions
+      ? [
+        "The simulated models know the built-in questions only: what they answer to others is words at random, " +
+        "of random length, and so are the latencies.",
+      ]
+      : []),
     "Real: the router, its HTTP API, the streaming, the order in which agents run, and the sums.",
   ].flatMap((paragraph) => wrap(paragraph, columns)).join("\n");
 }

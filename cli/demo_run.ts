@@ -117,8 +117,13 @@ class RunWatch {
       this.#ended.add(agent.id);
       const took = seconds(agent.endedAtMs - (agent.startedAtMs ?? agent.endedAtMs), timeScale);
       const tokens = agent.usage?.completionTokens ?? 0;
-      const what = agent.state === "done" ? `${tokens} tokens in ${took}` : agent.error ?? agent.state;
-      this.#region.print(`  ${this.#graph.name} ${agent.id} (${agent.model}) ${agent.state}: ${what}`);
+      // Why a run was given up is said once, when it ends.
+      const what = agent.state === "done"
+        ? `: ${tokens} tokens in ${took}`
+        : agent.state === "failed" && agent.error !== undefined
+        ? `: ${agent.error}`
+        : "";
+      this.#region.print(`  ${this.#graph.name} ${agent.id} (${agent.model}) ${agent.state}${what}`);
     }
   }
 }

@@ -83,8 +83,7 @@ async function checkPort(host: string, port: number): Promise<Finding> {
   const subject = `port ${port}`;
   const problem = port === 0 ? undefined : await portProblem(host, port);
   if (problem === undefined) return { level: "ok", subject, text: `free on ${host}` };
-  const text = `cannot be listened on at ${host}, ${problem}: stop what uses it, or set server.port`;
-  return { level: "warning", subject, text };
+  return { level: "warning", subject, text: problem };
 }
 
 function reportText(findings: readonly Finding[], io: Io): string {

@@ -39,7 +39,8 @@ export interface Io {
 function outputOf(stream: NodeJS.WriteStream): Output {
   return {
     write: (text) => void stream.write(text),
-    isTerminal: stream.isTTY === true,
+    // A dumb terminal shows lines, but cannot move among them.
+    isTerminal: stream.isTTY === true && process.env.TERM !== "dumb",
     get columns() {
       return stream.columns || 80;
     },

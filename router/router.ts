@@ -1,6 +1,7 @@
 import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { CanopyError } from "../base/errors.ts";
+import { listenError } from "../base/listen_error.ts";
 import { logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Config } from "../cfgs/schema.ts";
@@ -35,7 +36,7 @@ export interface Router {
   readonly services: RouterServices;
   /** Resolves when every worker was asked once what it can do (whether it answered or not). */
   readonly ready: () => Promise<void>;
-  /** Listens on a port; 0 takes a free one. Throws `address_in_use` (500). */
+  /** Listens on a port; 0 takes a free one. Throws `CanopyError` (500). */
   listen(address: { host: string; port: number }): Promise<{ url: string }>;
   /** Refuses new requests and lets the others finish, up to the configured time; then closes. */
   drain(): Promise<void>;
@@ -91,11 +92,7 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
       try {
         server = await serveHttp(app, { host, port });
       } catch (cause) {
-        throw new CanopyError(`Cannot listen on ${host}:${port}: choose another port or stop what uses it`, {
-          code: "address_in_use",
-          status: 500,
-          cause,
-        });
+        throw listenError(host, port, cause);
       }
       return { url: server.url };
     },

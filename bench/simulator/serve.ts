@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { once } from "node:events";
+import { listenError } from "../../base/listen_error.ts";
 import { joined } from "../../base/bytes.ts";
 import type { OutgoingRequest } from "../../router/transport/transport.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";
@@ -76,7 +77,11 @@ async function listen(
     else serve(simulator, port, request, response).catch(() => response.destroy());
   });
   server.listen(wanted, host);
-  await once(server, "listening");
+  try {
+    await once(server, "listening");
+  } catch (cause) {
+    throw listenError(host, wanted, cause);
+  }
   const address = server.address();
   if (typeof address === "object" && address !== null) port = address.port;
   return {

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { startSimulator } from "../../bench/simulator/serve.ts";
 import { chatCommand } from "../../cli/chat.ts";
 import { dispatch } from "../../cli/dispatch.ts";
+import type { Transport } from "../../router/transport/transport.ts";
 import { type FakeIo, fakeIo } from "./fake_io.ts";
 import { withServedDemo, withSystem } from "./served.ts";
 
@@ -165,6 +166,28 @@ test("canopy chat gives the server's own words when it refuses", async () => {
         new RegExp(`^canopy chat: The server at ${url} did not answer: status 404: .*nope.*\n$`),
       );
     })
+  );
+});
+
+test("canopy chat says in one line that a web page is no answer", async () => {
+  const page = new TextEncoder().encode("<!DOCTYPE HTML>\n<html>\n  <h1>Error</h1>\n</html>\n");
+  const transport: Transport = {
+    send: () =>
+      Promise.resolve({
+        status: 404,
+        headers: {},
+        body: (async function* () {
+          yield await Promise.resolve(page);
+        })(),
+      }),
+    close: () => Promise.resolve(),
+  };
+  const { code, err } = await chat(fakeIo({ transport }), "hello", "--url", "http://web");
+  assert.equal(code, 1);
+  assert.equal(
+    err,
+    "canopy chat: The server at http://web did not answer: status 404: a web page, so this is no " +
+      "OpenAI-compatible server\n",
   );
 });
 

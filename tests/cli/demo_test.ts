@@ -46,6 +46,7 @@ test("on a terminal the demonstration draws the tree", async () => {
     assert.match(io.out.text, /│ ├ l1\.c1\.a1/);
     assert.match(io.out.text, /13\/13 done/);
     assert.match(io.out.text, /19\/19 done/);
+    assert.match(io.out.text, /know the built-in questions only/);
   }, { terminal: true, rows: 50 });
 });
 
@@ -87,6 +88,36 @@ test("a demonstration that only serves lists its models and drains when it is as
     })
   );
   assert.equal(code, 0);
+});
+
+test("an endpoint that is not there is said once, before anything is asked; a model that it does not list is told", async () => {
+  const io = fakeIo();
+  const args = ["demo", "--url", "http://127.0.0.1:1/v1", "--model", "x"];
+  assert.equal(await dispatch([demoCommand], args, io), 1);
+  assert.equal(
+    io.err.text,
+    "canopy demo: Cannot reach a server at http://127.0.0.1:1: start it, or correct --url\n",
+  );
+  assert.equal(io.out.text, "");
+  for (const url of ["ftp://host", "http://"]) {
+    const wrong = fakeIo();
+    assert.equal(await dispatch([demoCommand], ["demo", "--url", url, "--model", "x"], wrong), 1);
+    assert.equal(
+      wrong.err.text,
+      `canopy demo: Cannot use the URL "${url}": write it like http://127.0.0.1:8000\n`,
+    );
+  }
+  await withServedDemo((url) =>
+    withSystem(async (io) => {
+      const args = ["demo", "--url", url, "--model", "5b", "--question", "Why?", "--max-tokens", "8"];
+      assert.equal(await dispatch([demoCommand], args, io), 1);
+      const [note] = io.err.text.split("\n");
+      assert.equal(note, `${url} does not list a model 5b; it lists moa, moa-dense, 4b, 8b, 32b`);
+      // Why the run ended is said once, not by each of its agents.
+      assert.equal(io.err.text.match(/Cluster l1/g)?.length, 1);
+      assert.doesNotMatch(io.out.text, /Cluster/);
+    })
+  );
 });
 
 test("wrong options of the demonstration are wrong usage", async () => {

@@ -85,7 +85,7 @@ test("canopy doctor names what would not work, with the fix, and ends with 1", a
     assert.match(
       out,
       new RegExp(
-        `^! port ${port}: cannot be listened on at 127.0.0.1, it is taken: stop what uses it, or set server.port$`,
+        `^! port ${port}: Cannot listen on 127.0.0.1:${port}: the port is taken; choose another one, or stop`,
         "m",
       ),
     );

@@ -116,7 +116,7 @@ test("canopy serve says so when its port is taken", async () => {
       );
       assert.match(
         io.err.text,
-        new RegExp(`^canopy serve: Cannot listen on 127.0.0.1:${port}: choose another port`, "m"),
+        new RegExp(`^canopy serve: Cannot listen on 127.0.0.1:${port}: the port is taken`, "m"),
       );
     }));
 });
