@@ -7,7 +7,7 @@ export interface RunningBinary {
   readonly url: string;
   readonly output: () => string;
   readonly process: ChildProcess;
-  /** Sends SIGTERM and resolves with the exit code. */
+  /** Sends SIGTERM, unless it has ended, and resolves with the exit code. */
   stop(): Promise<number | null>;
 }
 
@@ -21,7 +21,13 @@ export function startBinary(args: readonly string[], options: { cwd?: string } =
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   });
   let text = "";
-  const ended = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
+  let over = false;
+  const ended = new Promise<number | null>((resolve) =>
+    child.once("exit", (code) => {
+      over = true;
+      resolve(code);
+    })
+  );
   return new Promise((resolve, reject) => {
     for (const stream of [child.stdout, child.stderr]) {
       createInterface({ input: stream }).on("line", (line) => {
@@ -34,7 +40,7 @@ export function startBinary(args: readonly string[], options: { cwd?: string } =
           process: child,
           stop: () => {
             // Not `child.kill`: under Deno the exit event then names the signal, whatever the exit code was.
-            if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
+            if (!over && child.pid !== undefined) process.kill(child.pid, "SIGTERM");
             return ended;
           },
         });
