@@ -1,4 +1,5 @@
 import type { AgentConfig, GraphConfig, LayerConfig } from "./schema.ts";
+import type { EarlyExitConfig } from "./schema_early_exit.ts";
 
 /** Where something stands in a config file: object keys and list indices from the top. */
 export type ConfigPath = readonly (string | number)[];
@@ -25,7 +26,7 @@ export interface ExpandedCluster {
   readonly agents: readonly string[];
   readonly minResponses: number;
   readonly onDeadline: "drop" | "use_partial";
-  readonly earlyExit: Readonly<Record<string, unknown>> & { readonly metric: string };
+  readonly earlyExit: EarlyExitConfig;
 }
 
 /** A graph with every agent and cluster written out: a DAG with one root. */

@@ -1,4 +1,6 @@
 import { z } from "zod";
+import { earlyExitSchema } from "./schema_early_exit.ts";
+import { scorerSchema } from "./schema_scorer.ts";
 
 /** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
 export const samplingSchema = z.looseObject({
@@ -116,7 +118,7 @@ const clusterRules = {
   on_deadline: z.enum(["drop", "use_partial"]).optional().describe(
     "What happens to the text of an agent that is cut",
   ),
-  early_exit: z.lazy(() => earlyExitSchema).optional(),
+  early_exit: earlyExitSchema.optional(),
 };
 
 export const layerSchema = z.strictObject({
@@ -131,12 +133,6 @@ export const layerSchema = z.strictObject({
   sampling: samplingSchema.optional(),
   ...clusterRules,
 });
-
-export const earlyExitSchema = z.looseObject({
-  metric: z.enum(["none", "q", "answer", "verdict", "agreement", "random"]).default("none").describe(
-    "What decides that a cluster need not wait for its other members",
-  ),
-}).describe("Early exit");
 
 export const incrementalPrefillSchema = z.strictObject({
   mode: z.enum(["off", "auto", "on"]).default("off").describe(
@@ -212,7 +208,7 @@ export const configSchema = z.strictObject({
   graphs: z.record(z.string().min(1), graphSchema).default({}).describe(
     "Graphs of agents, each served as a model",
   ),
-  scorer: z.looseObject({ embedder: z.enum(["onnx", "http", "lexical"]).default("lexical") }).prefault({}),
+  scorer: scorerSchema.prefault({}).describe("How answers are compared, for early exit"),
 });
 
 /** A checked configuration with all defaults filled in. */

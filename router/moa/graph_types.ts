@@ -1,3 +1,4 @@
+import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
 import type { Sampling } from "../engines/engine.ts";
 import type { PromptTemplate } from "./template.ts";
 
@@ -27,8 +28,8 @@ export interface ClusterNode {
   readonly agents: readonly AgentNode[];
   /** Answers it needs to close; with fewer the run fails. */
   readonly minResponses: number;
-  /** The exit metric's settings (metric `none`: always wait for all). */
-  readonly earlyExit: Readonly<Record<string, unknown>> & { readonly metric: string };
+  /** Of metric `none`: it always waits for all. */
+  readonly earlyExit: EarlyExitConfig;
 }
 
 /** A checked graph, ready to be run: a DAG. */

@@ -1,3 +1,4 @@
+import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest } from "../../../base/errors.ts";
 import { maxAgents } from "../../../cfgs/expanded_graph.ts";
 import type { Sampling } from "../../engines/engine.ts";
@@ -199,7 +200,7 @@ function makeOutputs(
       `min_responses is ${minResponses}, but only ${agents.length} agents are read by nobody`,
     );
   }
-  return { id: "outputs", agents, minResponses, earlyExit: { metric: "none" } };
+  return { id: "outputs", agents, minResponses, earlyExit: noEarlyExit };
 }
 
 function quote(id: string): string {

@@ -1,3 +1,4 @@
+import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { maxAgents } from "../../../cfgs/expanded_graph.ts";
@@ -56,7 +57,7 @@ export function readGraph(http: HttpServices, body: JsonObject): GraphPlan {
       () => isJsonObject(body["sampling"]) ? readParameters(body["sampling"]) : {},
     ),
     onDeadline: rules.on_deadline ?? "drop",
-    earlyExit: rules.early_exit ?? { metric: "none" },
+    earlyExit: rules.early_exit ?? noEarlyExit,
   };
   const specs = entries.map(([id, agent]) => {
     if (!ID.test(id)) {

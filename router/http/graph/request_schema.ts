@@ -1,5 +1,6 @@
 import { z } from "zod";
-import { earlyExitSchema, incrementalPrefillSchema, responsesFormatSchema } from "../../../cfgs/schema.ts";
+import { incrementalPrefillSchema, responsesFormatSchema } from "../../../cfgs/schema.ts";
+import { earlyExitSchema } from "../../../cfgs/schema_early_exit.ts";
 import { messageSchema, samplingFields } from "../openai/request_schema.ts";
 
 /** Parameters of one generation. */

@@ -1,3 +1,4 @@
+import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
@@ -75,7 +76,7 @@ export function readShellRequest(http: HttpServices, body: JsonObject): ShellPla
       minResponses: undefined,
       deadlineMs: undefined,
       onDeadline: "drop",
-      earlyExit: { metric: "none" },
+      earlyExit: noEarlyExit,
     };
   });
   const graph = buildRequestGraph(specs, {

@@ -104,7 +104,7 @@ const config = fc.record({
   models: fc.dictionary(name, model, { maxKeys: 3 }),
   prompts: fc.dictionary(name, prompt, { maxKeys: 3 }),
   graphs: fc.dictionary(name, graph, { maxKeys: 2 }),
-  scorer: optional({ embedder: fc.constantFrom("lexical", "onnx"), model: fc.string() }),
+  scorer: optional({ embedder: fc.constantFrom("lexical", "onnx"), model: fc.string({ minLength: 1 }) }),
 }, { requiredKeys: ["models"] });
 
 test("Any config written as canopy text loads to the same config", () => {

@@ -1,3 +1,4 @@
+import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { type Clock, SystemClock } from "../../../base/clock.ts";
 import { AsyncQueue } from "../../../base/queue.ts";
 import { Random } from "../../../base/random.ts";
@@ -257,7 +258,7 @@ export function fakeGraph(name: string, root = "big"): Graph {
     id: "l1.c1",
     agents: leaves,
     minResponses: 1,
-    earlyExit: { metric: "none" },
+    earlyExit: noEarlyExit,
   } as const;
   const rootNode = agentNode("l2.c1.a1", root, [cluster]);
   return {

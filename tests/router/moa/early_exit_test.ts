@@ -1,3 +1,4 @@
+import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import type { ClusterState, ExitPolicy } from "../../../router/moa/exit_policy.ts";
@@ -22,7 +23,7 @@ function exitAt(count: number, seen: ClusterState[] = []): () => ExitPolicy {
 }
 
 test("without a metric a cluster has no policy and waits for all its members", () => {
-  assert.equal(exitPolicyOf({ metric: "none" }), undefined);
+  assert.equal(exitPolicyOf(noEarlyExit), undefined);
 });
 
 test("on exit the members at work are aborted, their text is not used, and their tokens count as wasted", async () => {

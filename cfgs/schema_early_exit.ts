@@ -1,0 +1,86 @@
+import { z } from "zod";
+
+const share = z.number().min(0).max(1);
+
+/** What final answers are taken from a text, tried in this order. */
+export const answerKinds = ["pattern", "field", "boxed", "code", "choice", "number", "math"] as const;
+
+/** How final answers are found in texts, and when enough of them are equal. */
+export const answerRulesSchema = z.strictObject({
+  extract: z.array(z.enum(answerKinds)).min(1).default([...answerKinds]).describe(
+    "Kinds of final answers to look for, in this order; the first that a text has is its answer",
+  ),
+  pattern: z.string().min(1).optional().describe(
+    "Regular expression; its first group, or the whole match, is the answer",
+  ),
+  field: z.string().min(1).optional().describe("Field of a JSON answer, such as result or data.value"),
+  stop: z.enum(["majority", "posterior", "window"]).default("majority").describe(
+    "majority: the members still at work cannot change it any more; posterior: it holds with probability `level` (Beta/Dirichlet); window: the last `window` answers are equal (ESC)",
+  ),
+  level: z.number().gt(0.5).lt(1).default(0.95).describe("Probability that `posterior` asks for"),
+  window: z.int().min(2).default(2).describe("Equal answers in a row that `window` asks for"),
+});
+
+/** Settings of early exit: for a graph, a layer or a cluster. */
+export const earlyExitSchema = z.strictObject({
+  metric: z.enum(["none", "q", "answer", "verdict", "agreement", "random"]).default("none").describe(
+    "What decides that a cluster need not wait for its other members",
+  ),
+  min_agents: z.int().min(1).default(2).describe("Answers that are there before anything is decided"),
+  never_skip: z.array(z.string().min(1)).default([]).describe(
+    "Agents, or models, that are always waited for",
+  ),
+  deadline_ms: z.number().positive().default(300).describe(
+    "Longest time for one decision; after it the cluster just waits for its members",
+  ),
+  keep: z.enum(["all", "majority"]).default("majority").describe(
+    "Whose answers go on when a cluster exits: of all that have answered, or of the largest group that agrees",
+  ),
+  skip_root: share.optional().describe(
+    "Share of the last cluster's answers that must agree for its best one to be returned without asking the root; unset: the root is always asked",
+  ),
+  diversity_guard: z.boolean().default(true).describe(
+    "No exit where the prompt asks for something creative: there different answers are wanted",
+  ),
+  similarity: z.enum(["fcs", "fcs_u", "cosine"]).optional().describe(
+    "How two texts are compared; default: fcs (the paper's) for q, fcs_u for the others",
+  ),
+  tau: share.default(0.7).describe("q: the similarity at which an exit is likeliest"),
+  gamma: share.default(0.5).describe("q: weight of confidence against similarity"),
+  decide: z.enum(["sample", "threshold"]).default("sample").describe(
+    "q: exit with probability Q, or when Q is at least `threshold`",
+  ),
+  threshold: share.default(0.8).describe("q with decide = threshold: least Q of an exit"),
+  paper_literal: z.boolean().default(false).describe(
+    "q: the algorithm as printed: self-pairs count, decided from the first answer on",
+  ),
+  confidence: z.enum(["geometric", "tail", "lowest_window"]).default("geometric").describe(
+    "Of an answer's token probabilities: the mean over all, over the last tokens, or the lowest of all windows",
+  ),
+  confidence_tokens: z.int().min(1).default(256).describe("Tokens of the tail, or of a window"),
+  without_logprobs: z.enum(["wait", "ignore"]).default("wait").describe(
+    "q, where an engine gives no log-probabilities: never exit, or take similarity alone",
+  ),
+  answer: answerRulesSchema.prefault({}).describe("answer, agreement: final answers"),
+  verdict: z.strictObject({
+    model: z.string().min(1).optional().describe("A key of `models`; default: the smallest one"),
+    swap: z.boolean().default(false).describe(
+      "Ask a second time with the two answers swapped; both must agree",
+    ),
+    threshold: share.default(0.5).describe("Least probability of yes"),
+    deadline_ms: z.number().positive().default(3_000).describe("Longest time for one verdict"),
+    max_tokens: z.int().min(16).default(2_048).describe("Tokens of each answer that are shown, from its end"),
+  }).prefault({}).describe("verdict, agreement: a one-token yes or no of a served model"),
+  veto_below: share.default(0.2).describe(
+    "agreement: answers less similar than this are off topic, and there is no exit",
+  ),
+  probability: share.default(0.5).describe("random: probability of an exit at each decision"),
+}).describe("Early exit");
+
+/** A checked early exit, with all defaults filled in. */
+export type EarlyExitConfig = z.infer<typeof earlyExitSchema>;
+export type AnswerRules = z.infer<typeof answerRulesSchema>;
+export type AnswerKind = (typeof answerKinds)[number];
+
+/** Every cluster waits for all its members. */
+export const noEarlyExit: EarlyExitConfig = earlyExitSchema.parse({});

@@ -1,0 +1,30 @@
+import type { ScorerFacts, SimilarityMetric } from "../scorer.ts";
+
+/** An embedding model: runs inside the scorer's Worker, or inline where it needs none (`lexical`). */
+export interface Embedder {
+  readonly facts: ScorerFacts;
+  open(): AnswerEmbedding;
+  close(): Promise<void>;
+}
+
+/** One answer on its way through the model. Calls do not overlap. */
+export interface AnswerEmbedding {
+  /** Embeds as much of the text so far as cannot change any more; in steps short enough that others get in between. */
+  append(text: string): Promise<void>;
+  /** Embeds the rest. Throws when the model fails. */
+  finish(): Promise<AnswerFeatures>;
+  /** Drops everything that is kept for it; harmless twice. */
+  close(): void;
+}
+
+/** Token-level features of one whole answer. */
+export interface AnswerFeatures {
+  /** Rows: tokens that were embedded. */
+  readonly tokens: number;
+  /** Columns, h. */
+  readonly dimensions: number;
+  /** h²/u, or undefined without rows. */
+  readonly effectiveDimensions: number | undefined;
+  /** With features of the same embedder; undefined when one of the two has no rows. */
+  compare(other: AnswerFeatures, metric: SimilarityMetric): Promise<number | undefined>;
+}
