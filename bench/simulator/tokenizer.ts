@@ -1,6 +1,6 @@
 import type { Json } from "../../base/json.ts";
 import type { ChatMessage } from "../../router/engines/engine.ts";
-import { type Streaming, tokenStreams } from "../../router/engines/token_stream.ts";
+import { type Streaming, tokenStreams } from "../../tokenizers/token_stream.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
 import { SPECIAL_TOKENS, TOKEN_TEXTS } from "./vocabulary.ts";
 

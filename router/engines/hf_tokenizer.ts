@@ -2,10 +2,10 @@ import { Template } from "@huggingface/jinja";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { type StreamedFiles, streamingOf } from "../../tokenizers/hf_stream_rules.ts";
+import type { Streaming } from "../../tokenizers/token_stream.ts";
 import type { ChatMessage } from "./engine.ts";
 import { loadTokenizerFiles, type TokenizerFiles, type TokenizerSourceOptions } from "./hf_files.ts";
-import { type StreamedFiles, streamingOf } from "./hf_stream_rules.ts";
-import type { Streaming } from "./token_stream.ts";
 import type { ModelTokenizer } from "./tokenizer.ts";
 
 /**

@@ -1,6 +1,6 @@
 import type { Json } from "../../base/json.ts";
+import type { Streaming } from "../../tokenizers/token_stream.ts";
 import type { ChatMessage } from "./engine.ts";
-import type { Streaming } from "./token_stream.ts";
 
 /** A model's own tokenizer and chat template, loaded from its folder (`tokenizer.json`, `tokenizer_config.json`). */
 export interface ModelTokenizer {

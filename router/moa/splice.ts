@@ -1,4 +1,4 @@
-import type { TokenMark, TokenStream } from "../engines/token_stream.ts";
+import type { TokenMark, TokenStream } from "../../tokenizers/token_stream.ts";
 import type { Graph } from "./graph_types.ts";
 import { type KnownText, knownText, type Precursor } from "./splice_answers.ts";
 import type { Layout } from "./splice_layout.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
 import type { ModelTokenizer } from "../../../router/engines/tokenizer.ts";
-import type { TokenStream } from "../../../router/engines/token_stream.ts";
+import type { TokenStream } from "../../../tokenizers/token_stream.ts";
 import { type Fixture, loadFixture, randomText, shapes, variant } from "./tokenizer_shapes.ts";
 
 const qwen = await loadFixture("tiny-qwen3");

@@ -6,7 +6,7 @@ import {
   SplitPreTokenizer,
   type Tokenizer,
 } from "@huggingface/tokenizers";
-import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { isJsonObject, type Json, type JsonObject } from "../base/json.ts";
 import { type AddedToken, type Streaming, type StreamRules, tokenStreams } from "./token_stream.ts";
 
 /** What `streamingOf` reads of a tokenizer's files. */
