@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { earlyExitSchema } from "./schema_early_exit.ts";
+import { launchSchema, modelLaunchSchema } from "./schema_launch.ts";
 import { scorerSchema } from "./schema_scorer.ts";
 
 /** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
@@ -75,6 +76,7 @@ export const modelSchema = z.strictObject({
     failures: z.int().min(1).default(5).describe("Failed requests in a row that open the breaker"),
     open_ms: z.number().positive().default(10_000).describe("Time until one request may try again"),
   }).prefault({}).describe("Circuit breaker of each worker"),
+  launch: modelLaunchSchema.optional().describe("How its engines are planned and started"),
 });
 
 /** How the answers of an agent's precursors are written into its prompt where `[responses]` stands. */
@@ -209,6 +211,7 @@ export const configSchema = z.strictObject({
     "Graphs of agents, each served as a model",
   ),
   scorer: scorerSchema.prefault({}).describe("How answers are compared, for early exit"),
+  launch: launchSchema.optional().describe("How engines are planned and started on this host"),
 });
 
 /** A checked configuration with all defaults filled in. */

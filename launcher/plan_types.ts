@@ -1,4 +1,4 @@
-import type { WorkerConfig } from "../cfgs/schema.ts";
+import type { ModelConfig, WorkerConfig } from "../cfgs/schema.ts";
 
 /** One GPU, or one MIG slice of it, as the vendor's tool shows it. */
 export interface Gpu {
@@ -79,7 +79,18 @@ export interface PlannedEngine {
   readonly host: string;
   readonly port: number;
   readonly bootstrapPort: number | undefined;
+  /** What is started on this host: the engine itself, or a container with it. */
   readonly command: EngineCommand;
+  /** The engine itself; the same as `command` where no container is used. */
+  readonly bare: EngineCommand;
+  /** Container image, where one is used. */
+  readonly image: string | undefined;
+  /** The engine whose process runs this one, too; then nothing is started for it. Simulated pairs are one process. */
+  readonly within: string | undefined;
+  /** Hosts that it spans; `gpus` are those of each host. More than one cannot be started from here. */
+  readonly nodes: number;
+  /** Longest prompt plus answer that the engine is told to take; undefined: its model's own. */
+  readonly contextTokens: number | undefined;
   /** Why it is where it is, one sentence each. */
   readonly reasons: readonly string[];
 }
@@ -87,8 +98,11 @@ export interface PlannedEngine {
 /** All engines of a configuration on one host. */
 export interface Plan {
   readonly host: HostGpus;
+  /** Those that share a GPU are to be started one after the other, in this order: their fractions count on it. */
   readonly engines: readonly PlannedEngine[];
   /** What the router is to use, by model key; models that had workers in the configuration keep them. */
   readonly workers: ReadonlyMap<string, readonly WorkerConfig[]>;
+  /** What these workers speak, by model key: `--engine` may have changed it. */
+  readonly protocols: ReadonlyMap<string, ModelConfig["engine"]>;
   readonly notes: readonly string[];
 }

@@ -11,7 +11,15 @@ test("The JSON Schema lets defaults be left out, refuses unknown keys and explai
   assert.equal(schema["additionalProperties"], false);
   const properties = schema["properties"];
   assert.ok(isJsonObject(properties));
-  assert.deepEqual(Object.keys(properties), ["$schema", "server", "models", "prompts", "graphs", "scorer"]);
+  assert.deepEqual(Object.keys(properties), [
+    "$schema",
+    "server",
+    "models",
+    "prompts",
+    "graphs",
+    "scorer",
+    "launch",
+  ]);
   const models = properties["models"];
   assert.ok(isJsonObject(models) && isJsonObject(models["additionalProperties"]));
   const model = models["additionalProperties"];
