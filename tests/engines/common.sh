@@ -23,3 +23,14 @@ once() {
 
 # The CPU build of torch, which needs a package index that has it (PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS, see README.md).
 torch_cpu="torch==2.13.0+cpu"
+
+# own_cpu prefill|decode: the CPU for one half of a pair. Left to itself, the kernel of a virtual machine with two CPUs
+# was seen to run both halves on one of them, the prefill half not at all for as long as the decode half had work.
+own_cpu() {
+  local allowed
+  allowed=$(taskset -cp $$ | sed 's/.*: //') # such as 0,1 or 0-15
+  case $1 in
+  prefill) echo "${allowed%%[,-]*}" ;;
+  decode) echo "${allowed##*[,-]}" ;;
+  esac
+}

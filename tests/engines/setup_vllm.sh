@@ -14,6 +14,9 @@ install() {
 install_nixl() {
   nice "$engines_dir/vllm-0.32.0/bin/pip" install -q --no-warn-conflicts --no-deps --target "$1" \
     nixl==1.5.1 nixl-cu12==1.5.1
+  # Its progress thread asks for news without a pause and takes a CPU in each process, which leaves a small machine none
+  # for the engines. With a time limit (in microseconds) it sleeps until there is news.
+  sed -i 's/agent_config.pthrDelay = 0$/agent_config.pthrDelay = 1000/' "$1/nixl_cu12/_api.py"
 }
 
 once vllm-0.32.0 install
