@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { patternProblem } from "./safe_pattern.ts";
 
 const share = z.number().min(0).max(1);
 
@@ -10,10 +11,15 @@ export const answerRulesSchema = z.strictObject({
   extract: z.array(z.enum(answerKinds)).min(1).default([...answerKinds]).describe(
     "Kinds of final answers to look for, in this order; the first that a text has is its answer",
   ),
-  pattern: z.string().min(1).optional().describe(
-    "Regular expression; its first group, or the whole match, is the answer",
+  pattern: z.string().min(1).max(500).superRefine((pattern, context) => {
+    const problem = patternProblem(pattern);
+    if (problem !== undefined) context.addIssue({ code: "custom", message: `Pattern ${problem}` });
+  }).optional().describe(
+    "Regular expression (RE2); the first group of its last match, or all of that match, is the answer",
   ),
-  field: z.string().min(1).optional().describe("Field of a JSON answer, such as result or data.value"),
+  field: z.string().min(1).max(200).optional().describe(
+    "Field of a JSON answer, such as result or data.value; default: answer, final_answer or result",
+  ),
   stop: z.enum(["majority", "posterior", "window"]).default("majority").describe(
     "majority: the members still at work cannot change it any more; posterior: it holds with probability `level` (Beta/Dirichlet); window: the last `window` answers are equal (ESC)",
   ),
@@ -26,7 +32,9 @@ export const earlyExitSchema = z.strictObject({
   metric: z.enum(["none", "q", "answer", "verdict", "agreement", "random"]).default("none").describe(
     "What decides that a cluster need not wait for its other members",
   ),
-  min_agents: z.int().min(1).default(2).describe("Answers that are there before anything is decided"),
+  min_agents: z.int().min(1).optional().describe(
+    "Answers that are there before anything is decided; default: 2, and 1 with paper_literal",
+  ),
   never_skip: z.array(z.string().min(1)).default([]).describe(
     "Agents, or models, that are always waited for",
   ),
@@ -52,16 +60,18 @@ export const earlyExitSchema = z.strictObject({
   ),
   threshold: share.default(0.8).describe("q with decide = threshold: least Q of an exit"),
   paper_literal: z.boolean().default(false).describe(
-    "q: the algorithm as printed: self-pairs count, decided from the first answer on",
+    "q: the algorithm as printed: self-pairs count, gamma is 0.5, decided from the first answer on",
   ),
   confidence: z.enum(["geometric", "tail", "lowest_window"]).default("geometric").describe(
     "Of an answer's token probabilities: the mean over all, over the last tokens, or the lowest of all windows",
   ),
   confidence_tokens: z.int().min(1).default(256).describe("Tokens of the tail, or of a window"),
   without_logprobs: z.enum(["wait", "ignore"]).default("wait").describe(
-    "q, where an engine gives no log-probabilities: never exit, or take similarity alone",
+    "q, where an engine gives no log-probabilities: never exit, or decide by similarity alone",
   ),
-  answer: answerRulesSchema.prefault({}).describe("answer, agreement: final answers"),
+  answer: answerRulesSchema.prefault({}).describe(
+    "answer, agreement: final answers; its stop rule is also that of verdict",
+  ),
   verdict: z.strictObject({
     model: z.string().min(1).optional().describe("A key of `models`; default: the smallest one"),
     swap: z.boolean().default(false).describe(

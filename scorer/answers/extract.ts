@@ -1,0 +1,47 @@
+import { compileSafePattern } from "../../cfgs/safe_pattern.ts";
+import type { AnswerKind, AnswerRules } from "../../cfgs/schema_early_exit.ts";
+import { findBoxed } from "./boxed.ts";
+import { findChoice } from "./choice.ts";
+import { findCodeResult } from "./code_result.ts";
+import { type FinalAnswer, finalPart, maxAnswerLength } from "./final_answer.ts";
+import { findField } from "./json_field.ts";
+import { findMath } from "./math.ts";
+import { findNumber } from "./number.ts";
+import { findPattern } from "./pattern.ts";
+
+/** Finds the final answer of a text; undefined when it has none that can be told for sure. */
+export type AnswerExtractor = (text: string, question: string) => FinalAnswer | undefined;
+
+type Finder = (
+  text: string,
+  question: string,
+) => { readonly text: string; readonly value: string } | undefined;
+
+/** The extractor of the settings: the first kind that finds something decides. Throws for a pattern that cannot be used. */
+export function answerExtractor(
+  { extract, pattern, field }: Pick<AnswerRules, "extract" | "pattern" | "field">,
+): AnswerExtractor {
+  const compiled = pattern === undefined ? undefined : compileSafePattern(pattern);
+  const finders: Readonly<Record<AnswerKind, Finder>> = {
+    pattern: (text) => compiled === undefined ? undefined : findPattern(text, compiled),
+    field: (text) => findField(text, field),
+    boxed: (text) => findBoxed(text),
+    code: findCodeResult,
+    choice: findChoice,
+    number: (text, question) => {
+      const found = findNumber(text, question);
+      return found === undefined ? undefined : { text: found.text, value: `number:${found.value}` };
+    },
+    math: (text) => findMath(text),
+  };
+  return (text, question) => {
+    const searched = finalPart(text);
+    for (const kind of extract) {
+      const found = finders[kind](searched, question);
+      if (found !== undefined) {
+        return { kind, text: found.text.slice(0, maxAnswerLength), value: found.value };
+      }
+    }
+    return undefined;
+  };
+}

@@ -1,0 +1,32 @@
+import type { AnswerKind } from "../../cfgs/schema_early_exit.ts";
+
+/** The final answer that was found in a text. */
+export interface FinalAnswer {
+  readonly kind: AnswerKind;
+  /** As it stands in the text, shortened. */
+  readonly text: string;
+  /** Normal form: two answers are equal exactly when these are, whatever their kinds. */
+  readonly value: string;
+}
+
+/** Equality of final answers; an equivalence. */
+export function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
+  return a.value === b.value;
+}
+
+/** Longest final answer, in characters; what is longer is no final answer. */
+export const maxAnswerLength = 300;
+
+/** Characters of a text in which final answers are looked for, from its end. */
+const searchedLength = 16_384;
+
+/** The part of a text in which its final answer stands: its end, without reasoning, in Unicode's compatible form. */
+export function finalPart(text: string): string {
+  const tail = text.slice(-searchedLength);
+  const reasoningEnd = tail.lastIndexOf("</think>");
+  return (reasoningEnd < 0 ? tail : tail.slice(reasoningEnd + "</think>".length))
+    .replaceAll(/[\u2212\u2013\uff0d]/g, "-")
+    .replaceAll(/[\u200b-\u200f\u2060\ufeff]/g, "")
+    .replaceAll(/[\uff01-\uff5e]/g, (char) => String.fromCharCode(char.charCodeAt(0) - 0xfee0))
+    .replaceAll(/[\u00a0\u2007\u2009\u202f]/g, " ");
+}

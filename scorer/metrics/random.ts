@@ -1,0 +1,30 @@
+import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
+import type { Random } from "../../base/random.ts";
+import { drawFor } from "../draw.ts";
+import type { ClusterState, EvidenceWanted, ExitDecision, ExitPolicy, PolicyNeeds } from "../exit_policy.ts";
+
+/** Exits with a set probability, whatever was said: the ablation that any gain must be compared with. */
+export class RandomPolicy implements ExitPolicy {
+  readonly needs: PolicyNeeds = { logprobs: false, similarity: undefined, verdicts: false };
+  readonly #probability: number;
+  readonly #random: Random;
+
+  constructor({ probability }: EarlyExitConfig, random: Random) {
+    this.#probability = probability;
+    this.#random = random;
+  }
+
+  wants(): EvidenceWanted {
+    return { similarities: [], verdicts: [] };
+  }
+
+  decide(state: ClusterState): ExitDecision {
+    const u = drawFor(this.#random, state);
+    return {
+      exit: u < this.#probability,
+      keep: state.completions.map(({ agent }) => agent),
+      consensus: undefined,
+      numbers: { probability: this.#probability, u },
+    };
+  }
+}

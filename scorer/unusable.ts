@@ -1,0 +1,52 @@
+import type { Completion } from "./exit_policy.ts";
+
+/** Why an answer stands for nothing in a vote. */
+export type Unusable = "cut" | "empty" | "refused" | "loop";
+
+/** Longest text that is taken for a refusal: a long one says something after it. */
+const longestRefusal = 1_000;
+/** Where a refusal must begin. */
+const refusalStart = 300;
+/** Characters at the end of a text in which a loop is looked for, and of one piece of it. */
+const loopTail = 1_000;
+const loopPiece = 16;
+/** Least share of different pieces in a text that is no loop: prose has above 0.9, a table of similar rows some 0.5. */
+const leastDistinct = 0.25;
+
+const refusals: readonly RegExp[] = [
+  /\b(?:i['’]?m|i am|we are|we['’]re)?\s?(?:very |so |deeply )?sorry\b[^.\n]{0,80}\b(?:can['’]?t|cannot|can not|unable|not able|won['’]?t|not comfortable)\b/iu,
+  /\bi(?:['’]?m| am)? (?:can['’]?t|cannot|can not|won['’]?t|unable to|not able to|must decline to|have to decline to) (?:help|assist|provide|answer|comply|do that|fulfil|fulfill|support|generate|create|write|engage|discuss|give|share|offer|process|continue)\b/iu,
+  /\bas an ai(?: language)?(?: model| assistant)?,? i (?:can['’]?t|cannot|don['’]?t|do not|am not|am unable|won['’]?t)\b/iu,
+  /(?:抱歉|对不起|對不起)[^。\n]{0,40}(?:无法|無法|不能|不可以)/u,
+  /(?:申し訳|すみません)[^。\n]{0,40}(?:できません|出来ません)/u,
+  /\b(?:es tut mir leid|tut mir leid|je suis désolée?|lo siento|mi dispiace|sinto muito)\b[^.\n]{0,80}\b(?:nicht|ne peux pas|no puedo|non posso|não posso)\b/iu,
+];
+
+/**
+ * Why an answer says nothing that another one could agree with; undefined when it seems to say something. `cut`: it
+ * did not come to its end; `empty`: only white space; `refused`: a short text that begins with one of the usual
+ * refusals; `loop`: its end is mostly the same few words again and again.
+ */
+export function unusable({ text, cut }: Pick<Completion, "text" | "cut">): Unusable | undefined {
+  if (cut) return "cut";
+  if (text.trim() === "") return "empty";
+  if (isRefusal(text)) return "refused";
+  return isLoop(text) ? "loop" : undefined;
+}
+
+function isRefusal(text: string): boolean {
+  const trimmed = text.trim();
+  if (trimmed.length > longestRefusal) return false;
+  const start = trimmed.slice(0, refusalStart);
+  return refusals.some((pattern) => pattern.test(start));
+}
+
+function isLoop(text: string): boolean {
+  const tail = text.slice(-loopTail).replaceAll(/\s+/gu, " ");
+  const count = tail.length - loopPiece + 1;
+  // Shorter texts have too few pieces to tell.
+  if (count < loopTail / 3) return false;
+  const pieces = new Set<string>();
+  for (let at = 0; at < count; at++) pieces.add(tail.slice(at, at + loopPiece));
+  return pieces.size < leastDistinct * count;
+}
