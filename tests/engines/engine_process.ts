@@ -64,6 +64,8 @@ export interface ServerProcess {
   isAlive(): Promise<boolean>;
   /** Counts since it was ready. */
   counters(): Promise<EngineCounters>;
+  /** One of its metrics, summed over all labels. */
+  metric(name: string): Promise<number>;
   /** Every generation whose answer was begun since it was ready, refused ones included. */
   calls(): Promise<LoggedCall[]>;
   /** The last lines of its output. */
@@ -151,6 +153,7 @@ export async function startEngine(options: StartOptions): Promise<EngineProcess>
         const counts = await Promise.all(servers.map((server) => server.counters()));
         return counts.reduce((one, other) => combined(one, other, (a, b) => a + b));
       },
+      metric: async (name) => sum(await Promise.all(servers.map((server) => server.metric(name)))),
       calls: async () => (await Promise.all(servers.map((server) => server.calls()))).flat(),
       detokenize: async (ids) => {
         const answer = await send("POST", `${url}/detokenize`, { model: modelNames[0], tokens: ids });
@@ -283,6 +286,7 @@ async function startServer(
       runningRequests: () => running(url),
       isAlive: () => isHealthy(url),
       counters: async () => combined(await count(url), start, (now, then) => now - then),
+      metric: async (name) => (await readMetrics(url))(name),
       calls: async () => {
         const lines = (await readFile(logFile, "utf8")).slice(startOfLog);
         return [...lines.matchAll(/"POST (\/generate|\/v1\/(?:chat\/)?completions) HTTP\/1\.1" (\d{3})/g)]

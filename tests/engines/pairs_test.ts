@@ -13,7 +13,7 @@ import {
   type TestGraph,
 } from "./canopy_process.ts";
 import { becomesIdle, type EngineProcess, eventually, startEngine } from "./engine_process.ts";
-import { open } from "./http_request.ts";
+import { open, send } from "./http_request.ts";
 import { pairsUnderTest } from "./kinds_under_test.ts";
 import { modelNames, overlapGraphs, overlapTests, prompts } from "./overlap_suite.ts";
 
@@ -40,18 +40,31 @@ const graphs = {
 } satisfies Record<string, TestGraph>;
 
 const messages = [{ role: "user", content: "What is 2+2?" }];
-/** Some 2,000 tokens, one step of either engine: SGLang 0.5.10.post1 reads a prompt of several to its end. */
-const longQuestion = [{
+
+const flags: Readonly<Record<string, readonly string[]>> = {
+  "vllm-pd": ["--enable-auto-tool-choice", "--tool-call-parser", "hermes"],
+};
+
+/** What these tests read of an answer. */
+interface ChatAnswer {
+  readonly choices: readonly { readonly message: { readonly content: string | null } }[];
+  readonly usage: { readonly prompt_tokens: number };
+}
+
+/** A question of some six tokens per item. */
+const question = (items: number) => [{
   role: "user",
-  content: Array.from({ length: 350 }, (_, at) => `Item ${at * 7919 % 997}.`).join(" "),
+  content: Array.from({ length: items }, (_, at) => `Item ${at * 7919 % 997}.`).join(" "),
 }];
+/** Some 2,000 tokens, one step of any engine; some 20,000, many steps, which take seconds. */
+const [oneStep, manySteps] = [question(350), question(3500)];
 
 for (const kind of pairsUnderTest) {
   describe(`Pairs: ${kind.engine} ${kind.version}`, { concurrency: false }, () => {
     let engine: EngineProcess;
     let canopy: CanopyProcess;
     before(async () => {
-      engine = await startEngine({ ...kind, modelNames });
+      engine = await startEngine({ ...kind, modelNames, flags: flags[kind.engine] ?? [] });
       canopy = await startCanopy(configText([engine], graphs, prompts));
     });
     after(async () => {
@@ -61,11 +74,14 @@ for (const kind of pairsUnderTest) {
 
     test("says which version it is", () => assert.equal(engine.version, kind.version));
 
+    // What was aborted is looked at after the last step of a prompt only (`abort_request` in its scheduler.py).
+    const readsOn = kind.version === "0.5.10.post1";
+
     overlapTests(() => engine, () => canopy);
 
     /** Starts a request, ends it with `end` when `when` says so; both servers must be idle within a second. */
     async function abandon(
-      graph: keyof typeof graphs | (typeof modelNames)[number],
+      graph: string,
       body: Record<string, unknown>,
       when: () => Promise<boolean>,
       end: "leave" | "cancel" = "leave",
@@ -123,20 +139,48 @@ for (const kind of pairsUnderTest) {
     const layerTwoIsWarmed = async () => await events("warm_done") >= 3;
     const rootWrites = async () => await events("agent_first_token") >= 13;
 
-    test("when the client leaves while the prompt is read, both servers are idle within a second", async () => {
+    /** Asks the model itself, and leaves when the prefill server reads the prompt. */
+    async function leaveWhileRead(question: unknown) {
       assert.ok(await becomesIdle(engine, 2000), "the engine is busy before the test");
       let leave = () => {};
       const gone = open("POST", `${canopy.url}/v1/chat/completions`, {
         model: "4b",
-        messages: longQuestion,
+        messages: question,
         max_tokens: 500,
         stream: true,
       }, (close) => leave = close).then((answer) => answer.end());
       gone.catch(() => {}); // leaving rejects it
-      await eventually("it is being read", async () => await engine.runningRequests() > 0, 10_000);
+      const prefill = engine.servers[0]!;
+      const steps = async () => (await prefill.logTail(10_000)).split("Prefill batch").length; // SGLang's
+      const before = await steps();
+      const isRead = async () =>
+        engine.engine === "sglang-pd" ? await steps() > before : await prefill.runningRequests() > 0;
+      await eventually("it is being read", isRead, 10_000);
       leave();
+    }
+
+    test("when the client leaves while the prompt is read, both servers are idle within a second", async () => {
+      await leaveWhileRead(readsOn ? oneStep : manySteps);
       await assertIdle();
     });
+
+    if (readsOn) {
+      test("when the client leaves while a prompt of many steps is read, it is read to its end and not answered", async (t) => {
+        const [prefill, decode] = engine.servers;
+        await leaveWhileRead(manySteps);
+        const leftAt = performance.now();
+        const { generationTokens } = await decode!.counters();
+        await eventually(
+          "the decode server is idle",
+          async () => await decode!.runningRequests() === 0,
+          1000,
+        );
+        await eventually("the prompt is read", async () => await prefill!.runningRequests() === 0, 30_000);
+        t.diagnostic(`it was read for ${(performance.now() - leftAt).toFixed(0)} ms more`);
+        await assertIdle();
+        assert.equal((await decode!.counters()).generationTokens, generationTokens);
+      });
+    }
 
     test("when the client leaves while layer 1 decodes, both servers are idle within a second", async () => {
       await abandon("slow-first-layer", { stream: true }, layerOneWrites);
@@ -178,5 +222,39 @@ for (const kind of pairsUnderTest) {
       answer.leave();
       await assertIdle();
     });
+
+    if (kind.engine === "vllm-pd") {
+      const tools = [{
+        type: "function",
+        function: { name: "look", description: "Looks it up.", parameters: {} },
+      }];
+      for (
+        const [what, more] of Object.entries({
+          "a conversation": {},
+          "a conversation with an option of the chat template": {
+            chat_template_kwargs: { enable_thinking: false },
+          },
+          "a conversation with tools": { tools },
+          "a conversation whose answer has a form": { structured_outputs: { choice: ["a plain answer"] } },
+        })
+      ) {
+        test(`the decode half reads nothing of ${what} by itself, and answers as the prefill half would`, async () => {
+          const body = { messages, max_tokens: 24, temperature: 0, ignore_eos: true, ...more };
+          const [prefill, decode] = engine.servers;
+          const ask = async (url: string, model: string) => {
+            const answer = await send("POST", `${url}/v1/chat/completions`, { ...body, model });
+            assert.equal(answer.status, 200, answer.text);
+            const { choices, usage }: ChatAnswer = JSON.parse(answer.text);
+            return { content: choices[0]?.message.content, promptTokens: usage.prompt_tokens };
+          };
+          const alone = await ask(prefill!.url, "4b");
+          assert.ok(await becomesIdle(engine, 2000)); // and no cache is left
+          const before = await decode!.metric("vllm:external_prefix_cache_hits_total");
+          assert.deepEqual(await ask(canopy.url, "4b"), alone);
+          const fetched = await decode!.metric("vllm:external_prefix_cache_hits_total") - before;
+          assert.equal(fetched, alone.promptTokens);
+        });
+      }
+    }
   });
 }
