@@ -111,7 +111,7 @@ function relayed(family: "vllm" | "sglang", model: string, chunks: number): () =
   const capabilities = defaultCapabilities(config);
   const engine = createEngine({ config, pool, transport, clock, random, capabilities });
   const relay: Relay = createRelay({ clock, random, transport, log });
-  const served: ServedModel = { name: "4b", config, engine, pool, tokenizer: undefined };
+  const served: ServedModel = { name: "4b", config, engine, pool, membership: pool, tokenizer: undefined };
   const body = encoder.encode(
     '{"model":"4b","stream":true,"messages":[{"role":"user","content":"Say hello."}]}',
   );

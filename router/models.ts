@@ -8,7 +8,7 @@ import { defaultCapabilities, probe } from "./engines/probe.ts";
 import type { ModelTokenizer } from "./engines/tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import { createPool, type ManagedPool } from "./pool/pool.ts";
-import type { ServedModel } from "./services.ts";
+import type { Membership, ServedModel } from "./services.ts";
 import type { Transport } from "./transport/transport.ts";
 
 /** What the models of a router are made with. */
@@ -30,6 +30,8 @@ export class ModelService implements ServedModel {
   readonly tokenizer: ModelTokenizer | undefined;
   readonly #options: ModelsOptions;
   readonly #log: Logger = logger("models");
+  readonly membership: Membership;
+  #life: AbortSignal | undefined;
   /** By worker id, for workers that were healthy when last looked at. */
   readonly #known = new Map<string, EngineCapabilities>();
 
@@ -46,6 +48,22 @@ export class ModelService implements ServedModel {
     this.tokenizer = tokenizer;
     this.#options = options;
     this.pool = createPool({ model: name, config, clock, random, transport, log: logger("pool") });
+    this.membership = {
+      addWorker: (worker) => {
+        const id = this.pool.addWorker(worker);
+        this.#probeSoon();
+        return id;
+      },
+      removeWorker: (id) => this.pool.removeWorker(id),
+      setDraining: (id, draining) => this.pool.setDraining(id, draining),
+      setDown: (id, reason) => {
+        // What comes back may be another version.
+        this.#known.delete(id);
+        const found = this.pool.setDown(id, reason);
+        if (reason === undefined) this.#probeSoon();
+        return found;
+      },
+    };
     this.engine = new LiveEngine({
       config,
       pool: this.pool,
@@ -59,9 +77,16 @@ export class ModelService implements ServedModel {
 
   /** Watches the workers until the signal aborts; resolves when each was asked once what it can do. */
   async start(signal: AbortSignal): Promise<void> {
+    this.#life = signal;
     this.pool.start(signal);
     await this.#probeAll(signal);
     void this.#keepProbing(signal);
+  }
+
+  /** Before the next turn of `#keepProbing`. */
+  #probeSoon(): void {
+    const life = this.#life;
+    if (life !== undefined && !life.aborted) this.#probeAll(life).catch(() => {});
   }
 
   async #keepProbing(signal: AbortSignal): Promise<void> {

@@ -6,9 +6,13 @@ import type { ModelTokenizer } from "./engines/tokenizer.ts";
 import type { AgentGraph, Graph } from "./moa/graph_types.ts";
 import type { Run, RunInput, RunRecord } from "./moa/run_types.ts";
 import type { Pool } from "./pool/pool_types.ts";
+import type { ManagedPool } from "./pool/pool.ts";
 import type { Transport } from "./transport/transport.ts";
 
 /** One entry of the config's `models`, ready for use. */
+/** Changes to the workers of a running model. */
+export type Membership = Pick<ManagedPool, "addWorker" | "removeWorker" | "setDraining" | "setDown">;
+
 export interface ServedModel {
   /** Its key in the config; the name under which it is listed. */
   readonly name: string;
@@ -16,6 +20,7 @@ export interface ServedModel {
   readonly engine: Engine;
   readonly pool: Pool;
   /** Undefined when the engine applies its own chat template. */
+  readonly membership: Membership;
   readonly tokenizer: ModelTokenizer | undefined;
 }
 

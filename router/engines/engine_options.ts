@@ -26,7 +26,7 @@ export interface EngineOptions {
 /** What it takes to call a worker. */
 export type CallerOptions = Pick<
   EngineOptions,
-  "config" | "transport" | "clock" | "capabilities" | "tokenizer"
+  "config" | "transport" | "clock" | "capabilities" | "tokenizer" | "pool"
 >;
 
 /** The URL, headers and limits of a call to a worker: the one placed, or the prefill half beside it. */
@@ -59,7 +59,14 @@ export function callOptions(
 }
 
 /** The headers that a worker gets: its model's, and its own key. */
-export function headersFor(options: Pick<EngineOptions, "config">, url: string): Record<string, string> {
+export function headersFor(
+  options: Pick<EngineOptions, "config" | "pool">,
+  url: string,
+): Readonly<Record<string, string>> {
+  // Workers that came later are not in the configuration.
+  const member = options.pool.workers().find((one) => sameBase(one.url, url));
+  const known = member === undefined ? undefined : options.pool.headers?.(member.id);
+  if (known !== undefined) return known;
   const worker = options.config.workers.find((entry) =>
     typeof entry === "object" && "url" in entry && sameBase(entry.url, url)
   );

@@ -17,6 +17,7 @@ import { inferenceRoutes } from "./routes/inference.ts";
 import { modelRoutes } from "./routes/models.ts";
 import { runRoutes } from "./routes/runs.ts";
 import { sglangNativeRoutes } from "./routes/sglang_native.ts";
+import { workerRoutes } from "./routes/workers.ts";
 
 /** What the HTTP surface is made of. */
 export interface AppServices extends RouterServices {
@@ -57,6 +58,7 @@ export function createApp(services: AppServices): Hono<Env> {
     ...runRoutes(http),
     ...sglangNativeRoutes(http),
     ...adminRoutes(http),
+    ...workerRoutes(http),
   ];
   routes.push(openApiRoute(routes, services.version ?? "0"));
 

@@ -4,15 +4,20 @@ import { CanopyError } from "../../base/errors.ts";
 /**
  * Who may call a route. `open`: anyone. `api`: holders of an API key or of the admin key, when keys are configured.
  * `admin`: with an admin key configured only its holder, else as `api` (runs hold other users' prompts).
+ * `control`: only the holder of the admin key; anyone where no key at all is configured and only this host can ask.
  */
-export type Access = "open" | "api" | "admin";
+export type Access = "open" | "api" | "admin" | "control";
 
 /** Checks bearer tokens. Without configured keys everything is allowed, an empty `Bearer` included. */
 export class Keys {
   readonly #api: readonly Uint8Array[];
   readonly #admin: Uint8Array | undefined;
+  readonly #local: boolean;
 
-  constructor(config: { api_keys: readonly string[]; admin_key?: string | undefined }) {
+  constructor(
+    config: { api_keys: readonly string[]; admin_key?: string | undefined; host?: string | undefined },
+  ) {
+    this.#local = /^(?:localhost|::1|127\.[\d.]+)$/.test(config.host ?? "localhost");
     this.#api = config.api_keys.map(hash);
     this.#admin = config.admin_key === undefined ? undefined : hash(config.admin_key);
   }
@@ -20,7 +25,14 @@ export class Keys {
   /** Throws `invalid_api_key` (401) or `admin_key_required` (403). */
   check(access: Access, authorization: string | undefined): void {
     if (access === "open") return;
-    const adminOnly = access === "admin" && this.#admin !== undefined;
+    if (access === "control" && this.#admin === undefined && !(this.#local && this.#api.length === 0)) {
+      throw new CanopyError("This route needs an admin key, and none is configured: set server.admin_key", {
+        code: "admin_key_required",
+        status: 403,
+        param: "authorization",
+      });
+    }
+    const adminOnly = (access === "admin" || access === "control") && this.#admin !== undefined;
     if (!adminOnly && this.#api.length === 0) return;
     const given = hash(bearerToken(authorization));
     if (this.#admin !== undefined && timingSafeEqual(given, this.#admin)) return;

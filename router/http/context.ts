@@ -25,7 +25,7 @@ export type Call = Context<Env>;
 
 /** One route: how it is matched, who may call it, what it does, how /openapi.json describes it. */
 export interface Route {
-  readonly method: "GET" | "POST" | "DELETE";
+  readonly method: "GET" | "POST" | "PUT" | "DELETE";
   /** Hono's pattern; `:id{.+}` also matches slashes. */
   readonly path: string;
   readonly access: Access;

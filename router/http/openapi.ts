@@ -18,6 +18,7 @@ import {
   modelListSchema,
   modelSchema,
 } from "./openai/response_schema.ts";
+import { newWorkerSchema, workerChangeSchema } from "./worker_schema.ts";
 
 /** The schemas that operations name. */
 const COMPONENTS: Readonly<Record<string, z.ZodType>> = {
@@ -37,6 +38,8 @@ const COMPONENTS: Readonly<Record<string, z.ZodType>> = {
   Model: modelSchema,
   ModelList: modelListSchema,
   Error: errorSchema,
+  NewWorker: newWorkerSchema,
+  WorkerChange: workerChangeSchema,
 };
 
 /** The description of all routes as OpenAPI 3.1, whose schemas are plain JSON Schema 2020-12. */

@@ -69,6 +69,11 @@ export class Breaker {
     } else if (state === "half_open") this.#probing = false;
   }
 
+  /** Another process serves at this address now: what its predecessor did counts no more. */
+  reset(): void {
+    this.#enter("closed");
+  }
+
   #enter(state: BreakerState): void {
     this.#state = state;
     this.#period++;

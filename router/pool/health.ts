@@ -35,6 +35,13 @@ export class HealthState {
     return this.#bad > 0 || this.#health === "unhealthy";
   }
 
+  /** Starts anew, as for a worker never seen before. */
+  forget(): void {
+    this.#health = "unknown";
+    this.#bad = 0;
+    this.#good = 0;
+  }
+
   record(good: boolean): void {
     this.#bad = good ? 0 : this.#bad + 1;
     this.#good = good ? this.#good + 1 : 0;
@@ -94,6 +101,13 @@ export class HealthChecker {
     if (soonMs >= this.#dueMs) return;
     this.#dueMs = soonMs;
     this.#wake.abort();
+  }
+
+  /** Another process serves at this address now: nothing is known of it, and it is asked at once. */
+  restart(): void {
+    this.state.forget();
+    this.#dueMs = this.#options.clock.now();
+    this.#wake?.abort();
   }
 
   async #sleepUntilDue(signal: AbortSignal): Promise<void> {

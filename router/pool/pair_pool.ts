@@ -94,6 +94,10 @@ export class PairPool implements ManagedPool {
     return this.#roster.setDraining(id, draining);
   }
 
+  setDown(id: string, reason: string | undefined): boolean {
+    return this.#roster.setDown(id, reason);
+  }
+
   /** vLLM's decode servers read prompts, too, where there is nobody to do it for them. */
   get #decodesAlone(): boolean {
     return this.#options.config.engine === "vllm-pd";

@@ -36,6 +36,11 @@ export interface ManagedPool extends Pool {
   removeWorker(id: string): boolean;
   /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */
   setDraining(id: string, draining: boolean): boolean;
+  /**
+   * Says that a worker's process has ended, and why: it gets no more work from now on. Without a reason: a new process
+   * serves in its place. False when there is none of that id.
+   */
+  setDown(id: string, reason: string | undefined): boolean;
 }
 
 /**
@@ -161,5 +166,9 @@ class WorkerPool implements ManagedPool {
 
   setDraining(id: string, draining: boolean): boolean {
     return this.#roster.setDraining(id, draining);
+  }
+
+  setDown(id: string, reason: string | undefined): boolean {
+    return this.#roster.setDown(id, reason);
   }
 }

@@ -82,6 +82,16 @@ export class Roster {
     return true;
   }
 
+  /**
+   * Says that a worker's process has ended, and why, or (without a reason) that a new one serves in its place.
+   * False when there is none of that id.
+   */
+  setDown(id: string, reason: string | undefined): boolean {
+    const worker = this.find(id);
+    worker?.setDown(reason);
+    return worker !== undefined;
+  }
+
   find(id: string): Worker | undefined {
     return this.#workers.find((worker) => worker.id === id);
   }

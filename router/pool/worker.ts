@@ -35,6 +35,7 @@ export class Worker {
   readonly headers: Readonly<Record<string, string>>;
   readonly breaker: Breaker;
   draining = false;
+  #down: string | undefined;
   readonly #checker: HealthChecker;
   readonly #onChange: (worker: Worker) => void;
   #inFlight = 0;
@@ -67,7 +68,7 @@ export class Worker {
 
   /** True for a worker that is not known to be ill and takes new work; its breaker and load are other questions. */
   get inService(): boolean {
-    return !this.draining && this.#checker.state.health !== "unhealthy";
+    return !this.draining && this.#down === undefined && this.#checker.state.health !== "unhealthy";
   }
 
   get status(): WorkerStatus {
@@ -75,13 +76,34 @@ export class Worker {
       id: this.id,
       url: this.url,
       ...(this.access.role === undefined ? {} : { role: this.access.role }),
-      health: this.draining ? "draining" : this.#checker.state.health,
+      health: this.draining
+        ? "draining"
+        : this.#down === undefined
+        ? this.#checker.state.health
+        : "unhealthy",
       breaker: this.breaker.state,
       inFlight: this.#inFlight,
       served: this.#served,
       failures: this.#failures,
-      lastError: this.#lastError,
+      lastError: this.#down ?? this.#lastError,
     };
+  }
+
+  /**
+   * Takes the worker out of service at once, with the reason, because its process has ended; without one, a new
+   * process serves there, of which nothing is known yet.
+   */
+  setDown(reason: string | undefined): void {
+    const wasDown = this.#down !== undefined;
+    this.#down = reason;
+    if (reason !== undefined) {
+      this.#lastHealth = "unhealthy";
+      this.#onChange(this);
+    } else if (wasDown) {
+      this.#lastError = undefined;
+      this.breaker.reset();
+      this.#checker.restart();
+    }
   }
 
   /** Checks the worker until the signal aborts. */

@@ -1,33 +1,9 @@
 import type { HttpServices, Route } from "../context.ts";
 import type { Gauge } from "../metrics.ts";
 
-/** What an operator looks at: workers and metrics. */
+/** What an operator's tools look at. */
 export function adminRoutes(http: HttpServices): Route[] {
   return [
-    {
-      method: "GET",
-      path: "/workers",
-      access: "admin",
-      handle: (call) =>
-        call.json({
-          object: "list",
-          data: [...http.models.values()].flatMap((model) =>
-            model.pool.workers().map((worker) => ({
-              id: worker.id,
-              model: model.name,
-              engine: model.config.engine,
-              url: worker.url,
-              health: worker.health,
-              breaker: worker.breaker,
-              in_flight: worker.inFlight,
-              served: worker.served,
-              failures: worker.failures,
-              last_error: worker.lastError ?? null,
-            }))
-          ),
-        }),
-      operation: { summary: "The state of every worker." },
-    },
     {
       method: "GET",
       path: "/metrics",

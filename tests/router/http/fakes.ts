@@ -19,6 +19,7 @@ import type {
 import type { Pool } from "../../../router/pool/pool_types.ts";
 import type { Relay, RelayRequest } from "../../../router/proxy/relay_types.ts";
 import type { Moa, ServedModel } from "../../../router/services.ts";
+import { noMembership } from "../no_membership.ts";
 
 /** What the root of a fake run says for each prompt and choice. */
 export type Script = (input: RunInput) => AsyncIterable<RunEvent> | Iterable<RunEvent>;
@@ -347,7 +348,7 @@ export function fakeApp(options: {
       ready: ready ?? true,
     };
     const tokenizer = fake !== undefined && "tokenizer" in fake ? fake.tokenizer : byteTokenizer;
-    models.set(name, { name, config: modelConfig, engine, pool, tokenizer });
+    models.set(name, { name, config: modelConfig, engine, pool, membership: noMembership, tokenizer });
   }
   const services: AppServices = {
     config,

@@ -10,6 +10,7 @@ import type { ServedModel } from "../../../router/services.ts";
 import { FakeEngine, type Script } from "../moa/fake_engine.ts";
 import { characterTokenizer, promptText } from "../moa/run_harness.ts";
 import { fakeGraph, FakeRelay } from "./fakes.ts";
+import { noMembership } from "../no_membership.ts";
 
 /** What a test says about the world. */
 export interface GraphAppOptions {
@@ -42,7 +43,7 @@ export function graphApp(options: GraphAppOptions = {}) {
     engines.set(name, engine);
     const pool = { model: name, place: engine.place.bind(engine), workers: () => [], ready: true };
     const tokenizer = modelConfig.tokenizer === false ? undefined : characterTokenizer;
-    models.set(name, { name, config: modelConfig, engine, pool, tokenizer });
+    models.set(name, { name, config: modelConfig, engine, pool, membership: noMembership, tokenizer });
   }
   const random = new Random("graphs");
   const graphs = new Map([["moa", fakeGraph("moa")]]);

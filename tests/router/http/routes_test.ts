@@ -160,6 +160,7 @@ test("workers are shown with their state", async () => {
     model: "small",
     engine: "vllm",
     url: "http://worker",
+    worker_type: "regular",
     health: "healthy",
     breaker: "closed",
     in_flight: 2,
@@ -225,7 +226,7 @@ test("openapi.json is a valid OpenAPI 3.1 document of every route", async () => 
   for (const [path, item] of Object.entries(paths)) {
     assert.ok(path.startsWith("/") && !path.includes(":") && isJsonObject(item));
     for (const [method, operation] of Object.entries(item)) {
-      assert.ok(["get", "post", "delete"].includes(method) && isJsonObject(operation));
+      assert.ok(["get", "post", "put", "delete"].includes(method) && isJsonObject(operation));
       assert.ok(!ids.has(operation["operationId"]));
       ids.add(operation["operationId"]);
       assert.ok(isJsonObject(operation["responses"]) && "200" in operation["responses"]);

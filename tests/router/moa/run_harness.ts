@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { noMembership } from "../no_membership.ts";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import { type Config, configSchema } from "../../../cfgs/schema.ts";
@@ -59,7 +60,14 @@ export function makeWorld(options: WorldOptions): World {
     const engine = new FakeEngine(clock, script, options);
     engines.set(name, engine);
     const pool = { model: name, place: engine.place.bind(engine), workers: () => [], ready: true };
-    models.set(name, { name, config: config.models[name]!, engine, pool, tokenizer: options.tokenizer });
+    models.set(name, {
+      name,
+      config: config.models[name]!,
+      engine,
+      pool,
+      membership: noMembership,
+      tokenizer: options.tokenizer,
+    });
   }
   const moa = createMoa({
     config,

@@ -13,6 +13,7 @@ import { SplicedPrompt } from "../../../router/moa/splice.ts";
 import { answerSoFar, type Precursor } from "../../../router/moa/splice_answers.ts";
 import { parseTemplate } from "../../../router/moa/template.ts";
 import type { ServedModel } from "../../../router/services.ts";
+import { noMembership } from "../no_membership.ts";
 import { randomText, shapes } from "../engines/tokenizer_shapes.ts";
 import { FakeEngine } from "./fake_engine.ts";
 
@@ -21,7 +22,7 @@ const { models } = configSchema.parse({ models: { m: { model: "some/model", engi
 function served(tokenizer: ModelTokenizer | undefined, tokenIds = true): ServedModel {
   const engine = new FakeEngine(new VirtualClock(), () => ({ pieces: [] }), { capabilities: { tokenIds } });
   const pool = { model: "m", place: engine.place.bind(engine), workers: () => [], ready: true };
-  return { name: "m", config: models["m"]!, engine, pool, tokenizer };
+  return { name: "m", config: models["m"]!, engine, pool, membership: noMembership, tokenizer };
 }
 
 /** An agent with this prompt. */

@@ -323,3 +323,35 @@ test("workers of the same URL are refused, and so are pairs of an engine that ha
   assert.equal(error.code, "unsupported_worker");
   assert.match(error.message, /the pair http:\/\/p and http:\/\/d .* engine sglang needs single servers/);
 });
+
+test("a worker whose process has ended gets nothing from that moment, and a new process starts with a clean slate", async () => {
+  const { clock, transport, pool } = setUp({ breaker: { failures: 1, open_ms: 60_000 } }, [
+    "http://a",
+    "http://b",
+  ]);
+  const life = new AbortController();
+  await clock.run(async () => {
+    pool.start(life.signal);
+    await clock.sleep(10);
+    const [a] = pool.workers();
+    assert.ok(a !== undefined);
+    pool.place({ exclude: new Set(["m.w2"]) }).release("failed");
+    assert.equal(pool.workers()[0]?.breaker, "open");
+    transport.state.set("a", "refuse");
+    assert.ok(pool.setDown(a.id, "the engine was killed"));
+    assert.deepEqual(health(pool), ["unhealthy", "healthy"]);
+    assert.equal(pool.workers()[0]?.lastError, "the engine was killed");
+    for (let i = 0; i < 4; i++) assert.equal(pool.place({}).url, "http://b");
+    await clock.sleep(30_000);
+    transport.state.set("a", 200);
+    const asked = transport.timesOf("a").length;
+    assert.ok(pool.setDown(a.id, undefined));
+    await clock.sleep(10);
+    assert.deepEqual(health(pool), ["healthy", "healthy"]);
+    assert.equal(transport.timesOf("a").length, asked + 1, "asked at once");
+    assert.equal(pool.workers()[0]?.breaker, "closed");
+    assert.equal(pool.place({}).url, "http://a");
+    assert.equal(pool.setDown("m.w9", undefined), false);
+    life.abort();
+  });
+});

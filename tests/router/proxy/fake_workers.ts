@@ -161,7 +161,14 @@ export function relayBench(config: Record<string, unknown> = {}, name = "m"): Re
     ...config,
   });
   const pool = createPool({ model: name, config: parsed, clock, random, transport: workers, log });
-  const model: ServedModel = { name, config: parsed, engine: noEngine, pool, tokenizer: undefined };
+  const model: ServedModel = {
+    name,
+    config: parsed,
+    engine: noEngine,
+    pool,
+    membership: pool,
+    tokenizer: undefined,
+  };
   const relay = createRelay({ clock, random, transport: workers, log });
   const gone = new AbortController();
   return {

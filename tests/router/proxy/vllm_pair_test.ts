@@ -37,7 +37,14 @@ function relayTest(what: string, run: (bench: Bench) => Promise<void>, version =
     const pool = createPool({ model: "m", config, clock, random, transport, log });
     const capabilities = { ...defaultCapabilities(config), version };
     const engine = createEngine({ config, pool, transport, clock, random, capabilities });
-    const model: ServedModel = { name: "tiny-qwen3", config, engine, pool, tokenizer: undefined };
+    const model: ServedModel = {
+      name: "tiny-qwen3",
+      config,
+      engine,
+      pool,
+      membership: pool,
+      tokenizer: undefined,
+    };
     const relay = createRelay({ clock, random, transport, log });
     const gone = new AbortController();
     const post = (body: string, path = COMPLETIONS) =>
