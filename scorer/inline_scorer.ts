@@ -1,0 +1,312 @@
+import { type Clock, deadlineSignal } from "../base/clock.ts";
+import { messageOf } from "../base/errors.ts";
+import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedders/embedder.ts";
+import { oriented, resultOf } from "./comparison_result.ts";
+import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "./scorer.ts";
+
+/** Most characters that are embedded at once, about 128 tokens: what an answer that has ended waits for at most. */
+const STEP_LENGTH = 512;
+/** Most characters of one answer that wait to be embedded. */
+const MAX_WAITING_LENGTH = 4 * 1024 * 1024;
+/** Work in one go, in ms, before others in this thread get their turn. */
+const TURN_MS = 2;
+/** Longest wait for the step in flight when the scorer is closed, in ms. */
+const CLOSE_MS = 5_000;
+
+export interface InlineScorerOptions {
+  readonly clock: Clock;
+  /** Answers that have ended and may wait to be embedded; further ones are not compared. */
+  readonly maxQueued: number;
+}
+
+/**
+ * A scorer in the thread that it is made in, over any embedder: it hosts models inside the scorer's Worker, and the
+ * embedders that need none in the router's thread.
+ *
+ * One step of work at a time: first comparisons that somebody waits for, then the tails of answers that have ended, in
+ * the order in which they did, then what has come of the others, each in turn.
+ */
+export class InlineScorer implements Scorer {
+  readonly #embedder: Embedder;
+  readonly #clock: Clock;
+  readonly #maxQueued: number;
+  readonly #answers = new Map<AnswerId, Answer>();
+  readonly #comparisons = new Set<Pair>();
+  readonly #ended = new Set<Answer>();
+  readonly #growing = new Set<Answer>();
+  #opened = 0;
+  #closed = false;
+  #working: Promise<void> | undefined;
+
+  constructor(embedder: Embedder, { clock, maxQueued }: InlineScorerOptions) {
+    this.#embedder = embedder;
+    this.#clock = clock;
+    this.#maxQueued = maxQueued;
+  }
+
+  get facts(): ScorerFacts | undefined {
+    return this.#closed ? undefined : this.#embedder.facts;
+  }
+
+  open(id: AnswerId): AnswerFeed {
+    const earlier = this.#answers.get(id);
+    if (earlier !== undefined) this.#drop(earlier, `answer ${id} was opened again`);
+    const answer: Answer = {
+      id,
+      order: this.#opened++,
+      text: "",
+      state: "growing",
+      reason: "",
+      inStep: false,
+      embedding: undefined,
+      features: undefined,
+      pairs: new Map(),
+    };
+    if (this.#closed) this.#fail(answer, "the scorer is closed");
+    else this.#answers.set(id, answer);
+    return {
+      append: (text) => this.#append(answer, text),
+      end: () => this.#end(answer),
+      close: () => this.#drop(answer, `answer ${id} is closed`),
+    };
+  }
+
+  similarity(
+    aId: AnswerId,
+    bId: AnswerId,
+    metric: SimilarityMetric,
+    deadlineMs: number,
+  ): Promise<Similarity> {
+    const a = this.#answers.get(aId);
+    const b = this.#answers.get(bId);
+    if (a === undefined || b === undefined) {
+      const reason = this.#closed
+        ? "the scorer is closed"
+        : `answer ${a === undefined ? aId : bId} is not open`;
+      return Promise.resolve({ metric, value: undefined, reason, tokens: [0, 0] });
+    }
+    const swapped = a.order > b.order;
+    const pair = swapped ? pairOf(b, a, metric) : pairOf(a, b, metric);
+    if (pair.result !== undefined) return Promise.resolve(oriented(pair.result, swapped));
+    return new Promise((resolve) => {
+      const waitMs = deadlineMs > 0 ? deadlineMs : 0;
+      const deadline = deadlineSignal(this.#clock, waitMs, undefined);
+      const waiter = (result: Similarity) => {
+        pair.waiters.delete(waiter);
+        deadline.release();
+        resolve(oriented(result, swapped));
+      };
+      deadline.signal.addEventListener("abort", () => waiter(unknown(pair, `not known within ${waitMs} ms`)));
+      pair.waiters.add(waiter);
+      this.#advance(pair);
+    });
+  }
+
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const answer of [...this.#answers.values()]) this.#drop(answer, "the scorer is closed");
+    const deadline = deadlineSignal(this.#clock, CLOSE_MS, undefined);
+    const late = new Promise((resolve) => deadline.signal.addEventListener("abort", resolve));
+    await Promise.race([this.#working, late]);
+    deadline.release();
+    await this.#embedder.close();
+  }
+
+  #append(answer: Answer, text: string): void {
+    if (answer.state !== "growing" || text === "") return;
+    if (answer.text.length + text.length > MAX_WAITING_LENGTH) {
+      return this.#fail(answer, `answer ${answer.id} is longer than ${MAX_WAITING_LENGTH} characters`);
+    }
+    answer.text += text;
+    this.#growing.add(answer);
+    this.#wake();
+  }
+
+  #end(answer: Answer): void {
+    if (answer.state !== "growing") return;
+    this.#growing.delete(answer);
+    if (this.#ended.size >= this.#maxQueued) {
+      return this.#fail(answer, `the scorer is busy: ${this.#maxQueued} other answers wait`);
+    }
+    answer.state = "ended";
+    this.#ended.add(answer);
+    this.#wake();
+  }
+
+  /** Forgets an answer, its features and its pairs. */
+  #drop(answer: Answer, reason: string): void {
+    if (this.#answers.get(answer.id) === answer) this.#answers.delete(answer.id);
+    this.#fail(answer, reason);
+    for (const pair of answer.pairs.values()) {
+      this.#comparisons.delete(pair);
+      pair.a.pairs.delete(pair.key);
+      pair.b.pairs.delete(pair.key);
+    }
+  }
+
+  /** The answer is never compared with any other. */
+  #fail(answer: Answer, reason: string): void {
+    if (answer.state !== "failed") {
+      answer.state = "failed";
+      answer.reason = reason;
+    }
+    answer.text = "";
+    answer.features = undefined;
+    this.#growing.delete(answer);
+    this.#ended.delete(answer);
+    if (!answer.inStep) release(answer);
+    for (const pair of answer.pairs.values()) this.#advance(pair);
+  }
+
+  /** Looks whether a pair that somebody waits for can be compared, or never will. */
+  #advance(pair: Pair): void {
+    if (pair.waiters.size === 0 || pair.result !== undefined) return;
+    const failed = [pair.a, pair.b].find((answer) => answer.state === "failed");
+    if (failed !== undefined) return settle(pair, unknown(pair, failed.reason));
+    if (pair.a.features === undefined || pair.b.features === undefined) return;
+    this.#comparisons.add(pair);
+    this.#wake();
+  }
+
+  #wake(): void {
+    this.#working ??= this.#work();
+  }
+
+  async #work(): Promise<void> {
+    // What else comes in this turn is embedded together.
+    await undefined;
+    let sinceMs = this.#clock.now();
+    for (let step = this.#next(); step !== undefined; step = this.#next()) {
+      await step;
+      if (this.#clock.now() - sinceMs < TURN_MS) continue;
+      await this.#clock.sleep(0);
+      sinceMs = this.#clock.now();
+    }
+    this.#working = undefined;
+  }
+
+  /** Begins the next step; it never rejects. */
+  #next(): Promise<void> | undefined {
+    for (const pair of this.#comparisons) {
+      this.#comparisons.delete(pair);
+      // Those who wanted to know have given up.
+      if (pair.waiters.size > 0) return this.#compare(pair);
+    }
+    const [ended] = this.#ended;
+    if (ended !== undefined) return this.#embed(ended);
+    const [growing] = this.#growing;
+    if (growing === undefined) return undefined;
+    this.#growing.delete(growing);
+    return this.#embed(growing);
+  }
+
+  /** One step of an answer: a piece of its text or, when none is left and it has ended, its tail. */
+  async #embed(answer: Answer): Promise<void> {
+    answer.inStep = true;
+    try {
+      answer.embedding ??= this.#embedder.open();
+      const piece = firstPiece(answer.text);
+      answer.text = answer.text.slice(piece.length);
+      if (piece !== "") await answer.embedding.append(piece);
+      else {
+        const features = await answer.embedding.finish();
+        if (answer.state === "ended") {
+          // Those with less left to do are not to wait for it.
+          this.#ended.delete(answer);
+          if (features === undefined) this.#ended.add(answer);
+          else {
+            answer.features = features;
+            answer.state = "done";
+          }
+        }
+      }
+    } catch (error) {
+      this.#fail(answer, `answer ${answer.id} could not be embedded: ${messageOf(error)}`);
+    }
+    answer.inStep = false;
+    if (answer.state === "failed") release(answer);
+    if (answer.state === "growing" && answer.text !== "") this.#growing.add(answer);
+    if (answer.state !== "done") return;
+    for (const pair of answer.pairs.values()) this.#advance(pair);
+  }
+
+  async #compare(pair: Pair): Promise<void> {
+    const { a, b, metric } = pair;
+    const [left, right] = [a.features, b.features];
+    if (left === undefined || right === undefined) return;
+    a.inStep = b.inStep = true;
+    try {
+      settle(pair, resultOf(metric, left, right, await left.compare(right, metric)));
+    } catch (error) {
+      settle(pair, unknown(pair, `they could not be compared: ${messageOf(error)}`));
+    }
+    a.inStep = b.inStep = false;
+    for (const answer of [a, b]) if (answer.state === "failed") release(answer);
+  }
+}
+
+interface Answer {
+  readonly id: AnswerId;
+  /** When it was opened, among all answers. */
+  readonly order: number;
+  /** What has come and is not embedded yet. */
+  text: string;
+  state: "growing" | "ended" | "done" | "failed";
+  /** Why it failed. */
+  reason: string;
+  /** A call of its embedding or of its features is running. */
+  inStep: boolean;
+  embedding: AnswerEmbedding | undefined;
+  features: AnswerFeatures | undefined;
+  /** The pairs with other answers that were asked for, by their keys. */
+  readonly pairs: Map<string, Pair>;
+}
+
+/** One comparison, made at most once. */
+interface Pair {
+  readonly key: string;
+  readonly metric: SimilarityMetric;
+  /** Opened before `b`, or the same. */
+  readonly a: Answer;
+  readonly b: Answer;
+  readonly waiters: Set<(result: Similarity) => void>;
+  result: Similarity | undefined;
+}
+
+function pairOf(a: Answer, b: Answer, metric: SimilarityMetric): Pair {
+  const key = `${a.order} ${b.order} ${metric}`;
+  let pair = a.pairs.get(key);
+  if (pair === undefined) {
+    pair = { key, metric, a, b, waiters: new Set(), result: undefined };
+    a.pairs.set(key, pair);
+    b.pairs.set(key, pair);
+  }
+  return pair;
+}
+
+function settle(pair: Pair, result: Similarity): void {
+  pair.result = result;
+  for (const waiter of [...pair.waiters]) waiter(result);
+}
+
+function release(answer: Answer): void {
+  const embedding = answer.embedding;
+  answer.embedding = undefined;
+  try {
+    embedding?.close();
+  } catch {
+    // There is nobody whom it would help to know.
+  }
+}
+
+function unknown({ metric, a, b }: Pair, reason: string): Similarity {
+  return { metric, value: undefined, reason, tokens: [a.features?.tokens ?? 0, b.features?.tokens ?? 0] };
+}
+
+/** As much of a text as is embedded at once; never half a character. */
+function firstPiece(text: string): string {
+  if (text.length <= STEP_LENGTH) return text;
+  const unit = text.charCodeAt(STEP_LENGTH - 1);
+  return text.slice(0, unit >= 0xd800 && unit <= 0xdbff ? STEP_LENGTH - 1 : STEP_LENGTH);
+}
