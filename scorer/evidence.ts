@@ -45,9 +45,9 @@ export function verdictTable({ completions }: ClusterState, evidence: Evidence):
   });
 }
 
-/** A number as JSON knows it: null for what is not known or not finite. */
+/** A number as JSON knows it: null for what is not known or not finite, and one zero only. */
 export function finite(value: number | undefined): Json {
-  return value !== undefined && Number.isFinite(value) ? value : null;
+  return value !== undefined && Number.isFinite(value) ? value + 0 : null;
 }
 
 function eachPair(count: number): Pair[] {

@@ -15,7 +15,7 @@ const leastDistinct = 0.25;
 
 const refusals: readonly RegExp[] = [
   /\b(?:i['’]?m|i am|we are|we['’]re)?\s?(?:very |so |deeply )?sorry\b[^.\n]{0,80}\b(?:can['’]?t|cannot|can not|unable|not able|won['’]?t|not comfortable)\b/iu,
-  /\bi(?:['’]?m| am)? (?:can['’]?t|cannot|can not|won['’]?t|unable to|not able to|must decline to|have to decline to) (?:help|assist|provide|answer|comply|do that|fulfil|fulfill|support|generate|create|write|engage|discuss|give|share|offer|process|continue)\b/iu,
+  /\bi(?:['’]?m| am)? (?:can['’]?t|cannot|can not|won['’]?t|unable to|not able to|must decline to|have to decline to) (?:help(?! but)|assist|provide|answer|comply|do that|fulfil|fulfill|support|generate|create|write|engage|discuss|give|share|offer|process|continue)\b/iu,
   /\bas an ai(?: language)?(?: model| assistant)?,? i (?:can['’]?t|cannot|don['’]?t|do not|am not|am unable|won['’]?t)\b/iu,
   /(?:抱歉|对不起|對不起)[^。\n]{0,40}(?:无法|無法|不能|不可以)/u,
   /(?:申し訳|すみません)[^。\n]{0,40}(?:できません|出来ません)/u,

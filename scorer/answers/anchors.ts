@@ -8,6 +8,7 @@ const announcement = new RegExp(
   "giu",
 );
 const hashes = /^[ \t]*####[ \t]*/gmu;
+const heading = /^[#*_ \t]{0,8}(?:the )?(?:final |correct )?answer[*_: \t]{0,8}$/gimu;
 
 /** Announcements that are looked at, from the last one on. */
 const maxAnchors = 8;
@@ -18,7 +19,7 @@ const maxAnchors = 8;
  */
 export function announced(text: string): string[] {
   const ends: number[] = [];
-  for (const pattern of [announcement, hashes]) {
+  for (const pattern of [announcement, hashes, heading]) {
     for (const match of text.matchAll(pattern)) ends.push(match.index + match[0].length);
   }
   return ends.sort((a, b) => b - a).slice(0, maxAnchors).map((end) => phraseAt(text, end)).filter((phrase) =>

@@ -29,6 +29,8 @@ export function parseNumber(phrase: string): string | undefined {
   let text = bare(phrase);
   if (text === "" || text.length > maxLength) return undefined;
   const equals = text.lastIndexOf("=");
+  // "x = 2 or x = 1" is a list, not an equation.
+  if (/=.*(?:\b(?:or|and)\b|[,;]).*=/u.test(text)) return undefined;
   if (equals >= 0) text = text.slice(equals + 1).trim();
   text = text.replace(
     /^(?:approximately|about|around|roughly|exactly|only|just|a total of|\\approx|≈|~)\s*/iu,
@@ -184,6 +186,6 @@ function bare(phrase: string): string {
     .replaceAll(/\$(?=\d[^$]*$)/gu, "")
     .replaceAll(/\s+/gu, " ")
     .trim()
-    .replace(/[.,;!?:]+$/u, "")
+    .replace(/[.,;!?:。！？；，]+$/u, "")
     .trim();
 }
