@@ -5,6 +5,7 @@ import { demoCommand } from "./cli/demo.ts";
 import { dispatch } from "./cli/dispatch.ts";
 import { doctorCommand } from "./cli/doctor.ts";
 import { withProcess } from "./cli/io.ts";
+import { planCommand } from "./cli/plan.ts";
 import { serveCommand } from "./cli/serve.ts";
 import { simCommand } from "./cli/sim.ts";
 
@@ -14,6 +15,7 @@ const commands = [
   chatCommand,
   checkCommand,
   doctorCommand,
+  planCommand,
   simCommand,
   benchCommand,
 ];

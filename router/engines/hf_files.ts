@@ -21,7 +21,8 @@ export interface TokenizerFiles {
   readonly chatTemplate: string | undefined;
 }
 
-export interface TokenizerSourceOptions {
+/** Where a model's files are looked for. */
+export interface ModelFilesOptions {
   readonly transport: Transport;
   readonly signal: AbortSignal;
   /** `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`, `HF_TOKEN`; the process's environment by default. */
@@ -31,34 +32,74 @@ export interface TokenizerSourceOptions {
 /** Reads one file of a model; undefined when the model has no such file. */
 type ReadModelFile = (name: string) => Promise<string | undefined>;
 
+/** The files of one model, in one place. */
+export interface ModelFiles {
+  readonly read: ReadModelFile;
+  /** Bytes of a file, without reading it; undefined when there is none, or when the Hub does not say. */
+  size(name: string): Promise<number | undefined>;
+  /** The folder, or the address of the Hub. */
+  readonly place: string;
+}
+
+/** The Hub refused a request for a model. */
+export class HubError extends Error {
+  override readonly name = "HubError";
+
+  constructor(
+    readonly endpoint: string,
+    readonly status: number,
+    /** The Hub's own word, such as GatedRepo, RepoNotFound. */
+    readonly hubCode: string | undefined,
+    readonly hasToken: boolean,
+    url: string,
+  ) {
+    super(`${url} answered ${status}`);
+  }
+}
+
 /**
  * Finds a tokenizer's files: in a folder, in the Hub's cache on this machine, or on the Hub.
  * Throws 500 `tokenizer_unavailable`, saying where it looked.
  */
 export async function loadTokenizerFiles(
   source: string,
-  options: TokenizerSourceOptions,
+  options: ModelFilesOptions,
 ): Promise<TokenizerFiles> {
-  const env = options.env ?? process.env;
-  if (await isFolder(source)) {
-    return await readAll(source, folderReader(source), `the folder has no tokenizer.json`);
+  let files: ModelFiles;
+  try {
+    files = await openModelFiles(source, options, "tokenizer.json");
+  } catch (cause) {
+    throw unavailable(source, messageOf(cause), cause);
   }
+  return await readAll(source, files.read, `${files.place} has no tokenizer.json for it`);
+}
+
+/**
+ * Finds a model: in a folder, in the Hub's cache on this machine if `file` is there, else on the Hub, which is asked
+ * only when a file is read. Throws an error that says where it looked; reading throws a `HubError`.
+ */
+export async function openModelFiles(
+  source: string,
+  options: ModelFilesOptions,
+  file = "config.json",
+): Promise<ModelFiles> {
+  const env = options.env ?? process.env;
+  if (await isFolder(source)) return { ...folderFiles(source), place: `the folder ${source}` };
   const match = /^([\w.-]+\/[\w.-]+)(?:@([\w./-]+))?$/.exec(source);
-  if (match?.[1] === undefined) throw unavailable(source, "it is neither a folder nor a Hub id");
+  if (match?.[1] === undefined) throw new Error("it is neither a folder nor a Hub id");
   const id = match[1];
   const revision = match[2] ?? "main";
   const cache = env.HF_HUB_CACHE ?? join(env.HF_HOME ?? join(homedir(), ".cache", "huggingface"), "hub");
   const snapshot = await snapshotOf(join(cache, `models--${id.replace("/", "--")}`), revision);
   if (snapshot !== undefined) {
-    const reader = folderReader(snapshot);
-    if (await reader("tokenizer.json") !== undefined) return await readAll(source, reader, "");
+    const files = folderFiles(snapshot);
+    if (await files.size(file) !== undefined) return { ...files, place: `the cache ${cache}` };
   }
   if (isTrue(env.HF_HUB_OFFLINE)) {
-    throw unavailable(source, `it is not in the cache ${cache}, and HF_HUB_OFFLINE forbids to fetch it`);
+    throw new Error(`it is not in the cache ${cache}, and HF_HUB_OFFLINE forbids to fetch it`);
   }
   const endpoint = (env.HF_ENDPOINT ?? DEFAULT_ENDPOINT).replace(/\/+$/, "");
-  const reader = hubReader(endpoint, id, revision, env.HF_TOKEN, options);
-  return await readAll(source, reader, `${endpoint} has no tokenizer.json for it`);
+  return { ...hubFiles(endpoint, id, revision, env.HF_TOKEN, options), place: endpoint };
 }
 
 async function readAll(source: string, read: ReadModelFile, missing: string): Promise<TokenizerFiles> {
@@ -86,6 +127,19 @@ async function legacyTemplate(read: ReadModelFile): Promise<string | undefined> 
   return isJsonObject(value) && typeof value.chat_template === "string" ? value.chat_template : undefined;
 }
 
+function folderFiles(folder: string): Omit<ModelFiles, "place"> {
+  return {
+    read: folderReader(folder),
+    size: async (name) => {
+      try {
+        return (await stat(join(folder, name))).size;
+      } catch {
+        return undefined;
+      }
+    },
+  };
+}
+
 function folderReader(folder: string): ReadModelFile {
   return async (name) => {
     try {
@@ -97,33 +151,54 @@ function folderReader(folder: string): ReadModelFile {
   };
 }
 
-function hubReader(
+function hubFiles(
   endpoint: string,
   id: string,
   revision: string,
   token: string | undefined,
-  options: TokenizerSourceOptions,
-): ReadModelFile {
-  return async (name) => {
-    const first = `${endpoint}/${id}/resolve/${encodeURIComponent(revision)}/${name}`;
-    let url = first;
-    for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-      // The token is for the Hub alone, not for the storage that it redirects to.
-      const own = token !== undefined && new URL(url).origin === new URL(first).origin;
-      const headers: Record<string, string> = own ? { authorization: `Bearer ${token}` } : {};
-      const response = await options.transport.send({ method: "GET", url, headers }, options.signal);
-      const location = response.headers.location;
-      if (response.status >= 300 && response.status < 400 && location !== undefined) {
-        await response.body[Symbol.asyncIterator]().return?.();
-        url = new URL(location, url).href;
-        continue;
+  options: ModelFilesOptions,
+): Omit<ModelFiles, "place"> {
+  const addressOf = (name: string) => `${endpoint}/${id}/resolve/${encodeURIComponent(revision)}/${name}`;
+  // The token is for the Hub alone, not for the storage that it redirects to.
+  const send = (method: "GET" | "HEAD", url: string, first: string) => {
+    const own = token !== undefined && new URL(url).origin === new URL(first).origin;
+    const headers: Record<string, string> = own ? { authorization: `Bearer ${token}` } : {};
+    return options.transport.send({ method, url, headers }, options.signal);
+  };
+  /** False when the model has no such file. */
+  const isThere = (response: IncomingResponse, first: string): boolean => {
+    const hubCode = response.headers["x-error-code"];
+    if (response.status === 404 && hubCode !== "RepoNotFound") return false;
+    if (response.status < 400) return true;
+    throw new HubError(endpoint, response.status, hubCode, token !== undefined, first);
+  };
+  return {
+    read: async (name) => {
+      const first = addressOf(name);
+      let url = first;
+      for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
+        const response = await send("GET", url, first);
+        const location = response.headers.location;
+        if (response.status >= 300 && response.status < 400 && location !== undefined) {
+          await response.body[Symbol.asyncIterator]().return?.();
+          url = new URL(location, url).href;
+          continue;
+        }
+        const text = await textOf(response, name);
+        if (!isThere(response, first)) return undefined;
+        if (response.status !== 200) throw new Error(`${first} answered ${response.status}`);
+        return text;
       }
-      const text = await textOf(response, name);
-      if (response.status === 404) return undefined;
-      if (response.status !== 200) throw new Error(`${first} answered ${response.status}`);
-      return text;
-    }
-    throw new Error(`${first} redirects more than ${MAX_REDIRECTS} times`);
+      throw new Error(`${first} redirects more than ${MAX_REDIRECTS} times`);
+    },
+    size: async (name) => {
+      const first = addressOf(name);
+      const response = await send("HEAD", first, first);
+      await response.body[Symbol.asyncIterator]().return?.();
+      // Large files are elsewhere; the Hub tells their size when it redirects there.
+      const size = Number(response.headers["x-linked-size"] ?? response.headers["content-length"]);
+      return isThere(response, first) && Number.isFinite(size) ? size : undefined;
+    },
   };
 }
 

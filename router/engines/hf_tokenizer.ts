@@ -5,7 +5,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import { type StreamedFiles, streamingOf } from "../../tokenizers/hf_stream_rules.ts";
 import type { Streaming } from "../../tokenizers/token_stream.ts";
 import type { ChatMessage } from "./engine.ts";
-import { loadTokenizerFiles, type TokenizerFiles, type TokenizerSourceOptions } from "./hf_files.ts";
+import { loadTokenizerFiles, type ModelFilesOptions, type TokenizerFiles } from "./hf_files.ts";
 import type { ModelTokenizer } from "./tokenizer.ts";
 
 /**
@@ -14,7 +14,7 @@ import type { ModelTokenizer } from "./tokenizer.ts";
  */
 export async function loadTokenizer(
   source: string,
-  options: TokenizerSourceOptions,
+  options: ModelFilesOptions,
 ): Promise<ModelTokenizer> {
   return new HfTokenizer(source, await loadTokenizerFiles(source, options));
 }

@@ -1,0 +1,118 @@
+import { stringify } from "yaml";
+import { CACHE_IN_CONTAINER } from "../commands/docker.ts";
+import type { PlannedEngine } from "../plan_types.ts";
+import {
+  containerEnv,
+  dockerfile,
+  type EmitInput,
+  type EmittedFile,
+  imageOf,
+  processesOf,
+  routerConfig,
+  routerConfigText,
+  startsAfter,
+  weightsFolder,
+  withOptions,
+} from "./emitted.ts";
+
+/** Time for weights to be fetched and loaded, and graphs to be captured. */
+const START_PERIOD = "60m";
+
+/** A compose project: a service for each engine, the router in front. */
+export function emitCompose(input: EmitInput): EmittedFile[] {
+  const { plan } = input;
+  const engines = processesOf(plan);
+  const serviceOf = (engine: PlannedEngine) => engine.within ?? engine.name;
+  const config = routerConfig(input, (engine) => `http://${serviceOf(engine)}:${engine.port}`);
+  const port = config.server.port === 0 ? 8_000 : config.server.port;
+  const services: Record<string, unknown> = {};
+  for (const engine of engines) services[engine.name] = engineService(engine, input);
+  services["canopy"] = {
+    image: input.canopyImage,
+    command: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
+    ports: [`127.0.0.1:${port}:${port}`],
+    volumes: ["./canopy.jsonc:/etc/canopy/canopy.jsonc:ro"],
+    depends_on: dependsOn(engines),
+    restart: "unless-stopped",
+    stop_grace_period: `${Math.ceil(config.server.drain_timeout_ms / 1_000) + 5}s`,
+  };
+  const project = { name: "canopy", services, volumes: { "model-cache": {} } };
+  const comment = "# Engines and router of one host. Start: docker compose up -d; the answer is on " +
+    `http://127.0.0.1:${port}.\n# Gated models: set HF_TOKEN in the environment or in .env.\n`;
+  return [
+    { path: "compose.yaml", text: comment + stringify(project, { lineWidth: 0 }) },
+    { path: "canopy.jsonc", text: routerConfigText(config, undefined) },
+    dockerfile,
+  ];
+}
+
+function engineService(engine: PlannedEngine, input: EmitInput): Record<string, unknown> {
+  const folder = weightsFolder(engine, input.config);
+  const [program, ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
+  const simulated = engine.family === "sim";
+  const amd = engine.gpus[0]?.vendor === "amd";
+  const before = startsAfter(engine, input.plan);
+  return {
+    image: imageOf(engine, input),
+    entrypoint: simulated ? ["/usr/local/bin/canopy"] : [program],
+    command: (simulated ? args.slice(args.indexOf("sim")) : args).map(escaped),
+    ...(simulated ? {} : {
+      environment: {
+        ...mapValues(containerEnv(engine, engine.name), escaped),
+        ...(amd ? { HIP_VISIBLE_DEVICES: engine.gpus.map((gpu) => gpu.id).join(",") } : {}),
+        // As it is where compose runs, or in .env; absent when it is not set there.
+        HF_TOKEN: null,
+      },
+      volumes: [
+        `model-cache:${CACHE_IN_CONTAINER}`,
+        ...(folder === undefined ? [] : [`${folder}:${folder}:ro`]),
+      ],
+      ipc: "host",
+    }),
+    ...(engine.gpus.length === 0 || simulated
+      ? {}
+      : amd
+      ? { devices: ["/dev/kfd", "/dev/dri"], group_add: ["video"] }
+      : {
+        deploy: {
+          resources: {
+            reservations: {
+              devices: [{
+                driver: "nvidia",
+                device_ids: engine.gpus.map((gpu) => gpu.id),
+                capabilities: ["gpu"],
+              }],
+            },
+          },
+        },
+      }),
+    healthcheck: {
+      test: simulated ? ["CMD", "bash", "-c", `</dev/tcp/127.0.0.1/${engine.port}`] : [
+        "CMD",
+        "python3",
+        "-c",
+        `import urllib.request as u; u.urlopen("http://127.0.0.1:${engine.port}/health", timeout=5)`,
+      ],
+      interval: "10s",
+      timeout: "10s",
+      retries: 3,
+      start_period: START_PERIOD,
+    },
+    ...(before.length === 0 ? {} : { depends_on: dependsOn(before) }),
+    restart: "unless-stopped",
+    stop_grace_period: "30s",
+  };
+}
+
+function dependsOn(engines: readonly PlannedEngine[]): Record<string, unknown> {
+  return Object.fromEntries(engines.map((engine) => [engine.name, { condition: "service_healthy" }]));
+}
+
+/** Compose replaces what follows a dollar sign. */
+function escaped(text: string): string {
+  return text.replaceAll("$", "$$$$");
+}
+
+function mapValues(record: Readonly<Record<string, string>>, change: (value: string) => string) {
+  return Object.fromEntries(Object.entries(record).map(([name, value]) => [name, change(value)]));
+}

@@ -1,0 +1,21 @@
+import { emitCompose } from "./compose.ts";
+import type { EmitInput, EmittedFile } from "./emitted.ts";
+import { emitKubernetes } from "./kubernetes.ts";
+import { emitSlurm } from "./slurm.ts";
+import { emitSystemd } from "./systemd.ts";
+
+/** Where a plan can be taken. */
+export const emitTargets = ["compose", "systemd", "slurm", "kubernetes"] as const;
+export type EmitTarget = (typeof emitTargets)[number];
+
+const EMITTERS: Readonly<Record<EmitTarget, (input: EmitInput) => EmittedFile[]>> = {
+  compose: emitCompose,
+  systemd: emitSystemd,
+  slurm: emitSlurm,
+  kubernetes: emitKubernetes,
+};
+
+/** Deployment files for a plan. Throws when the target cannot do what the plan says. */
+export function emit(target: EmitTarget, input: EmitInput): EmittedFile[] {
+  return EMITTERS[target](input);
+}

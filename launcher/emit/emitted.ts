@@ -1,0 +1,111 @@
+import { isAbsolute } from "node:path";
+import { toCanopy } from "../../cfgs/formats/canopy.ts";
+import type { Config, WorkerConfig } from "../../cfgs/schema.ts";
+import { withPlannedWorkers } from "../plan.ts";
+import type { Plan, PlannedEngine } from "../plan_types.ts";
+import { NEWEST } from "../versions.ts";
+
+/** A file to write, relative to a folder of the user's choice. */
+export interface EmittedFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** What deployment files are made from. */
+export interface EmitInput {
+  readonly config: Config;
+  readonly plan: Plan;
+  /** Container image of Canopy. */
+  readonly canopyImage: string;
+  /** Where the binary is on hosts without containers. */
+  readonly canopyBinary: string;
+}
+
+/** The engines that are processes of their own. */
+export function processesOf(plan: Plan): PlannedEngine[] {
+  return plan.engines.filter((engine) => engine.within === undefined);
+}
+
+/** Image of an engine: the configuration's, else its project's own of the planned version. */
+export function imageOf(engine: PlannedEngine, { config, canopyImage }: EmitInput): string {
+  if (engine.family === "sim") return canopyImage;
+  if (engine.image !== undefined) return engine.image;
+  const version = config.models[engine.modelKey]?.launch?.version ?? config.launch?.[engine.family].version ??
+    NEWEST[engine.family];
+  return engine.family === "sglang" ? `lmsysorg/sglang:v${version}` : `vllm/vllm-openai:v${version}`;
+}
+
+/** Folder of the weights of an engine that reads them from one; undefined where they come from the Hub. */
+export function weightsFolder(engine: PlannedEngine, config: Config): string | undefined {
+  const model = config.models[engine.modelKey];
+  const weights = model?.launch?.weights ?? model?.model;
+  return weights !== undefined && isAbsolute(weights) ? weights : undefined;
+}
+
+/** An engine's arguments with other values for some of its options. */
+export function withOptions(
+  argv: readonly string[],
+  values: Readonly<Record<string, string>>,
+): string[] {
+  return argv.map((word, at) => values[argv[at - 1] ?? ""] ?? word);
+}
+
+/** An engine's environment inside a container, where GPUs count from 0 and addresses are names. */
+export function containerEnv(engine: PlannedEngine, ownAddress: string): Record<string, string> {
+  const hidden = ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"];
+  const env = Object.entries(engine.bare.env).filter(([name]) => !hidden.includes(name));
+  return Object.fromEntries(env.map(([name, value]) => [
+    name,
+    name === "VLLM_NIXL_SIDE_CHANNEL_HOST" ? ownAddress : value,
+  ]));
+}
+
+/** The configuration of the router, with engines at other addresses than on this host. */
+export function routerConfig(
+  { config, plan }: EmitInput,
+  addressOf: (engine: PlannedEngine) => string,
+): Config {
+  const byUrl = new Map(plan.engines.map((engine) => [`http://${engine.host}:${engine.port}`, engine]));
+  const moved = (url: string) => {
+    const engine = byUrl.get(url);
+    return engine === undefined ? url : addressOf(engine);
+  };
+  const planned = withPlannedWorkers(config, plan);
+  const models = Object.entries(planned.models).map(([key, model]) => {
+    // How engines are started is said in the files themselves.
+    const { launch: _, ...rest } = model;
+    return [key, { ...rest, workers: model.workers.map((worker) => movedWorker(worker, moved)) }] as const;
+  });
+  const { launch: _, ...rest } = planned;
+  return { ...rest, models: Object.fromEntries(models) };
+}
+
+function movedWorker(worker: WorkerConfig, moved: (url: string) => string): WorkerConfig {
+  if (typeof worker === "string") return moved(worker);
+  if ("url" in worker) return { ...worker, url: moved(worker.url) };
+  return { ...worker, prefill: moved(worker.prefill), decode: moved(worker.decode) };
+}
+
+/** The router's configuration as a file, listening on all addresses where it runs in a container. */
+export function routerConfigText(config: Config, host: string | undefined): string {
+  return toCanopy(host === undefined ? config : { ...config, server: { ...config.server, host } });
+}
+
+/** The engines that must be ready before one starts: earlier ones on its GPUs, whose memory it counts on. */
+export function startsAfter(engine: PlannedEngine, plan: Plan): PlannedEngine[] {
+  const earlier = processesOf(plan).slice(0, processesOf(plan).indexOf(engine));
+  return earlier.filter((other) =>
+    other.gpus.some((gpu) => engine.gpus.some((own) => own.uuid === gpu.uuid))
+  );
+}
+
+/** A container image with Canopy, for those who build one. */
+export const dockerfile: EmittedFile = {
+  path: "Dockerfile",
+  text: `# Builds the image of Canopy itself: put the compiled binary (dist/canopy) beside this file.
+FROM debian:bookworm-slim
+RUN apt-get update && apt-get install -y --no-install-recommends ca-certificates && rm -rf /var/lib/apt/lists/*
+COPY canopy /usr/local/bin/canopy
+ENTRYPOINT ["/usr/local/bin/canopy"]
+`,
+};

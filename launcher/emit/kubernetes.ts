@@ -1,0 +1,239 @@
+import { stringify } from "yaml";
+import { CanopyError } from "../../base/errors.ts";
+import type { PlannedEngine } from "../plan_types.ts";
+import {
+  dockerfile,
+  type EmitInput,
+  type EmittedFile,
+  processesOf,
+  routerConfig,
+  routerConfigText,
+  startsAfter,
+} from "./emitted.ts";
+import { engineContainer, podSpecOf } from "./kubernetes_pod.ts";
+import { leaderWorkerSet } from "./kubernetes_nodes.ts";
+
+type Manifest = Record<string, unknown>;
+
+/** Engines of one model and role: pods of one workload. */
+export interface Workload {
+  readonly name: string;
+  readonly engines: readonly [PlannedEngine, ...PlannedEngine[]];
+}
+
+/**
+ * Manifests for Kubernetes: a StatefulSet and a headless service for each model and role (prefill and decode apart),
+ * so that each pod has a name of its own that the router can be sent to; a LeaderWorkerSet where an engine spans hosts; one
+ * cache of weights; the router with readiness and drain.
+ * Throws 400 `shared_gpu` when engines of the plan share a GPU: Kubernetes gives whole GPUs.
+ */
+export function emitKubernetes(input: EmitInput): EmittedFile[] {
+  const engines = processesOf(input.plan);
+  for (const engine of engines) {
+    const [other] = startsAfter(engine, input.plan);
+    if (other === undefined) continue;
+    const { vendor } = engine.gpus[0] ?? { vendor: "nvidia" };
+    throw new CanopyError(
+      `Cannot write files for Kubernetes: ${other.name} and ${engine.name} share a GPU, and Kubernetes gives whole ` +
+        `${vendor === "amd" ? "AMD" : "NVIDIA"} GPUs to pods: plan with more of them, such as ` +
+        `--gpus ${engines.reduce((sum, one) => sum + Math.max(1, one.gpus.length), 0)}xH200`,
+      { code: "shared_gpu", status: 400 },
+    );
+  }
+  const workloads = workloadsOf(engines);
+  const addresses = new Map(
+    workloads.flatMap((workload) =>
+      workload.engines.map((engine, at) => [engine, podAddress(workload, engine, at)] as const)
+    ),
+  );
+  const config = routerConfig(input, (engine) => {
+    const process = input.plan.engines.find((other) => other.name === engine.within) ?? engine;
+    return `http://${addresses.get(process) ?? engine.name}:${engine.port}`;
+  });
+  const manifests = [
+    modelCache(engines),
+    ...workloads.flatMap((workload) => workloadManifests(workload, input)),
+    ...routerManifests(input, routerConfigText(config, "0.0.0.0"), config.server.port || 8_000, {
+      drainSeconds: Math.ceil(config.server.drain_timeout_ms / 1_000),
+    }),
+  ];
+  const head = `# Engines and router: kubectl apply -f canopy.yaml
+# Gated models: kubectl create secret generic hf-token --from-literal=token=hf_...
+`;
+  const text = head + manifests.map((manifest) => stringify(manifest, { lineWidth: 0 })).join("---\n");
+  return [{ path: "canopy.yaml", text }, dockerfile];
+}
+
+/** Engines that differ in nothing but their addresses, together. */
+function workloadsOf(engines: readonly PlannedEngine[]): Workload[] {
+  const groups = new Map<string, [PlannedEngine, ...PlannedEngine[]]>();
+  for (const engine of engines) {
+    // An engine that spans hosts is a workload of its own.
+    const key = engine.nodes > 1 ? engine.name : `${engine.modelKey} ${engine.role} ${engine.port}`;
+    const same = groups.get(key) ?? groups.get(`${engine.modelKey} ${engine.role}`);
+    if (same === undefined) {
+      groups.set(engine.nodes > 1 ? key : `${engine.modelKey} ${engine.role}`, [engine]);
+    } else same.push(engine);
+  }
+  return [...groups.values()].map((group) => ({
+    name: group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, ""),
+    engines: group,
+  }));
+}
+
+/** Pods of a workload are equal, so all listen on the first one's port. */
+export function portOf({ engines }: Workload): number {
+  return engines[0].port;
+}
+
+function podAddress(workload: Workload, engine: PlannedEngine, at: number): string {
+  return engine.nodes > 1 ? `${workload.name}-0.${workload.name}` : `${workload.name}-${at}.${workload.name}`;
+}
+
+/** Labels by which pods are found, by services and by `--discover kubernetes`. */
+export function labelsOf({ name, engines: [first] }: Workload): Record<string, string> {
+  return {
+    "app.kubernetes.io/name": name,
+    "app.kubernetes.io/part-of": "canopy",
+    "canopy.dev/model": first.modelKey.replace(/[^\w.-]+/g, "-").slice(0, 63),
+    "canopy.dev/role": first.role,
+  };
+}
+
+/** What a scaler should look at; replicas beyond those of the router's configuration need discovery. */
+export function hintsOf({ engines: [first] }: Workload): Record<string, string> {
+  const metric = first.family === "vllm"
+    ? "vllm:num_requests_waiting"
+    : first.role === "prefill"
+    ? "sglang:num_prefill_bootstrap_queue_reqs"
+    : first.role === "decode"
+    ? "sglang:num_decode_prealloc_queue_reqs"
+    : "sglang:num_queue_reqs";
+  return {
+    "prometheus.io/scrape": "true",
+    "prometheus.io/port": String(first.port),
+    "prometheus.io/path": "/metrics",
+    "canopy.dev/scale-on": `${metric} > 8 for 60s`,
+    ...(first.bootstrapPort === undefined
+      ? {}
+      : { "canopy.dev/bootstrap-port": String(first.bootstrapPort) }),
+  };
+}
+
+function workloadManifests(workload: Workload, input: EmitInput): Manifest[] {
+  const [first] = workload.engines;
+  const labels = labelsOf(workload);
+  const service: Manifest = {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: workload.name, labels },
+    spec: {
+      // Headless: each pod keeps a name, and no proxy chooses among them.
+      clusterIP: "None",
+      // Halves of a pair find each other before they are ready.
+      publishNotReadyAddresses: true,
+      selector: { "app.kubernetes.io/name": workload.name },
+      ports: [
+        { name: "http", port: portOf(workload) },
+        ...(first.bootstrapPort === undefined ? [] : [{ name: "bootstrap", port: first.bootstrapPort }]),
+      ],
+    },
+  };
+  if (first.nodes > 1) return [leaderWorkerSet(workload, input)];
+  const set: Manifest = {
+    apiVersion: "apps/v1",
+    kind: "StatefulSet",
+    metadata: { name: workload.name, labels, annotations: hintsOf(workload) },
+    spec: {
+      serviceName: workload.name,
+      replicas: workload.engines.length,
+      podManagementPolicy: "Parallel",
+      selector: { matchLabels: { "app.kubernetes.io/name": workload.name } },
+      template: {
+        metadata: { labels, annotations: hintsOf(workload) },
+        spec: podSpecOf(first, input, engineContainer(workload, input, [])),
+      },
+    },
+  };
+  return [service, set];
+}
+
+/** One volume with the Hub's cache, for all pods on all nodes. */
+function modelCache(engines: readonly PlannedEngine[]): Manifest {
+  const sizes = new Map(
+    engines.map((engine) => [engine.modelKey, engine.shape?.weightBytes ?? 20 * 2 ** 30]),
+  );
+  const gib = [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0) / 2 ** 30;
+  return {
+    apiVersion: "v1",
+    kind: "PersistentVolumeClaim",
+    metadata: { name: "canopy-models", labels: { "app.kubernetes.io/part-of": "canopy" } },
+    spec: {
+      accessModes: ["ReadWriteMany"],
+      resources: { requests: { storage: `${Math.ceil(gib * 1.2) + 10}Gi` } },
+    },
+  };
+}
+
+function routerManifests(
+  { canopyImage }: EmitInput,
+  configText: string,
+  port: number,
+  { drainSeconds }: { readonly drainSeconds: number },
+): Manifest[] {
+  const labels = { "app.kubernetes.io/name": "canopy", "app.kubernetes.io/part-of": "canopy" };
+  const probe = (path: string) => ({ httpGet: { path, port: "http" }, periodSeconds: 5, timeoutSeconds: 5 });
+  return [
+    {
+      apiVersion: "v1",
+      kind: "ConfigMap",
+      metadata: { name: "canopy", labels },
+      data: { "canopy.jsonc": configText },
+    },
+    {
+      apiVersion: "apps/v1",
+      kind: "Deployment",
+      metadata: { name: "canopy", labels },
+      spec: {
+        // One: runs, warmed places and records are its own.
+        replicas: 1,
+        selector: { matchLabels: { "app.kubernetes.io/name": "canopy" } },
+        template: {
+          metadata: {
+            labels,
+            annotations: {
+              "prometheus.io/scrape": "true",
+              "prometheus.io/port": String(port),
+              "prometheus.io/path": "/metrics",
+            },
+          },
+          spec: {
+            // SIGTERM lets running requests end; the pause before it lets the service forget this pod.
+            terminationGracePeriodSeconds: drainSeconds + 15,
+            containers: [{
+              name: "canopy",
+              image: canopyImage,
+              args: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
+              ports: [{ name: "http", containerPort: port }],
+              readinessProbe: probe("/readiness"),
+              livenessProbe: { ...probe("/liveness"), failureThreshold: 6 },
+              lifecycle: { preStop: { exec: { command: ["sleep", "5"] } } },
+              resources: { requests: { cpu: "4", memory: "4Gi" }, limits: { memory: "8Gi" } },
+              volumeMounts: [{ name: "config", mountPath: "/etc/canopy", readOnly: true }],
+            }],
+            volumes: [{ name: "config", configMap: { name: "canopy" } }],
+          },
+        },
+      },
+    },
+    {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { name: "canopy", labels },
+      spec: {
+        selector: { "app.kubernetes.io/name": "canopy" },
+        ports: [{ name: "http", port: 80, targetPort: "http" }],
+      },
+    },
+  ];
+}

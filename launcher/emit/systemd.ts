@@ -1,0 +1,97 @@
+import { dirname } from "node:path";
+import type { PlannedEngine } from "../plan_types.ts";
+import {
+  type EmitInput,
+  type EmittedFile,
+  processesOf,
+  routerConfig,
+  routerConfigText,
+  startsAfter,
+} from "./emitted.ts";
+
+const CONFIG_FOLDER = "/etc/canopy";
+
+/** systemd units: one for each engine, one for the router, and a target that holds them together. */
+export function emitSystemd(input: EmitInput): EmittedFile[] {
+  const engines = processesOf(input.plan);
+  const config = routerConfig(input, (engine) => `http://${engine.host}:${engine.port}`);
+  const drain = Math.ceil(config.server.drain_timeout_ms / 1_000) + 5;
+  const units = engines.map((engine) => unitOf(engine, input));
+  const names = units.map((unit) => unit.path);
+  const router = section("Unit", [
+    "Description=Canopy: a tree of agents as one model",
+    `Wants=${names.join(" ")}`,
+    `After=network-online.target ${names.join(" ")}`,
+    "PartOf=canopy.target",
+  ]) + section("Service", [
+    "Type=exec",
+    `ExecStart=${word(input.canopyBinary)} serve ${CONFIG_FOLDER}/canopy.jsonc`,
+    "Restart=on-failure",
+    "RestartSec=2",
+    // The first SIGTERM lets running requests end.
+    `TimeoutStopSec=${drain}`,
+    "NoNewPrivileges=yes",
+  ]) + section("Install", ["WantedBy=canopy.target"]);
+  const target = section("Unit", [
+    "Description=Canopy with its engines",
+    `Wants=canopy-router.service ${names.join(" ")}`,
+  ]) + section("Install", ["WantedBy=multi-user.target"]);
+  const install = `# Copy the units to /etc/systemd/system and canopy.jsonc to ${CONFIG_FOLDER}, then:\n` +
+    "# systemctl daemon-reload && systemctl enable --now canopy.target\n" +
+    `# HF_TOKEN and the like go into ${CONFIG_FOLDER}/engines.env.\n`;
+  return [
+    ...units,
+    { path: "canopy-router.service", text: router },
+    { path: "canopy.target", text: install + target },
+    { path: "canopy.jsonc", text: routerConfigText(config, undefined) },
+  ];
+}
+
+function unitOf(engine: PlannedEngine, { plan, canopyBinary }: EmitInput): EmittedFile {
+  const before = startsAfter(engine, plan).map((other) => `canopy-${other.name}.service`);
+  const argv = engine.family === "sim"
+    ? [canopyBinary, ...engine.command.argv.slice(engine.command.argv.indexOf("sim"))]
+    : engine.command.argv;
+  const [program = ""] = argv;
+  // systemd looks for programs in its own path only; `env` looks in that of the unit.
+  const start = program.startsWith("/") ? argv : ["/usr/bin/env", ...argv];
+  const text = section("Unit", [
+    `Description=Canopy engine ${engine.name}`,
+    "Wants=network-online.target",
+    `After=${["network-online.target", ...before].join(" ")}`,
+    "PartOf=canopy.target",
+    "StartLimitIntervalSec=3600",
+    "StartLimitBurst=5",
+  ]) + section("Service", [
+    "Type=exec",
+    `EnvironmentFile=-${CONFIG_FOLDER}/engines.env`,
+    ...Object.entries(engine.command.env).map(([name, value]) => `Environment=${word(`${name}=${value}`)}`),
+    `ExecStart=${start.map(word).join(" ")}`,
+    // Units that come after this one wait until it serves.
+    `ExecStartPost=/bin/sh -c ${
+      word(`until curl -fsS -o /dev/null http://${engine.host}:${engine.port}/health; do sleep 2; done`)
+    }`,
+    "TimeoutStartSec=3600",
+    "Restart=on-failure",
+    "RestartSec=10",
+    // Workers are children of the server: all of them end with it.
+    "KillMode=mixed",
+    "TimeoutStopSec=30",
+    ...(program.startsWith("/") && program !== canopyBinary
+      ? [`Environment=${word(`PATH=${dirname(program)}:/usr/local/bin:/usr/bin:/bin`)}`]
+      : []),
+  ]) + section("Install", ["WantedBy=canopy.target"]);
+  return { path: `canopy-${engine.name}.service`, text };
+}
+
+function section(name: string, lines: readonly string[]): string {
+  return `[${name}]\n${lines.join("\n")}\n\n`;
+}
+
+/** A word of a unit's command line: `%` and `$` mean themselves. */
+function word(text: string): string {
+  const plain = text.replaceAll("%", "%%").replaceAll("$", "$$$$");
+  return /^[\w@+=:,./%$-]+$/.test(plain)
+    ? plain
+    : `"${plain.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+}
