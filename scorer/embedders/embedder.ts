@@ -11,8 +11,11 @@ export interface Embedder {
 export interface AnswerEmbedding {
   /** Embeds as much of the text so far as cannot change any more; in steps short enough that others get in between. */
   append(text: string): Promise<void>;
-  /** Embeds the rest. Throws when the model fails. */
-  finish(): Promise<AnswerFeatures>;
+  /**
+   * Embeds the rest, or one step of it: undefined when it is to be called again, so that others get in between.
+   * Throws when the model fails.
+   */
+  finish(): Promise<AnswerFeatures | undefined>;
   /** Drops everything that is kept for it; harmless twice. */
   close(): void;
 }

@@ -1,0 +1,90 @@
+import { availableParallelism } from "node:os";
+import type { Clock } from "../../base/clock.ts";
+import { EmbeddingModel } from "../onnx/embedding_model.ts";
+import { loadOnnxRuntime } from "../onnx/runtime.ts";
+import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
+import type { ScorerFacts } from "../scorer.ts";
+import type { Embedder } from "./embedder.ts";
+import { OnnxAnswer, STEP_TOKENS } from "./onnx_answer.ts";
+import { CacheBudget } from "./onnx_cache_budget.ts";
+import { describeFile, type OnnxFiles } from "./onnx_files.ts";
+import { EmbeddingTokenizer } from "./onnx_tokens.ts";
+
+export interface OnnxEmbedderOptions {
+  readonly clock: Clock;
+  readonly files: OnnxFiles;
+  /** As it was configured, for traces. */
+  readonly model: string;
+  /** All cores but one by default. */
+  readonly threads?: number | undefined;
+  readonly span: "all" | "tail";
+  readonly maxTokens: number;
+  readonly maxCachedTokens: number;
+}
+
+/** A Qwen3-Embedding-like model on ONNX Runtime. Its calls block the thread for as long as a step takes. */
+export class OnnxEmbedder implements Embedder {
+  readonly facts: ScorerFacts;
+  readonly #options: OnnxEmbedderOptions;
+  readonly #tokenizer: EmbeddingTokenizer;
+  readonly #model: EmbeddingModel;
+  readonly #graphs: SimilarityGraphs;
+  readonly #budget: CacheBudget;
+
+  private constructor(
+    options: OnnxEmbedderOptions,
+    parts: { tokenizer: EmbeddingTokenizer; model: EmbeddingModel; graphs: SimilarityGraphs },
+    facts: ScorerFacts,
+  ) {
+    this.#options = options;
+    this.#tokenizer = parts.tokenizer;
+    this.#model = parts.model;
+    this.#graphs = parts.graphs;
+    this.#budget = new CacheBudget(options.maxCachedTokens);
+    this.facts = facts;
+  }
+
+  /** Loads everything and tries it out. Throws when the model cannot be used. */
+  static async open(options: OnnxEmbedderOptions): Promise<OnnxEmbedder> {
+    const { clock, files } = options;
+    const threads = options.threads ?? Math.max(1, availableParallelism() - 1);
+    const runtime = await loadOnnxRuntime();
+    const tokenizer = await EmbeddingTokenizer.load(files.folder);
+    const model = await EmbeddingModel.open(runtime, files.path, threads);
+    const graphs = await SimilarityGraphs.open(runtime, threads);
+    const startMs = clock.now();
+    await model.step(new Array<number>(STEP_TOKENS).fill(tokenizer.endId), undefined, false);
+    const seconds = (clock.now() - startMs) / 1000;
+    return new OnnxEmbedder(options, { tokenizer, model, graphs }, {
+      embedder: "onnx",
+      model: options.model,
+      details: {
+        ...describeFile(files.path),
+        dimensions: model.dimensions,
+        threads,
+        span: options.span,
+        max_tokens: options.maxTokens,
+        streams: model.streams,
+        tokens_per_second: Math.round(STEP_TOKENS / seconds),
+      },
+    });
+  }
+
+  open(): OnnxAnswer {
+    return new OnnxAnswer({
+      model: this.#model,
+      graphs: this.#graphs,
+      tokens: this.#tokenizer.open(),
+      endId: this.#tokenizer.endId,
+      budget: this.#budget,
+      span: this.#options.span,
+      maxTokens: this.#options.maxTokens,
+      transform: (pooled) => pooled,
+    });
+  }
+
+  async close(): Promise<void> {
+    await this.#model.close();
+    await this.#graphs.close();
+  }
+}

@@ -1,0 +1,62 @@
+import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+
+/** What Bun tells of a file that was compiled into the program. */
+interface EmbeddedFile {
+  readonly name: string;
+  readonly size: number;
+  arrayBuffer(): Promise<ArrayBuffer>;
+}
+
+interface ForeignFunctions {
+  dlopen(path: string, symbols: Record<string, { args: string[]; returns: string }>): unknown;
+}
+
+/** The name by which the binding looks for the library, and under which a loaded one is found again. */
+const libraryName = "libonnxruntime.so.1";
+/** Not written in the import, where Deno would try to resolve it. */
+const foreignFunctionsModule = "bun:ffi";
+
+/**
+ * Opens ONNX Runtime's library when it is compiled into the program (`bun build --compile`). Bun unpacks the binding
+ * by itself, but not the library that it needs; the system finds a library that is already open by its name. To be
+ * called on the thread that imports the binding, before that. Does nothing elsewhere.
+ */
+export async function openEmbeddedLibrary(): Promise<void> {
+  const file = embeddedLibrary();
+  if (file === undefined) return;
+  const { dlopen }: ForeignFunctions = await import(foreignFunctionsModule);
+  const open = (path: string) => dlopen(path, { OrtGetApiBase: { args: [], returns: "ptr" } });
+  const cached = await writeToCache(file).catch(() => undefined);
+  if (cached !== undefined) return void open(cached);
+  // No home to write to: a folder of our own, gone as soon as the library is mapped.
+  const folder = mkdtempSync(join(tmpdir(), "canopy-"));
+  try {
+    const path = join(folder, libraryName);
+    writeFileSync(path, new Uint8Array(await file.arrayBuffer()));
+    open(path);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+function embeddedLibrary(): EmbeddedFile | undefined {
+  const bun: { embeddedFiles?: readonly EmbeddedFile[] } | undefined = Reflect.get(globalThis, "Bun");
+  return bun?.embeddedFiles?.find(({ name }) => name.includes("libonnxruntime"));
+}
+
+/** The path of the library in the user's cache. Bun puts a hash of the content into the name: one folder a version. */
+async function writeToCache(file: EmbeddedFile): Promise<string> {
+  const home = process.env["XDG_CACHE_HOME"] || join(homedir(), ".cache");
+  const folder = join(home, "canopy", file.name.replaceAll(/[^\w.-]/g, "_"));
+  const path = join(folder, libraryName);
+  if (existsSync(path) && statSync(path).size === file.size) return path;
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  // Another process may do the same: whole files appear, never parts of them.
+  const partial = `${path}.${process.pid}`;
+  writeFileSync(partial, new Uint8Array(await file.arrayBuffer()), { mode: 0o600 });
+  renameSync(partial, path);
+  return path;
+}
