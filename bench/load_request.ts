@@ -2,7 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../base/json.ts";
 import { DONE, SseParser } from "../router/engines/sse.ts";
-import type { IncomingResponse, Transport } from "../router/transport/transport.ts";
+import type { IncomingResponse, Transport } from "../base/transport.ts";
 
 /** An OpenAI-compatible server. */
 export interface LoadTarget {

@@ -3,7 +3,7 @@ import { Random } from "../base/random.ts";
 import { configSchema } from "../cfgs/schema.ts";
 import { createRouter, type Router } from "../router/router.ts";
 import { type MemoryHandler, MemoryTransport } from "../router/transport/memory.ts";
-import type { IncomingResponse } from "../router/transport/transport.ts";
+import type { IncomingResponse } from "../base/transport.ts";
 import { cpuMicros, inTurns } from "./measure.ts";
 import { builtinTokenizer } from "./simulator/backend.ts";
 import { createSimulator } from "./simulator/simulator.ts";

@@ -8,7 +8,7 @@ import { createPool } from "../router/pool/pool.ts";
 import { createRelay } from "../router/proxy/relay.ts";
 import type { Relay } from "../router/proxy/relay_types.ts";
 import type { ServedModel } from "../router/services.ts";
-import type { IncomingResponse, Transport } from "../router/transport/transport.ts";
+import type { IncomingResponse, Transport } from "../base/transport.ts";
 import { cpuMicros, inTurns } from "./measure.ts";
 
 /** CPU time per chunk in µs. */

@@ -4,7 +4,7 @@ import { configSchema } from "../cfgs/schema.ts";
 import { SseParser } from "../router/engines/sse.ts";
 import { createRouter, type Router } from "../router/router.ts";
 import { systemTransport } from "../router/transport/system.ts";
-import type { Transport } from "../router/transport/transport.ts";
+import type { Transport } from "../base/transport.ts";
 import { cpuMicros, inTurns } from "./measure.ts";
 import { type ListeningSimulator, startSimulator } from "./simulator/serve.ts";
 

@@ -6,7 +6,7 @@ import {
   type OutgoingRequest,
   type Transport,
   TransportError,
-} from "../router/transport/transport.ts";
+} from "../base/transport.ts";
 import { oneLine } from "./terminal.ts";
 
 /** A server to talk to. */

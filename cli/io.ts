@@ -3,7 +3,7 @@ import { createInterface } from "node:readline/promises";
 import { type Clock, SystemClock } from "../base/clock.ts";
 import { Random, systemSeed } from "../base/random.ts";
 import { systemTransport } from "../router/transport/system.ts";
-import type { Transport } from "../router/transport/transport.ts";
+import type { Transport } from "../base/transport.ts";
 
 /** A place that text is written to. */
 export interface Output {

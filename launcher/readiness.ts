@@ -1,7 +1,7 @@
 import { type Clock, deadlineSignal } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { isJsonObject, type Json } from "../base/json.ts";
-import type { OutgoingRequest, Transport } from "../router/transport/transport.ts";
+import type { OutgoingRequest, Transport } from "../base/transport.ts";
 
 /** Longest wait for an answer that says nothing but that the server is there. */
 const HEALTH_MS = 10_000;

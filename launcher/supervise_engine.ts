@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { CanopyError, messageOf } from "../base/errors.ts";
-import type { Transport } from "../router/transport/transport.ts";
+import type { Transport } from "../base/transport.ts";
 import type { EnginePhase, EngineStatus } from "./engine_status.ts";
 import { explainExit, explainFailure, type Explanation } from "./explain.ts";
 import { LogWatch } from "./log_watch.ts";

@@ -9,7 +9,7 @@ import type { ModelTokenizer } from "./engines/tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import { createPool, type ManagedPool } from "./pool/pool.ts";
 import type { Membership, ServedModel } from "./services.ts";
-import type { Transport } from "./transport/transport.ts";
+import type { Transport } from "../base/transport.ts";
 
 /** What the models of a router are made with. */
 export interface ModelsOptions {

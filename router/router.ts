@@ -15,7 +15,7 @@ import { createModels } from "./models.ts";
 import { createMoa } from "./moa/moa.ts";
 import { createRelay } from "./proxy/relay.ts";
 import type { RouterServices } from "./services.ts";
-import type { Transport } from "./transport/transport.ts";
+import type { Transport } from "../base/transport.ts";
 
 /** What a router is made of. */
 export interface RouterOptions {

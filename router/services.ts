@@ -7,7 +7,7 @@ import type { AgentGraph, Graph } from "./moa/graph_types.ts";
 import type { Run, RunInput, RunRecord } from "./moa/run_types.ts";
 import type { Pool } from "./pool/pool_types.ts";
 import type { ManagedPool } from "./pool/pool.ts";
-import type { Transport } from "./transport/transport.ts";
+import type { Transport } from "../base/transport.ts";
 
 /** One entry of the config's `models`, ready for use. */
 /** Changes to the workers of a running model. */

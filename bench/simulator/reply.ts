@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Json, JsonObject } from "../../base/json.ts";
-import type { OutgoingRequest } from "../../router/transport/transport.ts";
+import type { OutgoingRequest } from "../../base/transport.ts";
 
 /** A request with its parts taken apart. */
 export interface ServedRequest {

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { once } from "node:events";
 import { listenError } from "../../base/listen_error.ts";
 import { joined } from "../../base/bytes.ts";
-import type { OutgoingRequest } from "../../router/transport/transport.ts";
+import type { OutgoingRequest } from "../../base/transport.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";
 import { createSimulator } from "./simulator.ts";
 import type { Simulator, SimulatorOptions } from "./simulator_types.ts";

@@ -4,7 +4,7 @@ import {
   type IncomingResponse,
   type OutgoingRequest,
   TransportError,
-} from "../../router/transport/transport.ts";
+} from "../../base/transport.ts";
 import { Faults, type Strike } from "./faults.ts";
 import { ANY_HOST } from "./pd_fabric.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
 import type { PdFabric } from "./pd_fabric.ts";
-import type { IncomingResponse, OutgoingRequest } from "../../router/transport/transport.ts";
+import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
 
 /** What a simulated server pretends to be. */
 export interface SimulatorOptions {

@@ -3,7 +3,7 @@ import type { Random } from "../../base/random.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
 import type { Pool } from "../pool/pool_types.ts";
 import { workerHeaders, workerUrl } from "../pool/worker_access.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import type { EngineCapabilities, GenerateRequest, Placement } from "./engine.ts";
 import { refuseDeadly } from "./guards.ts";
 import type { ModelTokenizer } from "./tokenizer.ts";

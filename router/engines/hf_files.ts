@@ -4,7 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { IncomingResponse, Transport } from "../transport/transport.ts";
+import type { IncomingResponse, Transport } from "../../base/transport.ts";
 
 /** Default of `HF_ENDPOINT`, where model files are fetched from. */
 const DEFAULT_ENDPOINT = "https://huggingface.co";

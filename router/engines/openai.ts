@@ -1,4 +1,4 @@
-import type { IncomingResponse } from "../transport/transport.ts";
+import type { IncomingResponse } from "../../base/transport.ts";
 import {
   type Engine,
   EngineError,

@@ -1,5 +1,5 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import type { IncomingResponse } from "../transport/transport.ts";
+import type { IncomingResponse } from "../../base/transport.ts";
 import type { EngineUsage, FinishReason, GenerateEvent, TokenLogprob } from "./engine.ts";
 import { type AnswerDecoder, type Delta, type End, type NewDelta, readEvents } from "./read_events.ts";
 import type { WorkerCall } from "./worker_call.ts";

@@ -2,7 +2,7 @@ import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
 import { workerUrl } from "../pool/worker_access.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import type { EngineCapabilities } from "./engine.ts";
 import { fakeBootstrapWarms } from "./bootstrap.ts";
 import { olderThan } from "./version.ts";

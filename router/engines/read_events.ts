@@ -1,4 +1,4 @@
-import type { IncomingResponse } from "../transport/transport.ts";
+import type { IncomingResponse } from "../../base/transport.ts";
 import type { GenerateEvent } from "./engine.ts";
 import { DONE, SseParser } from "./sse.ts";
 import type { WorkerCall } from "./worker_call.ts";

@@ -2,7 +2,7 @@ import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import type { JsonObject } from "../../base/json.ts";
 import { Watchdog } from "../../base/watchdog.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
-import type { IncomingResponse, Transport } from "../transport/transport.ts";
+import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import { EngineError } from "./engine.ts";
 import { connectionError, workerRefusal } from "./worker_errors.ts";
 

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import { TransportError } from "../transport/transport.ts";
+import { TransportError } from "../../base/transport.ts";
 import { EngineError } from "./engine.ts";
 
 /** Longest part of a worker's own error text that is passed on. */

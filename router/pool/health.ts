@@ -1,7 +1,7 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { type WorkerAccess, workerHeaders, workerUrl } from "./worker_access.ts";
 
 /** A worker under suspicion, or out of service, is asked at least this often. */

@@ -4,7 +4,7 @@ import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { ModelConfig, WorkerConfig } from "../../cfgs/schema.ts";
 import type { Placement, PlacementHint } from "../engines/engine.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { admitted, Chooser } from "./chooser.ts";
 import { PairPool } from "./pair_pool.ts";
 import type { Pool, WorkerStatus } from "./pool_types.ts";

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { Worker } from "./worker.ts";
 import type { WorkerAccess } from "./worker_access.ts";
 

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { ModelConfig } from "../../cfgs/schema.ts";
 import type { PlacementOutcome } from "../engines/engine.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { Breaker } from "./breaker.ts";
 import { type CheckResult, HealthChecker } from "./health.ts";
 import type { WorkerStatus } from "./pool_types.ts";

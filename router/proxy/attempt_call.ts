@@ -5,7 +5,7 @@ import type { Placement } from "../engines/engine.ts";
 import { olderThan } from "../engines/version.ts";
 import { workerUrl } from "../pool/worker_access.ts";
 import type { ServedModel } from "../services.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { forwardedHeaders } from "./headers.ts";
 import { MergedCall } from "./merged_call.ts";
 import { PairCall } from "./pair_call.ts";

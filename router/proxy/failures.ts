@@ -1,6 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { EngineError, type PlacementOutcome } from "../engines/engine.ts";
-import { TransportError } from "../transport/transport.ts";
+import { TransportError } from "../../base/transport.ts";
 import { errorEventStatus } from "./answer_stream.ts";
 import { endsWithDone, isEventStream } from "./answer_kind.ts";
 import type { RelayCall } from "./upstream_call.ts";

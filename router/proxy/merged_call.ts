@@ -1,4 +1,4 @@
-import { type IncomingResponse, TransportError } from "../transport/transport.ts";
+import { type IncomingResponse, TransportError } from "../../base/transport.ts";
 import { isEventStream } from "./answer_kind.ts";
 import { EventFrames } from "./event_frames.ts";
 import { joined } from "../../base/bytes.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Placement } from "../engines/engine.ts";
-import type { IncomingResponse } from "../transport/transport.ts";
+import type { IncomingResponse } from "../../base/transport.ts";
 import { joined } from "../../base/bytes.ts";
 import { failureOfAnswer, failureOfError } from "./failures.ts";
 import type { RelayCall, UpstreamCall } from "./upstream_call.ts";

@@ -6,7 +6,7 @@ import type { Placement, PlacementHint, PlacementOutcome } from "../engines/engi
 import { isHandOffFailure } from "../engines/hand_off.ts";
 import { PlaceQueue } from "../pool/place_queue.ts";
 import type { ServedModel } from "../services.ts";
-import type { Transport } from "../transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { endsWithDone, isEventStream, isWhole } from "./answer_kind.ts";
 import { answerStream, errorBody, errorEventStatus } from "./answer_stream.ts";
 import { brokenAnswer, type Failure, failureOfAnswer, failureOfError } from "./failures.ts";

@@ -4,7 +4,7 @@ import type { Logger } from "../../base/log.ts";
 import { Watchdog } from "../../base/watchdog.ts";
 import { EngineError, type Placement } from "../engines/engine.ts";
 import { workerUrl } from "../pool/worker_access.ts";
-import type { IncomingResponse, OutgoingRequest, Transport } from "../transport/transport.ts";
+import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 
 /** Longest wait for a worker to confirm an abort before its connection is closed all the same. */
 const ABORT_WAIT_MS = 2_000;

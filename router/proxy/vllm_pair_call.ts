@@ -14,7 +14,7 @@ import {
   whyAlone,
   withIds,
 } from "../engines/vllm_pd_bodies.ts";
-import { type IncomingResponse, TransportError } from "../transport/transport.ts";
+import { type IncomingResponse, TransportError } from "../../base/transport.ts";
 import { applyEdits, readTopLevel, setMembers } from "./splice_json.ts";
 import type { RelayCall, UpstreamCall } from "./upstream_call.ts";
 

@@ -1,4 +1,4 @@
-import { type IncomingResponse, type OutgoingRequest, type Transport, TransportError } from "./transport.ts";
+import { type IncomingResponse, type OutgoingRequest, type Transport, TransportError } from "../../base/transport.ts";
 
 /** Bun's additions to `RequestInit` that switch off what a router must not have. */
 interface BunRequestInit extends RequestInit {

@@ -5,7 +5,7 @@ import {
   type Transport,
   TransportError,
   type TransportErrorCode,
-} from "./transport.ts";
+} from "../../base/transport.ts";
 
 /** Idle sockets are closed after this long: uvicorn closes its side after 5 s, and both must not cross. */
 const IDLE_MS = 3_000;

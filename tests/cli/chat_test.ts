@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { startSimulator } from "../../bench/simulator/serve.ts";
 import { chatCommand } from "../../cli/chat.ts";
 import { dispatch } from "../../cli/dispatch.ts";
-import type { Transport } from "../../router/transport/transport.ts";
+import type { Transport } from "../../base/transport.ts";
 import { type FakeIo, fakeIo } from "./fake_io.ts";
 import { withServedDemo, withSystem } from "./served.ts";
 

@@ -7,7 +7,7 @@ import {
   type OutgoingRequest,
   type Transport,
   TransportError,
-} from "../../router/transport/transport.ts";
+} from "../../base/transport.ts";
 
 /** What a fake engine does: prints, becomes healthy, ends. Times in ms after its start. */
 export interface FakeLife {

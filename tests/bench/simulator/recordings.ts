@@ -4,7 +4,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts"
 import { createSimulator } from "../../../bench/simulator/simulator.ts";
 import type { Simulator, SimulatorOptions } from "../../../bench/simulator/simulator_types.ts";
 import { HfTokenizer } from "../../../router/engines/hf_tokenizer.ts";
-import type { OutgoingRequest } from "../../../router/transport/transport.ts";
+import type { OutgoingRequest } from "../../../base/transport.ts";
 
 /** One exchange with a real server. */
 export interface Recording {

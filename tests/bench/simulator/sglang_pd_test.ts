@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { TransportError } from "../../../router/transport/transport.ts";
+import { TransportError } from "../../../base/transport.ts";
 import { type Answer, ask, at, ids, json, simulated } from "./recordings.ts";
 import { makePair, type Pair } from "./pair.ts";
 

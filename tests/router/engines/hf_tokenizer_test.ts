@@ -8,7 +8,7 @@ import { isJsonObject } from "../../../base/json.ts";
 import type { ChatMessage } from "../../../router/engines/engine.ts";
 import { HfTokenizer, loadTokenizer } from "../../../router/engines/hf_tokenizer.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
-import { TransportError } from "../../../router/transport/transport.ts";
+import { TransportError } from "../../../base/transport.ts";
 import { fixtureFolder, loadCase, wireCases } from "./wire.ts";
 
 const folder = fixtureFolder("tiny-qwen3");

@@ -9,7 +9,7 @@ import {
   type GenerateRequest,
 } from "../../../router/engines/engine.ts";
 import type { MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
-import { TransportError } from "../../../router/transport/transport.ts";
+import { TransportError } from "../../../base/transport.ts";
 import { chatRequest, collect, engineOver, never, placement, textRequest } from "./harness.ts";
 
 type Kind = "vllm" | "sglang" | "openai";

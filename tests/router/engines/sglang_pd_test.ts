@@ -11,7 +11,7 @@ import {
 } from "../../../router/engines/bootstrap.ts";
 import { EngineError, type GenerateRequest, type WarmResult } from "../../../router/engines/engine.ts";
 import { isHandOffFailure } from "../../../router/engines/hand_off.ts";
-import { TransportError } from "../../../router/transport/transport.ts";
+import { TransportError } from "../../../base/transport.ts";
 import { DECODED, FakePair, PREFILLED, token } from "./fake_pair.ts";
 import { chatRequest, collect, type Collected, never, textRequest } from "./harness.ts";
 

@@ -15,7 +15,7 @@ import {
   type IncomingResponse,
   type OutgoingRequest,
   TransportError,
-} from "../../../router/transport/transport.ts";
+} from "../../../base/transport.ts";
 
 export const PREFILL = "http://prefill:8000";
 export const DECODE = "http://decode:8000";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JsonObject } from "../../../base/json.ts";
 import type { MemoryHandler } from "../../../router/transport/memory.ts";
-import { TransportError } from "../../../router/transport/transport.ts";
+import { TransportError } from "../../../base/transport.ts";
 
 /** One exchange recorded from a real server. */
 export interface WireCase {

@@ -4,7 +4,7 @@ import { SystemClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import { configSchema } from "../../../cfgs/schema.ts";
 import { createRouter, type Router } from "../../../router/router.ts";
-import type { OutgoingRequest } from "../../../router/transport/transport.ts";
+import type { OutgoingRequest } from "../../../base/transport.ts";
 
 /** A router whose workers answer everything with 200 and nothing else; what they were asked. */
 async function withRouter(

@@ -14,7 +14,7 @@ import {
   type OutgoingRequest,
   type Transport,
   TransportError,
-} from "../../../router/transport/transport.ts";
+} from "../../../base/transport.ts";
 
 /** Answers health checks as told, after `delayMs`; notes what was asked when, and how many at once. */
 class CheckedWorkers implements Transport {

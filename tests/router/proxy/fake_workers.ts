@@ -12,7 +12,7 @@ import {
   type OutgoingRequest,
   type Transport,
   TransportError,
-} from "../../../router/transport/transport.ts";
+} from "../../../base/transport.ts";
 
 /** One thing that a worker does, in order. */
 export type Act =

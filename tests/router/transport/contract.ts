@@ -6,7 +6,7 @@ import {
   type Transport,
   TransportError,
   type TransportErrorCode,
-} from "../../../router/transport/transport.ts";
+} from "../../../base/transport.ts";
 import type { ScriptedServer, ServerScript } from "./scripted_server.ts";
 
 /** How the contract reaches one kind of transport. */
