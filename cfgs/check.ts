@@ -1,3 +1,4 @@
+import { checkEarlyExit } from "./check_early_exit.ts";
 import { checkPrompt } from "./check_prompts.ts";
 import { formatPath } from "./config_path.ts";
 import type { Finding } from "./explain.ts";
@@ -44,7 +45,7 @@ function checkModel(name: string, model: ModelConfig): Finding[] {
     const message = `is the same as workers[${first}]: it would count twice`;
     findings.push(problem("warning", [...path, "workers", index], undefined, message));
   }
-  if (model.workers.length === 0) {
+  if (model.workers.length === 0 && model.launch === undefined) {
     const message = "is empty: only `canopy launch`, which starts the engines itself, can use this model";
     findings.push(problem("warning", [...path, "workers"], [], message));
   }
@@ -84,6 +85,7 @@ function checkGraph(config: Config, name: string, used: Set<string>): Finding[] 
       findings.push(...checkPrompt(agent, template, agent.reads.flatMap((id) => members.get(id) ?? [])));
     }
   }
+  findings.push(...checkEarlyExit(config, graph, path, expanded));
   if (expanded !== undefined) findings.push(...checkContext(config, expanded));
   return findings;
 }

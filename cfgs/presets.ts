@@ -1,3 +1,7 @@
+import launch1Gpu from "./presets/launch-1-gpu.jsonc" with { type: "text" };
+import launch2GpusPd from "./presets/launch-2-gpus-pd.jsonc" with { type: "text" };
+import launch2GpusVllm from "./presets/launch-2-gpus-vllm.jsonc" with { type: "text" };
+import launch6GpusPd from "./presets/launch-6-gpus-pd.jsonc" with { type: "text" };
 import moa931 from "./presets/moa-9-3-1.jsonc" with { type: "text" };
 import moa991Dense from "./presets/moa-9-9-1-dense.jsonc" with { type: "text" };
 import moaVllmExample from "./presets/moa-vllm-example.jsonc" with { type: "text" };
@@ -11,6 +15,10 @@ const presets: Readonly<Record<string, string>> = {
   "single-model-9-3-1": singleModel931,
   "moa-vllm-example": moaVllmExample,
   "ollama-3-1": ollama31,
+  "launch-1-gpu": launch1Gpu,
+  "launch-2-gpus-vllm": launch2GpusVllm,
+  "launch-2-gpus-pd": launch2GpusPd,
+  "launch-6-gpus-pd": launch6GpusPd,
 };
 
 /** The configurations that come with Canopy. */

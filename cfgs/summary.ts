@@ -7,7 +7,8 @@ export function summaryText(config: Config): string {
   const lines: string[] = [];
   for (const [name, model] of Object.entries(config.models)) {
     const called = model.model === name ? "" : ` (${model.model})`;
-    const workers = model.workers.length === 0 ? "no workers" : model.workers.map(workerText).join(", ");
+    const none = model.launch === undefined ? "no workers" : "to be launched";
+    const workers = model.workers.length === 0 ? none : model.workers.map(workerText).join(", ");
     lines.push(`model ${name}${called}: ${model.engine}, ${workers}`);
   }
   for (const [name, graphConfig] of Object.entries(config.graphs)) {

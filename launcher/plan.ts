@@ -2,6 +2,7 @@ import { CanopyError } from "../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../cfgs/schema.ts";
 import { type Launch, launchSchema } from "../cfgs/schema_launch.ts";
 import { planEngine, type PlannedPorts } from "./plan_engine.ts";
+import { isBusy } from "./gpus.ts";
 import { infeasible } from "./infeasible.ts";
 import { place } from "./place.ts";
 import type { Demand, Placement } from "./place_types.ts";
@@ -202,13 +203,13 @@ function notesOf(
 ): string[] {
   const notes: string[] = [];
   const used = new Set(engines.flatMap((engine) => engine.gpus.map((gpu) => gpu.uuid)));
-  const idle = host.gpus.filter((gpu) => !used.has(gpu.uuid));
-  if (idle.length > 0 && engines.length > 0) {
+  const names = host.gpus.filter((gpu) => !used.has(gpu.uuid) && !isBusy(gpu)).map((gpu) => gpu.id);
+  if (names.length > 0 && engines.length > 0) {
     notes.push(
-      `GPU ${
-        idle.map((gpu) => gpu.id).join(", ")
-      } of ${host.gpus.length} stays unused: raise launch.replicas or ` +
-        `launch.tensor_parallel of a model to use more`,
+      `${names.length === 1 ? "GPU" : "GPUs"} ${
+        names.join(", ")
+      } of ${host.gpus.length} will be idle: raise ` +
+        `launch.replicas or launch.tensor_parallel of a model to use more`,
     );
   }
   for (const { modelKey, targets } of models) {

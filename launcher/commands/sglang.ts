@@ -90,7 +90,7 @@ export function transferOf(spec: EngineSpec): Transfer {
     return {
       backend: "mooncake",
       env: { SGLANG_MOONCAKE_CUSTOM_MEM_POOL: "INTRA_NODE_NVLINK", MC_INTRANODE_NVLINK: "true" },
-      reason: "the cache travels with Mooncake over NVLink",
+      reason: "the cache travels with Mooncake over NVLink, within the host",
     };
   }
   return {
