@@ -5,6 +5,9 @@ import { demoCommand } from "./cli/demo.ts";
 import { dispatch } from "./cli/dispatch.ts";
 import { doctorCommand } from "./cli/doctor.ts";
 import { withProcess } from "./cli/io.ts";
+import { launchCommand } from "./cli/launch.ts";
+import { statusCommand } from "./cli/launch_status.ts";
+import { stopCommand } from "./cli/launch_stop.ts";
 import { planCommand } from "./cli/plan.ts";
 import { serveCommand } from "./cli/serve.ts";
 import { simCommand } from "./cli/sim.ts";
@@ -16,6 +19,9 @@ const commands = [
   checkCommand,
   doctorCommand,
   planCommand,
+  launchCommand,
+  statusCommand,
+  stopCommand,
   simCommand,
   benchCommand,
 ];

@@ -11,13 +11,21 @@ import { untilStopped } from "./until_stopped.ts";
 import { colorsOf } from "./terminal.ts";
 import { version } from "./version.ts";
 
+/** What else goes on while a router serves. */
+export interface Beside {
+  /** Called when it listens; the signal aborts when it is to end. */
+  (router: Router, url: string, signal: AbortSignal): void;
+}
+
 /** Serves a configuration until the program is asked to stop; gives the exit code. */
-export async function serveLoaded(loaded: LoadedConfig, io: Io): Promise<number> {
+export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside): Promise<number> {
   for (const warning of loaded.warnings) io.err.write(`${problemText(warning)}\n`);
   const { server } = loaded.config;
   startLog({ level: server.log_level, format: server.log_format });
   const { router, url } = await startRouter(loaded.config, io, server);
+  const life = new AbortController();
   try {
+    beside?.(router, url, life.signal);
     io.out.write(announcement(loaded.config, router, url, io));
     if (!isLoopback(server.host) && server.api_keys.length === 0) {
       io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
@@ -32,6 +40,7 @@ export async function serveLoaded(loaded: LoadedConfig, io: Io): Promise<number>
     await serveUntilStopped(router, io);
     return 0;
   } finally {
+    life.abort(new Error("The router is shutting down"));
     await router.close();
   }
 }

@@ -40,6 +40,9 @@ export class SystemProcesses implements Processes {
   async start({ command, logFile, onLine }: ProcessOptions): Promise<EngineProcess> {
     const { env, launchId, table } = this.#options;
     const [program, ...args] = command.argv;
+    const container = containerOf(command.argv);
+    // One of this name may be left of a launch that was killed.
+    if (container !== undefined) await removeContainer(container);
     const log = new LogFile(logFile);
     log.write(new TextEncoder().encode(`\n$ ${command.argv.join(" ")}\n`));
     const child = spawn(program, args, {
@@ -77,7 +80,11 @@ export class SystemProcesses implements Processes {
       pid,
       startTime: table.startTime(pid),
       exited: exited.promise,
-      signal: (name) => table.signal(-pid, name),
+      signal: (name) => {
+        table.signal(-pid, name);
+        // The engine is no child of the client that is killed here.
+        if (name === "SIGKILL" && container !== undefined) void removeContainer(container);
+      },
       groupAlive: () => {
         const alive = groupRuns(table, pid);
         if (!alive) this.#groups.delete(pid);
@@ -85,6 +92,20 @@ export class SystemProcesses implements Processes {
       },
     };
   }
+}
+
+/** The name of the container that a command runs; undefined when it runs none. */
+function containerOf(argv: readonly string[]): string | undefined {
+  const at = argv.indexOf("--name");
+  return argv[0] === "docker" && argv[1] === "run" && at > 0 ? argv[at + 1] : undefined;
+}
+
+function removeContainer(name: string): Promise<void> {
+  return new Promise((resolve) => {
+    const child = spawn("docker", ["rm", "--force", name], { stdio: "ignore" });
+    child.once("error", () => resolve());
+    child.once("exit", () => resolve());
+  });
 }
 
 function startError(program: string, cause: Error, env: SystemProcessesOptions["env"]): CanopyError {

@@ -119,9 +119,8 @@ test("wrong usage ends with 2 and one sentence on standard error", async () => {
     [["help", "xyzzyxyzzy"], 'canopy: Unknown command xyzzyxyzzy: see "canopy --help"\n'],
     [["--verbose"], 'canopy: Unknown option --verbose: see "canopy --help"\n'],
     [
-      ["launch"],
-      'canopy: This version has no command "launch": ' +
-      "start the engines yourself and name them as workers in the configuration\n",
+      ["tune"],
+      'canopy: This version has no command "tune": leave early_exit.metric at "none"\n',
     ],
   ];
   for (const [args, err] of cases) assert.deepEqual(await run(...args), { code: 2, out: "", err });

@@ -1,0 +1,169 @@
+import { freemem } from "node:os";
+import { join } from "node:path";
+import { CanopyError, messageOf } from "../base/errors.ts";
+import { startLog } from "../base/log.ts";
+import { loadCheckedConfig, type LoadedConfig } from "../cfgs/load.ts";
+import { presetNames } from "../cfgs/presets.ts";
+import { checkPairs } from "../launcher/pair_check.ts";
+import { withPlannedWorkers } from "../launcher/plan.ts";
+import { planText } from "../launcher/plan_text.ts";
+import type { Plan, PlannedEngine } from "../launcher/plan_types.ts";
+import { SystemProcesses } from "../launcher/process.ts";
+import { systemProcessTable } from "../launcher/process_table.ts";
+import { selfCommand } from "../launcher/self_command.ts";
+import { removeState, stateFolder } from "../launcher/state.ts";
+import { Supervisor } from "../launcher/supervise.ts";
+import { urlOf } from "../launcher/supervise_engine.ts";
+import { defaultRules, type SuperviseRules } from "../launcher/supervise_rules.ts";
+import type { Router } from "../router/router.ts";
+import { UsageError } from "./args.ts";
+import { type Command, defineCommand, type OptionValues } from "./command.ts";
+import { configFileOf, overrideOptions, overridesOf } from "./config_file.ts";
+import type { Io } from "./io.ts";
+import { detachLaunch } from "./launch_detach.ts";
+import { launchNameOptions, patienceOptions } from "./launch_options.ts";
+import { LaunchProgress } from "./launch_progress.ts";
+import { makeRoom, newState, StateWriter } from "./launch_state.ts";
+import { planFromOptions, planOptions } from "./plan_input.ts";
+import { portProblem } from "./ports.ts";
+import { serveLoaded } from "./serve_loaded.ts";
+
+const options = {
+  ...planOptions,
+  detach: { type: "flag", help: "Return when the models are served; canopy stop ends it" },
+  ...launchNameOptions,
+  ...patienceOptions,
+  ...overrideOptions,
+  "base-port": {
+    ...overrideOptions["base-port"],
+    help: "Give engines free ports from here on; 30000 by default",
+  },
+} as const;
+
+/** `canopy launch`: from a configuration to engines on this host's GPUs with the router in front. */
+export const launchCommand: Command = {
+  ...withArguments([]),
+  run: (args, io) => withArguments(args).run(args, io),
+};
+
+function withArguments(args: readonly string[]): Command {
+  return defineCommand({
+    name: "launch",
+    summary: "Start the engines of a configuration on this host's GPUs, serve, and keep all running",
+    arguments: "[FILE]",
+    maxArguments: 1,
+    options,
+    details: `FILE is a Canopy configuration, MoA-vllm's configs.json, or a preset: ${presetNames.join(", ")}.
+What would be started is shown by canopy plan with the same options. An engine that crashes is started again; SIGTERM
+or Ctrl-C lets the running requests finish and ends the engines, too.
+
+Examples:
+  canopy launch moa-9-3-1
+  canopy launch moa-9-3-1 --engine sim          (a rehearsal: simulated engines, no GPU needed)
+  canopy launch canopy.jsonc --detach; canopy status; canopy stop`,
+    run: async (values, [file], io) => {
+      if (values.gpus !== undefined && values.engine !== "sim") {
+        throw new UsageError(
+          "Option --gpus describes GPUs that need not be here: add --engine sim to rehearse, or use canopy plan",
+        );
+      }
+      const name = values.name ?? "default";
+      const folder = stateFolder(io.env, { folder: values["state-dir"], name });
+      const loaded = loadCheckedConfig({
+        path: configFileOf(file, io),
+        env: io.env,
+        overrides: overridesOf(values),
+        basePort: values["base-port"],
+      });
+      if (values.detach) return await detachLaunch({ args, folder, name, io });
+      return await launch({ loaded, values, folder, name, io });
+    },
+  });
+}
+
+/** What is to be launched. */
+interface Launching {
+  readonly loaded: LoadedConfig;
+  readonly values: OptionValues<typeof options>;
+  readonly folder: string;
+  readonly name: string;
+  readonly io: Io;
+}
+
+async function launch({ loaded, values, folder, name, io }: Launching): Promise<number> {
+  const { server } = loaded.config;
+  startLog({ level: server.log_level, format: server.log_format });
+  const table = systemProcessTable();
+  const rules: SuperviseRules = {
+    ...defaultRules,
+    ...(values["ready-timeout"] === undefined ? {} : { readyTimeoutMs: values["ready-timeout"] * 1000 }),
+    ...(values.grace === undefined ? {} : { graceMs: values.grace * 1000 }),
+  };
+  await makeRoom(folder, name, { table, graceMs: rules.graceMs, io });
+  // Minutes of loading would be for nothing.
+  const taken = server.port === 0 ? undefined : await portProblem(server.host, server.port);
+  if (taken !== undefined) throw new CanopyError(taken, { code: "address_in_use", status: 500 });
+  const plan = await planFromOptions({ loaded, values, canopy: selfCommand([]), severalHosts: false, io });
+  io.out.write(`${planText(plan)}\n`);
+
+  const state = new StateWriter(folder, newState(loaded.source, table, io));
+  const processes = new SystemProcesses({ launchId: state.id, env: io.env, table });
+  const progress = new LaunchProgress(io);
+  const supervisor = new Supervisor({
+    plan,
+    processes,
+    clock: io.clock,
+    transport: io.transport,
+    env: io.env,
+    rules,
+    logFolder: join(folder, "logs"),
+    freeHostBytes: freemem,
+    portProblem,
+    onChange: (status) => {
+      progress.show(status);
+      state.setEngine(status);
+    },
+  });
+  let problem: string | undefined;
+  try {
+    await supervisor.start(io.stop);
+    const config = withPlannedWorkers(loaded.config, plan);
+    const { clock, transport } = io;
+    const random = io.random.stream("pairs");
+    await checkPairs(plannedModels(plan), { config, clock, random, transport }, io.stop);
+    progress.end();
+    return await serveLoaded({ ...loaded, config }, io, (router, url) => {
+      state.set({ phase: "serving", url });
+      supervisor.tell({
+        up: (engine) => setDown(router, engine, undefined),
+        down: (engine, reason) => setDown(router, engine, reason),
+      });
+    });
+  } catch (error) {
+    problem = messageOf(error);
+    if (!io.stop.aborted) throw error;
+    io.err.write("Stopped before the models were served\n");
+    return 1;
+  } finally {
+    progress.end();
+    state.set({ phase: "stopping" });
+    await supervisor.stop();
+    processes.close();
+    if (problem === undefined || io.stop.aborted) removeState(folder);
+    else state.set({ phase: "failed", problem });
+  }
+}
+
+function plannedModels(plan: Plan): string[] {
+  return [...new Set(plan.engines.map((engine) => engine.modelKey))];
+}
+
+/** Tells the pools at once that an engine has ended, with the reason, or that it is there again. */
+function setDown(router: Router, engine: PlannedEngine, reason: string | undefined): void {
+  for (const model of router.services.models.values()) {
+    for (const worker of model.pool.workers()) {
+      if (new URL(worker.url).host !== new URL(urlOf(engine)).host) continue;
+      model.membership.setDown(worker.id, reason?.split("\n")[0]);
+    }
+  }
+}
