@@ -26,7 +26,6 @@ export const startWorkerThread: StartThread = (options, events) => {
   const worker = new Worker(bundled ? bundledWorker : new URL("./worker.ts", import.meta.url), {
     workerData: options,
   });
-  worker.unref();
   let over = false;
   const crash = (reason: string) => {
     if (over) return;
@@ -38,6 +37,8 @@ export const startWorkerThread: StartThread = (options, events) => {
   });
   worker.on("error", (error) => crash(error instanceof Error ? error.message : String(error)));
   worker.on("exit", (code) => crash(`it ended with code ${code}`));
+  // Only now: listening makes Bun wait for it.
+  worker.unref();
   return {
     post: (message) => worker.postMessage(message),
     terminate: () => {

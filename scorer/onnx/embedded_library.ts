@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, write
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import { foreignFunctions } from "./foreign.ts";
 
 /** What Bun tells of a file that was compiled into the program. */
 interface EmbeddedFile {
@@ -10,14 +11,8 @@ interface EmbeddedFile {
   arrayBuffer(): Promise<ArrayBuffer>;
 }
 
-interface ForeignFunctions {
-  dlopen(path: string, symbols: Record<string, { args: string[]; returns: string }>): unknown;
-}
-
 /** The name by which the binding looks for the library, and under which a loaded one is found again. */
 const libraryName = "libonnxruntime.so.1";
-/** Not written in the import, where Deno would try to resolve it. */
-const foreignFunctionsModule = "bun:ffi";
 
 /**
  * Opens ONNX Runtime's library when it is compiled into the program (`bun build --compile`). Bun unpacks the binding
@@ -27,7 +22,7 @@ const foreignFunctionsModule = "bun:ffi";
 export async function openEmbeddedLibrary(): Promise<void> {
   const file = embeddedLibrary();
   if (file === undefined) return;
-  const { dlopen }: ForeignFunctions = await import(foreignFunctionsModule);
+  const { dlopen } = await foreignFunctions();
   const open = (path: string) => dlopen(path, { OrtGetApiBase: { args: [], returns: "ptr" } });
   const cached = await writeToCache(file).catch(() => undefined);
   if (cached !== undefined) return void open(cached);

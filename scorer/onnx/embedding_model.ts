@@ -1,3 +1,4 @@
+import { cosine } from "../similarity.ts";
 import { type EmbeddingExport, readExport } from "./embedding_export.ts";
 import { halfBits, type InferenceSession, type OnnxRuntime, type Tensor, toFloat32 } from "./runtime.ts";
 
@@ -121,16 +122,3 @@ export class EmbeddingModel {
 
 /** Steps of int8 models differ a little, since their scales depend on what is in a call; wrong ones differ a lot. */
 const leastAgreement = 0.9;
-
-/** The cosine of two vectors of the same length; NaN when one has no length. */
-export function cosine(a: Float32Array, b: Float32Array): number {
-  let dot = 0;
-  let left = 0;
-  let right = 0;
-  for (let i = 0; i < a.length; i++) {
-    dot += a[i]! * b[i]!;
-    left += a[i]! ** 2;
-    right += b[i]! ** 2;
-  }
-  return dot / Math.sqrt(left * right);
-}

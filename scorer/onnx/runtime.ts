@@ -2,6 +2,7 @@ import process from "node:process";
 import type { InferenceSession, Tensor, TypedTensor } from "onnxruntime-node";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { openEmbeddedLibrary } from "./embedded_library.ts";
+import { disableTelemetry } from "./telemetry.ts";
 
 export type { InferenceSession, Tensor };
 
@@ -23,6 +24,7 @@ export interface OnnxRuntime {
  */
 export async function loadOnnxRuntime(): Promise<OnnxRuntime> {
   try {
+    await disableTelemetry();
     await openEmbeddedLibrary();
     const { InferenceSession, Tensor } = await import("onnxruntime-node");
     return {

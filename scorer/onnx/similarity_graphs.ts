@@ -1,20 +1,11 @@
+import type { CorrelationTerms } from "../similarity.ts";
 import { encodeModel, type Graph, type Node } from "./onnx_file.ts";
 import type { InferenceSession, OnnxRuntime, Tensor } from "./runtime.ts";
 
-/**
- * What a comparison needs of an answer's token features T [n, h]; its size does not depend on n. With U = TᵀT:
- */
-export interface Correlation {
-  /** n. */
-  readonly rows: number;
-  /** h. */
-  readonly dimensions: number;
-  /** Corr(U)ᵢⱼ = Uᵢⱼ / √(Uᵢᵢ Uⱼⱼ), [h, h]. */
+/** What a comparison needs of an answer; its size does not depend on the number of tokens. */
+export interface Correlation extends CorrelationTerms {
+  /** Corr(U), [h, h]. */
   readonly matrix: Tensor;
-  /** ‖Corr(U)‖²_F, which is ‖G‖²_F of G = T̃T̃ᵀ, with T̃ = T, each column divided by its norm. */
-  readonly squares: number;
-  /** Σ Gᵢᵢ². */
-  readonly selfProducts: number;
 }
 
 /** Below this a column counts as zero: it then correlates with nothing, not even with itself. */
@@ -147,33 +138,4 @@ function finite(tensor: Tensor): number {
   const value = (tensor.data as Float32Array)[0]!;
   if (!Number.isFinite(value)) throw new Error("The embedding model gave numbers that are not finite");
   return value;
-}
-
-/** The Frobenius cosine of correlation matrices (FCS), in [0, 1]; `product` is theirs. */
-export function frobeniusCosine(a: Correlation, b: Correlation, product: number): number {
-  return clamp(product / Math.sqrt(a.squares * b.squares));
-}
-
-/**
- * FCS without its dependence on length, in [0, 1]: the constant diagonal of the matrices is left out, and a token is
- * not compared with itself (the U-statistic of debiased HSIC and CKA: Song et al. 2007; Nguyen et al. 2021).
- */
-export function unbiasedCosine(a: Correlation, b: Correlation, product: number): number {
-  return clamp((product - a.dimensions) / Math.sqrt(unbiasedSquares(a) * unbiasedSquares(b)));
-}
-
-/** h²/u: how many dimensions the tokens of an answer really take up. */
-export function effectiveDimensions(of: Correlation): number {
-  return of.dimensions ** 2 / unbiasedSquares(of);
-}
-
-/** max(u, v/20) with v = ‖G‖² − h and u = n/(n−1)·(‖G‖² − Σ Gᵢᵢ²) − h; v where n = 1. */
-function unbiasedSquares({ rows, dimensions, squares, selfProducts }: Correlation): number {
-  const biased = squares - dimensions;
-  if (rows === 1) return biased;
-  return Math.max(rows / (rows - 1) * (squares - selfProducts) - dimensions, biased / 20);
-}
-
-function clamp(value: number): number {
-  return Math.min(1, Math.max(0, value));
 }

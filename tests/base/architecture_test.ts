@@ -315,6 +315,19 @@ test("ports are opened by the two servers only, and other runtime-specific code 
   );
 });
 
+test("threads are started, and functions of C called, in one place each", () => {
+  const threads = ["scorer/worker_thread.ts", "scorer/worker.ts"];
+  assertNone(
+    sources.filter(({ path, imports }) =>
+      !threads.includes(path) && imports.some(({ from }) => from === "node:worker_threads")
+    ).map(({ path }) => `${path}: the scorer has the one thread that there is`),
+  );
+  assertNone(
+    sources.filter((file) => file.path !== "scorer/onnx/foreign.ts" && file.text.includes('"bun:ffi"'))
+      .map((file) => `${file.path}: take foreignFunctions (scorer/onnx/foreign.ts)`),
+  );
+});
+
 test("only main.ts, cli/ and the benchmark scripts write to the console or end the process", () => {
   const mayWrite = (path: string) =>
     path === "main.ts" || path.startsWith("cli/") || /^bench\/\w+\.ts$/.test(path);

@@ -1,5 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { homedir, tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 import { SystemClock } from "../../base/clock.ts";
 import { logger } from "../../base/log.ts";
 import { WorkerScorer } from "../../scorer/worker_scorer.ts";
@@ -54,3 +61,25 @@ test("a model that cannot be loaded is said in the comparison, in one sentence",
   assert.match(reason!, /no_such_model\.onnx/);
   await scorer.close();
 });
+
+test("the thread does not keep the process alive, and ONNX Runtime reports to nobody", async () => {
+  const cache = await mkdtemp(join(tmpdir(), "canopy-test-"));
+  try {
+    const program = fileURLToPath(new URL("./onnx_process.ts", import.meta.url));
+    const args = "Deno" in globalThis ? ["run", "-A", "--no-check", program] : [program];
+    // It keeps an id of this machine there, for what it sends.
+    const env = { ...process.env, XDG_CACHE_HOME: cache, DENO_DIR: denoFolder() };
+    const { stdout } = await promisify(execFile)(process.execPath, args, { env, timeout: 60_000 });
+    assert.ok(Math.abs(JSON.parse(stdout).value - 1) < 1e-6, stdout);
+    const left = (await readdir(cache, { recursive: true })).filter((path) => /onnx|device/i.test(path));
+    assert.deepEqual(left, []);
+  } finally {
+    await rm(cache, { recursive: true });
+  }
+});
+
+/** Deno's packages, which it would look for in the new folder. */
+function denoFolder(): string {
+  const { DENO_DIR, XDG_CACHE_HOME } = process.env;
+  return DENO_DIR ?? join(XDG_CACHE_HOME ?? join(homedir(), ".cache"), "deno");
+}
