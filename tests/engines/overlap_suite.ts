@@ -104,8 +104,9 @@ export function overlapTests(engineOf: () => EngineProcess, canopyOf: () => Cano
           `${graph} ${agent}: ${cached} of ${all} tokens cached, ${written} written before the prompt was sent, ` +
             `${sent} warmed by ${number(data?.["warms"])} warms`,
         );
-        // Steps of a given length go at their own pace: what they have sent is all that they could warm.
-        const warmable = graph === "on" ? written : sent;
+        // Steps of a given length go at their own pace, and a single SGLang server stops its streams for each warm, so
+        // that those which save less than they cost are left out: what was sent is all that could be warmed.
+        const warmable = graph === "on" && engineOf().engine !== "sglang" ? written : sent;
         assert.ok(cached > 0 && cached >= 0.9 * warmable, `${graph} ${agent}: ${cached} of ${warmable}`);
       }
     }

@@ -6,8 +6,6 @@ import { kindsUnderTest } from "./kinds_under_test.ts";
 import { modelNames, overlapGraphs, overlapTests, prompts } from "./overlap_suite.ts";
 
 for (const kind of kindsUnderTest) {
-  // Of SGLang's two, the newer one warms exactly as the older one does.
-  if (kind.version === "0.5.18") continue;
   describe(`Incremental prefill over ${kind.engine} ${kind.version}`, { concurrency: false }, () => {
     let engine: EngineProcess;
     let canopy: CanopyProcess;
