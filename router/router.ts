@@ -12,6 +12,7 @@ import type { Env } from "./http/context.ts";
 import { Drain } from "./http/drain.ts";
 import { type HttpServer, serveHttp } from "./http/serve.ts";
 import { createModels } from "./models.ts";
+import type { EarlyExitServices } from "./moa/early_exit_services.ts";
 import { createMoa } from "./moa/moa.ts";
 import { createRelay } from "./proxy/relay.ts";
 import type { RouterServices } from "./services.ts";
@@ -25,6 +26,11 @@ export interface RouterOptions {
   readonly transport: Transport;
   /** For /openapi.json. */
   readonly version?: string;
+  /**
+   * The scorer and the policies of early exit; the router does not close them. Without them every cluster waits for all
+   * its members, and a graph that asks for early exit is refused.
+   */
+  readonly earlyExit?: EarlyExitServices;
   /** By default from a local folder or the Hub. */
   readonly loadTokenizer?: (source: string) => Promise<ModelTokenizer>;
 }
@@ -56,7 +62,8 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
     loadTokenizer: options.loadTokenizer ??
       ((source) => loadTokenizer(source, { transport, signal: life.signal })),
   });
-  const moa = createMoa({ config, clock, random, models });
+  const { earlyExit } = options;
+  const moa = createMoa({ config, clock, random, models, ...(earlyExit === undefined ? {} : { earlyExit }) });
   const relay = createRelay({ clock, random: random.stream("relay"), transport, log: logger("relay") });
   const services: RouterServices = { config, clock, random, transport, models, moa };
   const drain = new Drain({ clock, timeoutMs: config.server.drain_timeout_ms });

@@ -1,5 +1,5 @@
 import { deadlineSignal } from "../../base/clock.ts";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { messageOf } from "../../base/errors.ts";
 import type {
   EngineUsage,
   FinishReason,
@@ -11,11 +11,15 @@ import type {
 } from "../engines/engine.ts";
 import { EngineError } from "../engines/engine.ts";
 import type { AgentContext, AgentRequest } from "./agent_types.ts";
-import { outcomeOf, unfinishedError } from "./attempt_outcome.ts";
+import { isRefused, outcomeOf, unfinishedError } from "./attempt_outcome.ts";
+import { agentOverdue } from "./failure.ts";
 import type { AgentNode } from "./graph_types.ts";
 import { type Delta, OutputLog, tokensOf } from "./output_log.ts";
 import type { AgentRecord, AgentState, AgentUsage } from "./run_types.ts";
 import { homeOf } from "./warm_control.ts";
+
+/** What one attempt sends. */
+type Attempt = Omit<AgentRequest, "logprobs"> & { readonly logprobs: number | undefined };
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const retryPauseMs = { least: 25, random: 100 };
@@ -68,6 +72,15 @@ export class AgentCall {
     return this.#worker;
   }
 
+  /** True when it did not end by itself: its length or its deadline cut it. */
+  get cut(): boolean {
+    return this.#finishReason === "length";
+  }
+
+  get ended(): boolean {
+    return this.#endedAtMs !== undefined;
+  }
+
   /** Why it failed or was cancelled. */
   get error(): unknown {
     return this.#error;
@@ -83,7 +96,7 @@ export class AgentCall {
     this.#prompt = request.prompt;
     this.#startedAtMs = this.#context.trace.nowMs;
     this.#note("agent_queued");
-    const overdue = this.node.deadlineMs === undefined ? undefined : this.#overdueError();
+    const overdue = this.node.deadlineMs === undefined ? undefined : agentOverdue(this.id, this.node);
     const deadline = deadlineSignal(
       this.#context.clock,
       this.node.deadlineMs ?? Infinity,
@@ -174,18 +187,27 @@ export class AgentCall {
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {
     const failedOn = new Set<string>();
     let failure: unknown;
+    let logprobs = request.logprobs;
     for (let retriesLeft = this.#context.model.config.retries;; retriesLeft--) {
       const placement = await this.#place(request.stickyKey, failedOn, failure, signal);
       try {
-        return await this.#attempt(request, placement, signal);
+        return await this.#attempt({ ...request, logprobs }, placement, signal);
       } catch (error) {
         signal.throwIfAborted();
-        const retryable = error instanceof EngineError && error.retryable && this.log.tokens === 0;
+        const untouched = this.log.tokens === 0;
+        const what = { worker: placement.workerId, error: messageOf(error) };
+        if (untouched && logprobs !== undefined && request.logprobsOptional === true && isRefused(error)) {
+          logprobs = undefined;
+          retriesLeft++;
+          this.#note("agent_retried", { ...what, without: "logprobs" });
+          continue;
+        }
+        const retryable = error instanceof EngineError && error.retryable && untouched;
         if (!retryable || retriesLeft === 0) throw error;
         failure = error;
         failedOn.add(placement.workerId);
         if (placement.prefill !== undefined) failedOn.add(placement.prefill.workerId);
-        this.#note("agent_retried", { worker: placement.workerId, error: messageOf(error) });
+        this.#note("agent_retried", what);
       }
       const { clock, random } = this.#context;
       await clock.sleep(retryPauseMs.least + random.next() * retryPauseMs.random, signal);
@@ -212,7 +234,7 @@ export class AgentCall {
   }
 
   async #attempt(
-    request: AgentRequest,
+    request: Attempt,
     placement: Placement,
     signal: AbortSignal,
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {
@@ -295,13 +317,6 @@ export class AgentCall {
     const end = this.#end ?? { type: "end", finishReason: this.#finishReason, usage };
     // Rejects only when the call is cancelled: the reader has gone.
     await request.forward(end, this.#controller.signal).catch(() => {});
-  }
-
-  #overdueError(): CanopyError {
-    return new CanopyError(`Agent ${this.id} took longer than its deadline of ${this.node.deadlineMs} ms`, {
-      code: "deadline_exceeded",
-      status: 504,
-    });
   }
 
   #note(type: string, data?: Record<string, string | number>): void {

@@ -31,6 +31,8 @@ export interface AgentRequest {
   readonly prompt: Prompt;
   readonly sampling: Sampling;
   readonly logprobs?: number;
+  /** An engine that refuses the request because of them is asked again without. */
+  readonly logprobsOptional?: boolean;
   readonly headers?: Readonly<Record<string, string>>;
   /** Requests of the same key go to the same worker. */
   readonly stickyKey?: string;

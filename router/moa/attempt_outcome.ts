@@ -15,3 +15,8 @@ export function outcomeOf(error: unknown): PlacementOutcome {
   const status = error instanceof EngineError ? error.workerStatus : undefined;
   return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";
 }
+
+/** True for a 4xx that may be about a field that the router has added. */
+export function isRefused(error: unknown): boolean {
+  return error instanceof EngineError && (error.workerStatus === 400 || error.workerStatus === 422);
+}

@@ -1,5 +1,13 @@
-import type { ClusterState, Completion } from "./exit_policy.ts";
 import type { AgentNode, ClusterNode } from "./graph_types.ts";
+
+/** A member's answer. */
+export interface Answered {
+  readonly agent: string;
+  /** What successors read. */
+  readonly text: string;
+  /** Place in the order in which the run's agents ended, from 1. */
+  readonly sequence: number;
+}
 
 /** A member that has no answer, and why. */
 export interface MemberFailure {
@@ -22,7 +30,8 @@ export type ClusterStep =
 export class Cluster {
   readonly node: ClusterNode;
   readonly #unfinished: Set<AgentNode>;
-  readonly #completions: Completion[] = [];
+  readonly #answers: Answered[] = [];
+  #completions: readonly Answered[] = this.#answers;
   readonly #failures: MemberFailure[] = [];
   #open = true;
 
@@ -36,9 +45,19 @@ export class Cluster {
     return this.#open;
   }
 
-  /** Members that have answered, in the order in which they did. */
-  get completions(): readonly Completion[] {
+  /** All answers, in the order in which they came. */
+  get answers(): readonly Answered[] {
+    return this.#answers;
+  }
+
+  /** Those of the answers that successors read: all, unless an exit has kept only some. */
+  get completions(): readonly Answered[] {
     return this.#completions;
+  }
+
+  /** Members that are still at work. */
+  get unfinished(): readonly AgentNode[] {
+    return [...this.#unfinished];
   }
 
   /** True while the cluster waits for this agent. */
@@ -47,10 +66,10 @@ export class Cluster {
   }
 
   /** A member has answered. */
-  answered(agent: AgentNode, completion: Completion): ClusterStep {
+  answered(agent: AgentNode, answer: Answered): ClusterStep {
     if (!this.awaits(agent)) return { kind: "waits" };
     this.#unfinished.delete(agent);
-    this.#completions.push(completion);
+    this.#answers.push(answer);
     return this.#next();
   }
 
@@ -62,9 +81,14 @@ export class Cluster {
     return this.#next();
   }
 
-  /** Closes without the members that still work; goes on waiting when there are not enough answers yet. */
-  exit(): ClusterStep {
-    if (!this.#open || this.#completions.length < this.node.minResponses) return { kind: "waits" };
+  /**
+   * Closes without the members that still work, and without the answers of agents that are not in `keep` (if none of
+   * them has answered: with all); goes on waiting when there are not enough answers yet.
+   */
+  exit(keep: readonly string[]): ClusterStep {
+    if (!this.#open || this.#answers.length < this.node.minResponses) return { kind: "waits" };
+    const kept = this.#answers.filter(({ agent }) => keep.includes(agent));
+    if (kept.length > 0) this.#completions = kept;
     return this.#close();
   }
 
@@ -73,18 +97,8 @@ export class Cluster {
     this.#open = false;
   }
 
-  /** What an exit policy decides on. */
-  state(runId: string): ClusterState {
-    return {
-      runId,
-      cluster: this.node,
-      completions: this.#completions,
-      unfinished: [...this.#unfinished].map((agent) => agent.id),
-    };
-  }
-
   #next(): ClusterStep {
-    if (this.#completions.length + this.#unfinished.size < this.node.minResponses) {
+    if (this.#answers.length + this.#unfinished.size < this.node.minResponses) {
       this.#open = false;
       return { kind: "failed", failures: this.#failures };
     }

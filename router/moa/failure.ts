@@ -58,6 +58,14 @@ export function outputsFailure(cluster: ClusterNode, failures: readonly MemberFa
   return clusterFailure(cluster, failures);
 }
 
+/** A call's error when its agent's deadline has passed. */
+export function agentOverdue(id: string, { deadlineMs }: Pick<AgentNode, "deadlineMs">): CanopyError {
+  return new CanopyError(`Agent ${id} took longer than its deadline of ${deadlineMs} ms`, {
+    code: "deadline_exceeded",
+    status: 504,
+  });
+}
+
 /** The run's error when its own deadline has passed. */
 export function runOverdue(graph: Pick<AgentGraph, "name" | "deadlineMs">): CanopyError {
   return new CanopyError(`The run of ${graph.name} took longer than its deadline of ${graph.deadlineMs} ms`, {

@@ -5,7 +5,6 @@ import { builtinPrompts, promptNamed } from "../../cfgs/prompts/builtin.ts";
 import type { Config, GraphConfig, PromptConfig } from "../../cfgs/schema.ts";
 import { expandGraph } from "../../cfgs/topology.ts";
 import type { Sampling } from "../engines/engine.ts";
-import { exitPolicyOf } from "./exit_policy.ts";
 import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
 import { mergeSampling, samplingOf } from "./sampling.ts";
 import { parseTemplate, type PromptTemplate, segmentsOf } from "./template.ts";
@@ -73,7 +72,6 @@ class GraphBuilder {
   }
 
   #cluster(written: ExpandedCluster, agents: ReadonlyMap<string, AgentNode>): ClusterNode {
-    exitPolicyOf(written.earlyExit); // refuses a metric that is not there
     return {
       id: written.id,
       agents: written.agents.map((id) => agents.get(id)!),

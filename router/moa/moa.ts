@@ -2,10 +2,11 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import type { Random } from "../../base/random.ts";
 import type { Config } from "../../cfgs/schema.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
 import type { Moa, ServedModel } from "../services.ts";
 import { buildGraphs } from "./graph.ts";
-import { type ExitPolicy, exitPolicyOf } from "./exit_policy.ts";
-import type { AgentGraph, ClusterNode, Graph } from "./graph_types.ts";
+import { type EarlyExitServices, ExitPolicies } from "./early_exit_services.ts";
+import type { AgentGraph, Graph } from "./graph_types.ts";
 import { PlaceQueue } from "../pool/place_queue.ts";
 import { MoaRun } from "./run.ts";
 import type { ModelAccess } from "./run_options.ts";
@@ -24,8 +25,8 @@ export interface MoaOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly models: ReadonlyMap<string, ServedModel>;
-  /** The exit policy of a cluster's settings; undefined: it waits for all its members. */
-  readonly exitPolicyOf?: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
+  /** Without them every cluster waits for all its members, and a graph that asks for early exit is refused. */
+  readonly earlyExit?: EarlyExitServices;
   /** Ended runs whose records are kept; by default what the config says. */
   readonly maxRunsKept?: number;
 }
@@ -37,7 +38,7 @@ export function createMoa(options: MoaOptions): Moa {
 
 class GraphRunner implements Moa {
   readonly graphs: ReadonlyMap<string, Graph>;
-  readonly #exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
+  readonly #exitPolicies: ExitPolicies;
   readonly #clock: Clock;
   readonly #random: Random;
   readonly #models: ReadonlyMap<string, ModelAccess>;
@@ -49,7 +50,10 @@ class GraphRunner implements Moa {
   constructor(options: MoaOptions) {
     const { config, clock, random, models } = options;
     this.graphs = options.graphs ?? buildGraphs(config);
-    this.#exitPolicyOf = options.exitPolicyOf ?? exitPolicyOf;
+    this.#exitPolicies = new ExitPolicies(options.earlyExit);
+    for (const { clusters } of this.graphs.values()) {
+      for (const { earlyExit } of clusters) this.checkEarlyExit(earlyExit);
+    }
     this.#clock = clock;
     this.#random = random.stream("moa");
     this.#models = new Map(
@@ -59,6 +63,10 @@ class GraphRunner implements Moa {
       ]),
     );
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
+  }
+
+  checkEarlyExit(settings: EarlyExitConfig): void {
+    this.#exitPolicies.of(settings);
   }
 
   start(graph: AgentGraph, input: RunInput, signal: AbortSignal): Run {
@@ -76,7 +84,7 @@ class GraphRunner implements Moa {
       graph,
       input,
       models: this.#models,
-      exitPolicyOf: this.#exitPolicyOf,
+      exitPolicies: this.#exitPolicies,
       clock: this.#clock,
       random: this.#random.stream(id),
       signal,

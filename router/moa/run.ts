@@ -1,12 +1,15 @@
-import { type CanopyError, messageOf } from "../../base/errors.ts";
+import type { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { AgentCall } from "./agent.ts";
 import { readAgents } from "./agent_events.ts";
 import type { AgentRequest } from "./agent_types.ts";
 import { answerText } from "./answer.ts";
-import { Cluster, type ClusterStep, type MemberFailure } from "./cluster.ts";
+import { askedOf } from "./asked.ts";
+import type { Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
 import { checkContext } from "./context_budget.ts";
-import type { ClusterState, ExitDecision, ExitPolicy } from "./exit_policy.ts";
+import { RunExits } from "./early_exit.ts";
+import { RootSkip } from "./root_skip.ts";
+import { RunClusters } from "./run_clusters.ts";
 import {
   cancellation,
   clusterFailure,
@@ -21,12 +24,11 @@ import type { RunOptions } from "./run_options.ts";
 import { RunOutput } from "./run_output.ts";
 import { RunPrompts } from "./run_prompts.ts";
 import type { AgentEvent, Run, RunRecord, RunUsage, TraceEvent } from "./run_types.ts";
-import { Trace } from "./trace.ts";
+import type { Consensus } from "../../scorer/exit_policy.ts";
+import { runTrace } from "./run_trace.ts";
+import type { Trace } from "./trace.ts";
 import { runUsage } from "./usage.ts";
-import { eventsPerSuccessor, RunWarming } from "./warm_run.ts";
-
-/** Trace events per call: one with every event of its life and a few retries has about ten. */
-const eventsPerCall = 24;
+import { RunWarming } from "./warm_run.ts";
 
 /**
  * One request on its way through a graph. Everything happens on the end of a call: it goes to the clusters that the
@@ -41,7 +43,9 @@ export class MoaRun implements Run {
   readonly #startedAtUnixMs: number;
   readonly #prompts: RunPrompts;
   readonly #calls: RunCalls;
-  readonly #clusters = new Map<ClusterNode, Cluster>();
+  readonly #clusters: RunClusters;
+  readonly #exits: RunExits;
+  readonly #rootSkip: RootSkip;
   readonly #warming: RunWarming;
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
@@ -50,6 +54,7 @@ export class MoaRun implements Run {
   #error: CanopyError | undefined;
   #durationMs: number | undefined;
   #completions = 0;
+  #rootSkipped = false;
   /** Calls at work on an engine, or about to be told to stop. */
   #active = 0;
   #hasEnded = false;
@@ -60,17 +65,15 @@ export class MoaRun implements Run {
     this.id = options.id;
     this.#options = options;
     this.#prompts = new RunPrompts(input.question);
-    const warmed = graph.incrementalPrefill.mode === "off"
-      ? 0
-      : graph.agents.filter((node) => node.reads.length > 0).length;
-    const events = eventsPerCall * (graph.agents.length + input.choices) + eventsPerSuccessor * warmed;
-    this.#trace = new Trace(clock, events);
+    this.#trace = runTrace(clock, graph, input.choices);
+    this.#clusters = new RunClusters(graph);
     this.#calls = new RunCalls({
       run: options,
       trace: this.#trace,
       prompts: this.#prompts,
       warming: () => this.#warming,
-      cluster: (node) => this.#cluster(node),
+      exits: () => this.#exits,
+      clusters: this.#clusters,
       forward: (index, event, signal) => this.output.push(index, event, signal),
     });
     for (const node of graph.agents) {
@@ -94,8 +97,23 @@ export class MoaRun implements Run {
       trace: this.#trace,
       onIdle: () => this.#settle(),
     });
+    this.#exits = new RunExits({
+      run: options,
+      trace: this.#trace,
+      calls: this.#calls,
+      clusters: this.#clusters,
+      question: (node) => askedOf(input.question, node, this.#prompts),
+      exit: (cluster, { keep, consensus }) => this.#apply(cluster.exit(keep), cluster, consensus),
+      onIdle: () => this.#settle(),
+      onError: (error) => this.#finish("failed", internalFailure(error)),
+    });
+    this.#rootSkip = new RootSkip({
+      run: options,
+      trace: this.#trace,
+      calls: this.#calls,
+      exits: this.#exits,
+    });
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
-    for (const node of graph.clusters) this.#clusters.set(node, new Cluster(node));
     const ended = Promise.withResolvers<void>();
     this.ended = ended.promise;
     this.#resolveEnded = ended.resolve;
@@ -118,9 +136,8 @@ export class MoaRun implements Run {
   }
 
   usage(): RunUsage {
-    return runUsage(
-      this.#calls.all().map((call) => this.#calls.usageOf(call)).filter((usage) => usage !== undefined),
-    );
+    const usages = this.#calls.all().map((call) => this.#calls.usageOf(call));
+    return runUsage([...usages.filter((usage) => usage !== undefined), ...this.#exits.usages()]);
   }
 
   record(): RunRecord {
@@ -133,6 +150,8 @@ export class MoaRun implements Run {
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
       agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#calls.usageOf(call) })),
+      exits: [...this.#exits.records],
+      rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
     };
   }
@@ -187,17 +206,20 @@ export class MoaRun implements Run {
     const { node } = call;
     if (node === this.#options.graph.root) this.#onRootEnded(call);
     else if (call.state === "done") {
-      const completion = {
+      const answer = {
         agent: node.id,
         text: answerText(call.log.text, this.#options.graph),
         sequence: ++this.#completions,
       };
-      for (const cluster of this.#awaiting(node)) {
-        this.#apply(cluster.answered(node, completion), cluster);
-        if (cluster.open) this.#consider(cluster);
+      this.#exits.answered(node, answer.text);
+      for (const cluster of this.#clusters.awaiting(node)) {
+        this.#apply(cluster.answered(node, answer), cluster);
+        if (cluster.open) this.#exits.consider(cluster);
       }
     } else if (call.state === "failed") {
-      for (const cluster of this.#awaiting(node)) this.#apply(cluster.failed(node, call.error), cluster);
+      for (const cluster of this.#clusters.awaiting(node)) {
+        this.#apply(cluster.failed(node, call.error), cluster);
+      }
     }
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
@@ -209,43 +231,47 @@ export class MoaRun implements Run {
   }
 
   #rootIsDone(): boolean {
-    return this.#calls.ofRoot.length > 0 && this.#calls.ofRoot.every((call) => call.state === "done");
+    return this.#rootSkipped ||
+      (this.#calls.ofRoot.length > 0 && this.#calls.ofRoot.every((call) => call.state === "done"));
   }
 
-  /** The clusters that wait for an agent: in a layered graph one, in an explicit one perhaps several. */
-  #awaiting(node: AgentNode): Cluster[] {
-    return [...this.#clusters.values()].filter((cluster) => cluster.awaits(node));
-  }
-
-  /** Asks the exit policy, right after a completion, whether the cluster shall wait for its other members. */
-  #consider(cluster: Cluster): void {
-    const { node } = cluster;
-    const policy = this.#options.exitPolicyOf(node.earlyExit);
-    if (policy === undefined || cluster.completions.length < node.minResponses) return;
-    const decision = decideSafely(policy, cluster.state(this.id));
-    this.#trace.add("exit_decided", { cluster: node.id, data: { exit: decision.exit, ...decision.numbers } });
-    if (decision.exit) this.#apply(cluster.exit(), cluster);
-  }
-
-  #apply(step: ClusterStep, { node, completions }: Cluster): void {
-    if (step.kind === "waits") return;
+  /** `consensus`: what the answers agree on, where an exit policy has told already. */
+  #apply(step: ClusterStep, cluster: Cluster, consensus?: Consensus): void {
+    if (this.#state !== "running" || step.kind === "waits") return;
+    const { node, answers, completions } = cluster;
     if (step.kind === "failed") return this.#onClusterFailed(node, step.failures);
-    const answers = completions.map((completion) => completion.agent);
-    const dropped = step.dropped.map((agent) => agent.id);
-    this.#trace.add("cluster_closed", { cluster: node.id, data: { answers, dropped } });
-    for (const agent of step.dropped) {
-      // Another cluster may still wait for it.
-      if (this.#awaiting(agent).length > 0) continue;
+    const unread = answers.filter((answer) => !completions.includes(answer)).map(({ agent }) => agent);
+    this.#trace.add("cluster_closed", {
+      cluster: node.id,
+      data: {
+        answers: completions.map(({ agent }) => agent),
+        dropped: step.dropped.map(({ id }) => id),
+        ...(unread.length === 0 ? {} : { unread }),
+      },
+    });
+    for (const agent of this.#clusters.idle(step.dropped)) {
       for (const call of this.#calls.of(agent)) {
-        call.cancel(new Error(`Cluster ${node.id} closed without it`));
+        this.#calls.spare(call, new Error(`Cluster ${node.id} closed without it`));
       }
     }
-    if (node === this.#options.graph.outputs) return this.#finish("done", undefined);
-    for (const reader of this.#options.graph.agents) {
-      if (reader.reads.includes(node) && reader.reads.every((read) => !this.#cluster(read).open)) {
-        this.#launch(reader);
-      }
+    if (node === this.#options.graph.outputs) this.#finish("done", undefined);
+    else {
+      const launch = () => {
+        for (const reader of this.#clusters.ready(node)) this.#launch(reader);
+      };
+      this.#rootSkip.decide(cluster, consensus, launch, (text, agent) => this.#answerWith(text, agent));
     }
+    this.#exits.prune();
+  }
+
+  /** An answer of the last cluster is the run's: the root is not asked. */
+  #answerWith(text: string, agent: string): void {
+    this.#rootSkipped = true;
+    for (const call of this.#calls.ofRoot) {
+      this.#calls.spare(call, new Error(`Its precursors agree: the answer is that of ${agent}`));
+    }
+    this.output.say(0, text);
+    this.#finish("done", undefined);
   }
 
   /** With a root the run cannot go on; without one the cluster's readers fail, and what works for nobody is stopped. */
@@ -253,7 +279,10 @@ export class MoaRun implements Run {
     const { root, outputs, agents } = this.#options.graph;
     if (root !== undefined) return this.#finish("failed", clusterFailure(node, failures));
     if (node === outputs) return this.#finish("failed", outputsFailure(node, failures));
-    this.#abandon(node);
+    for (const agent of this.#clusters.abandon(node)) {
+      for (const call of this.#calls.of(agent)) call.cancel(new Error(`Cluster ${node.id} failed`));
+    }
+    this.#exits.prune();
     for (const reader of agents) {
       if (!reader.reads.includes(node)) continue;
       for (const call of this.#calls.of(reader)) {
@@ -263,36 +292,15 @@ export class MoaRun implements Run {
     }
   }
 
-  /** Cancels the agents that work only for this cluster, and those that work only for them. */
-  #abandon(node: ClusterNode): void {
-    this.#cluster(node).abandon();
-    for (const agent of node.agents) {
-      if (this.#awaiting(agent).length > 0) continue;
-      for (const call of this.#calls.of(agent)) call.cancel(new Error(`Cluster ${node.id} failed`));
-      for (const read of agent.reads) if (!this.#isRead(read)) this.#abandon(read);
-    }
-  }
-
-  /** True while an agent that has not ended reads the cluster. */
-  #isRead(node: ClusterNode): boolean {
-    return this.#options.graph.agents.some((agent) =>
-      agent.reads.includes(node) && this.#awaiting(agent).length > 0
-    );
-  }
-
-  #cluster(node: ClusterNode): Cluster {
-    const cluster = this.#clusters.get(node);
-    if (cluster === undefined) throw new Error(`Cluster ${node.id} is not one of the graph's`);
-    return cluster;
-  }
-
   #finish(state: "done" | "failed" | "cancelled", error: CanopyError | undefined): void {
     if (this.#state !== "running") return;
     this.#state = state;
     this.#error = error;
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
-    this.#warming.abort(error ?? new Error("The run is over"));
+    const over = error ?? new Error("The run is over");
+    this.#warming.abort(over);
+    this.#exits.abort(over);
     if (error === undefined) this.output.close();
     else {
       for (const call of this.#calls.all()) call.cancel(error);
@@ -303,7 +311,8 @@ export class MoaRun implements Run {
 
   /** The run has ended when it has come to its result and no engine works for it any more. */
   #settle(): void {
-    if (this.#state === "running" || this.#active > 0 || this.#warming.busy || this.#hasEnded) return;
+    if (this.#state === "running" || this.#active > 0 || this.#hasEnded) return;
+    if (this.#warming.busy || this.#exits.busy) return;
     this.#hasEnded = true;
     this.#options.signal.removeEventListener("abort", this.#onClientGone);
     const data: JsonObject = this.#error === undefined
@@ -316,14 +325,5 @@ export class MoaRun implements Run {
   /** The reader stops: that cancels the run, unless its last word was out already. */
   #leave(): Promise<void> {
     return this.#rootIsDone() ? this.ended : this.cancel(new Error("its output is not read any more"));
-  }
-}
-
-/** A policy that fails must not be worse than none. */
-function decideSafely(policy: ExitPolicy, state: ClusterState): ExitDecision {
-  try {
-    return policy.decide(state);
-  } catch (error) {
-    return { exit: false, numbers: { error: messageOf(error) } };
   }
 }

@@ -4,14 +4,17 @@ import { AgentCall } from "./agent.ts";
 import type { AgentRequest } from "./agent_types.ts";
 import { answersInSlotOrder } from "./answer.ts";
 import type { Cluster } from "./cluster.ts";
-import type { AgentNode, ClusterNode } from "./graph_types.ts";
+import type { RunExits } from "./early_exit.ts";
+import type { AgentNode } from "./graph_types.ts";
 import type { ModelAccess, RunOptions } from "./run_options.ts";
+import type { RunClusters } from "./run_clusters.ts";
 import type { RunPrompts } from "./run_prompts.ts";
 import type { AgentUsage } from "./run_types.ts";
 import { mergeSampling, samplingOfChoice } from "./sampling.ts";
 import { answerSoFar, opensReasoning, type Precursor } from "./splice_answers.ts";
 import type { Trace } from "./trace.ts";
-import { withWarmTokens } from "./usage.ts";
+import { savedTokensEstimate } from "./saved_tokens.ts";
+import { withSavedTokens, withWarmTokens } from "./usage.ts";
 import type { RunWarming } from "./warm_run.ts";
 
 /** What the calls of a run need from it. */
@@ -21,7 +24,8 @@ export interface RunCallsOptions {
   readonly prompts: RunPrompts;
   /** Asked when the first call starts, not before. */
   readonly warming: () => RunWarming;
-  readonly cluster: (node: ClusterNode) => Cluster;
+  readonly exits: () => RunExits;
+  readonly clusters: RunClusters;
   /** Takes what the root's choice `index` says to the client. */
   readonly forward: (index: number, event: GenerateEvent, signal: AbortSignal) => Promise<void>;
 }
@@ -34,6 +38,7 @@ export class RunCalls {
   readonly #calls = new Map<AgentNode, readonly AgentCall[]>();
   /** Agents whose prompts open a `<think>` block, so that their outputs begin with reasoning. */
   readonly #reasonFirst = new Set<AgentNode>();
+  readonly #saved = new Map<AgentCall, number>();
   #requests = 0;
 
   constructor(options: RunCallsOptions) {
@@ -60,8 +65,31 @@ export class RunCalls {
 
   /** A call's tokens; what its agent's warms computed counts with the first choice. */
   usageOf(call: AgentCall): AgentUsage | undefined {
-    const warmTokens = call.choice === 0 ? this.#options.warming().computed(call.node) : 0;
-    return withWarmTokens(call.usage(), warmTokens, call.node);
+    const { node } = call;
+    const warmTokens = call.choice === 0 ? this.#options.warming().computed(node) : 0;
+    const own = call.usage();
+    const unread = call.state === "done" && this.#options.clusters.isUnread(node);
+    const usage = own !== undefined && unread ? { ...own, wastedTokens: own.completionTokens } : own;
+    return withSavedTokens(withWarmTokens(usage, warmTokens, node), this.#saved.get(call) ?? 0, node);
+  }
+
+  /** Cancels a call because others make it needless, and estimates what that saves. */
+  spare(call: AgentCall, reason: unknown): void {
+    if (call.ended) return;
+    const { graph } = this.#options.run;
+    const fellows = call.node === graph.root
+      ? call.node.reads
+      : graph.clusters.filter((cluster) => cluster.agents.includes(call.node));
+    const peers = fellows.flatMap(({ agents }) => agents.flatMap((agent) => this.of(agent)));
+    call.cancel(reason);
+    this.#saved.set(
+      call,
+      savedTokensEstimate({
+        peers: peers.flatMap((peer) => peer.state === "done" ? [peer.usage()?.completionTokens ?? 0] : []),
+        written: call.usage()?.completionTokens ?? 0,
+        maxTokens: this.sampling(call.node).max_tokens,
+      }),
+    );
   }
 
   /** The model that an agent is served by. Throws 500 `model_not_served`. */
@@ -79,45 +107,68 @@ export class RunCalls {
     return node === this.#options.run.graph.root ? this.#rootSampling : node.sampling;
   }
 
+  /** A call that is none of the graph's: the `index`-th of this agent. */
+  extra(node: AgentNode, index: number): AgentCall {
+    return this.#call(node, index, () => {}, () => {});
+  }
+
   #make(node: AgentNode): AgentCall[] {
-    const { trace, warming: ofRun } = this.#options;
-    const { id, graph, input, clock, random, rank } = this.#options.run;
-    const { served, places, warming } = this.model(node);
+    const { warming, exits } = this.#options;
+    const { graph, input } = this.#options.run;
     const choices = node === graph.root ? input.choices : 1;
-    return Array.from({ length: choices }, (_, choice) =>
-      new AgentCall(node, choice, {
-        model: served,
-        places,
-        rank,
-        clock,
-        random: random.stream(`${node.id}#${choice}`),
-        trace,
-        warming,
-        started: (call) => ofRun().answered(call),
-        grew: (call, tokens) => ofRun().grew(call.node, tokens),
-        // Of fixed length, because SGLang aborts every request whose id begins with the given one.
-        nextRequestId: () => `${id}-${String(++this.#requests).padStart(6, "0")}`,
-      }));
+    const grew = (call: AgentCall, tokens: number) => {
+      warming().grew(node, tokens);
+      exits().grew(call);
+    };
+    return Array.from(
+      { length: choices },
+      (_, choice) => this.#call(node, choice, (call) => warming().answered(call), grew),
+    );
+  }
+
+  #call(
+    node: AgentNode,
+    choice: number,
+    started: (call: AgentCall) => void,
+    grew: (call: AgentCall, tokens: number) => void,
+  ): AgentCall {
+    const { trace } = this.#options;
+    const { id, clock, random, rank } = this.#options.run;
+    const { served, places, warming } = this.model(node);
+    return new AgentCall(node, choice, {
+      model: served,
+      places,
+      rank,
+      clock,
+      random: random.stream(`${node.id}#${choice}`),
+      trace,
+      warming,
+      started,
+      grew,
+      // Of fixed length, because SGLang aborts every request whose id begins with the given one.
+      nextRequestId: () => `${id}-${String(++this.#requests).padStart(6, "0")}`,
+    });
   }
 
   /** What an agent is asked once its clusters are closed. Throws when its prompt cannot be made. */
   request(node: AgentNode): AgentRequest {
-    const { prompts, cluster } = this.#options;
+    const { prompts, clusters, exits } = this.#options;
     const { graph, input } = this.#options.run;
     const { served } = this.model(node);
     const sampling = this.sampling(node);
     const warming = this.#options.warming();
-    const answers = answersInSlotOrder(node.reads.map((read) => cluster(read)), graph.slots);
+    const answers = answersInSlotOrder(node.reads.map((read) => clusters.of(read)), graph.slots);
     const prompt = prompts.wire(node, answers, served, sampling, warming.close(node));
-    if (graph.incrementalPrefill.mode !== "off" && opensReasoning(prompt, served.tokenizer)) {
-      this.#reasonFirst.add(node);
-    }
+    if (opensReasoning(prompt, served.tokenizer)) this.#reasonFirst.add(node);
     const stickyKey = warming.stickyKey(node);
+    const logprobs = node === graph.root ? input.rootLogprobs : undefined;
+    const scored = exits().wantsLogprobs(node) && served.engine.capabilities.logprobs;
     return {
       prompt,
       sampling,
       ...(stickyKey === undefined ? {} : { stickyKey }),
-      ...(node !== graph.root || input.rootLogprobs === undefined ? {} : { logprobs: input.rootLogprobs }),
+      ...(logprobs === undefined ? {} : { logprobs }),
+      ...(scored && logprobs === undefined ? { logprobs: 0, logprobsOptional: true } : {}),
       ...(input.headers === undefined ? {} : { headers: input.headers }),
     };
   }
@@ -136,7 +187,7 @@ export class RunCalls {
   /** What the agents that one reads have come to, in declared order. */
   precursors(reader: AgentNode): Precursor[] {
     return reader.reads.flatMap((read) => {
-      const cluster = this.#options.cluster(read);
+      const cluster = this.#options.clusters.of(read);
       return read.agents.map((agent) => this.#precursor(agent, cluster));
     });
   }
@@ -147,9 +198,14 @@ export class RunCalls {
     if (completion !== undefined) return { ...completion, state: "answered" };
     if (!cluster.awaits(node)) return { agent, state: "gone" };
     const call = this.of(node)[0];
-    // Reasoning that the engine has taken out itself is not in the text.
-    const reasonsFirst = this.#reasonFirst.has(node) && call?.log.reasoning === "";
-    const text = answerSoFar(call?.log.text ?? "", this.#options.run.graph, reasonsFirst);
+    const text = this.answerSoFar(node, call?.log.text ?? "");
     return { agent, state: "writing", text, worker: call?.worker };
+  }
+
+  /** What an agent's answer will certainly begin with. */
+  answerSoFar(node: AgentNode, output: string): string {
+    // Reasoning that the engine has taken out itself is not in the text.
+    const reasonsFirst = this.#reasonFirst.has(node) && this.of(node)[0]?.log.reasoning === "";
+    return answerSoFar(output, this.#options.run.graph, reasonsFirst);
   }
 }

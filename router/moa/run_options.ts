@@ -2,8 +2,8 @@ import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { PlaceQueue } from "../pool/place_queue.ts";
 import type { ServedModel } from "../services.ts";
-import type { ExitPolicy } from "./exit_policy.ts";
-import type { AgentGraph, ClusterNode } from "./graph_types.ts";
+import type { ExitPolicies } from "./early_exit_services.ts";
+import type { AgentGraph } from "./graph_types.ts";
 import type { RunInput } from "./run_types.ts";
 import type { WarmControl } from "./warm_control.ts";
 
@@ -22,7 +22,7 @@ export interface RunOptions {
   readonly graph: AgentGraph;
   readonly input: RunInput;
   readonly models: ReadonlyMap<string, ModelAccess>;
-  readonly exitPolicyOf: (settings: ClusterNode["earlyExit"]) => ExitPolicy | undefined;
+  readonly exitPolicies: ExitPolicies;
   readonly clock: Clock;
   readonly random: Random;
   /** The client has gone. */

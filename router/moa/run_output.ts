@@ -23,6 +23,13 @@ export class RunOutput implements AsyncIterable<RunEvent> {
     return this.#queue.push({ type: "end", index, finishReason, ...stop }, signal);
   }
 
+  /** Says the whole of choice `index` at once: nothing else has been said. */
+  say(index: number, text: string): void {
+    // There is room: nobody has pushed anything.
+    void this.#queue.push({ type: "delta", index, delta: { type: "delta", text } });
+    void this.#queue.push({ type: "end", index, finishReason: "stop" });
+  }
+
   /** Ends the output after what is in it. */
   close(): void {
     this.#queue.close();

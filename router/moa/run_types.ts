@@ -41,10 +41,12 @@ export interface AgentUsage {
   /** Undefined when no engine reported it. */
   readonly cachedTokens: number | undefined;
   readonly reasoningTokens: number;
-  /** Completion tokens that nobody read: of failed, cut or dropped agents. */
+  /** Completion tokens that nobody read: of agents that failed, were cancelled, or whose answers an exit dropped. */
   readonly wastedTokens: number;
   /** Prompt tokens that were computed ahead, by warms; in none of the other counts. */
   readonly warmTokens?: number;
+  /** Estimate of the completion tokens that an early exit spared; in none of the other counts. */
+  readonly savedTokens?: number;
 }
 
 /** Tokens of a whole run: the sums over its agents. */
@@ -55,6 +57,7 @@ export interface RunUsage {
   readonly reasoningTokens: number;
   readonly wastedTokens: number;
   readonly warmTokens?: number;
+  readonly savedTokens?: number;
   readonly calls: number;
   readonly agents: readonly AgentUsage[];
 }
@@ -70,7 +73,8 @@ export interface TraceEvent {
   readonly atMs: number;
   /**
    * `run_started`, then `agent_queued`, `agent_placed`, `agent_first_token`, `agent_retried`, `agent_done`,
-   * `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`, `warm_failed`, `warm_stopped`, `exit_decided`, `cluster_closed` (and `trace_full` where no more are kept),
+   * `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`, `warm_failed`, `warm_stopped`,
+   * `exit_decided`, `cluster_closed`, `root_decided` (and `trace_full` where no more are kept),
    * last `run_done`, `run_failed` or `run_cancelled`.
    */
   readonly type: string;
@@ -97,6 +101,20 @@ export interface AgentRecord {
   readonly usage: AgentUsage | undefined;
 }
 
+/** One decision on whether a cluster waits for its other members; with all its figures it is in the trace. */
+export interface ExitRecord {
+  readonly cluster: string;
+  readonly metric: string;
+  readonly atMs: number;
+  /** Members that had answered. */
+  readonly completions: number;
+  readonly exit: boolean;
+  /** Something that it needed was not there in time. */
+  readonly late: boolean;
+  /** Time from the completion to the decision. */
+  readonly ms: number;
+}
+
 /** Everything about one run, live or ended. */
 export interface RunRecord {
   readonly id: string;
@@ -107,6 +125,9 @@ export interface RunRecord {
   readonly error: { readonly message: string; readonly code: string } | undefined;
   readonly usage: RunUsage;
   readonly agents: readonly AgentRecord[];
+  readonly exits: readonly ExitRecord[];
+  /** True when the answer is one of the last cluster's, and the root was not asked. */
+  readonly rootSkipped: boolean;
   readonly events: readonly TraceEvent[];
 }
 

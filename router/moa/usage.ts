@@ -32,10 +32,19 @@ function sum(a: Tokens, b: Tokens): Tokens {
     cachedTokens: a.cachedTokens === undefined ? b.cachedTokens : a.cachedTokens + (b.cachedTokens ?? 0),
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
     wastedTokens: a.wastedTokens + b.wastedTokens,
-    ...(a.warmTokens === undefined && b.warmTokens === undefined
-      ? {}
-      : { warmTokens: (a.warmTokens ?? 0) + (b.warmTokens ?? 0) }),
+    ...optionalSum("warmTokens", a, b),
+    ...optionalSum("savedTokens", a, b),
   };
+}
+
+function optionalSum<K extends "warmTokens" | "savedTokens">(
+  name: K,
+  a: Tokens,
+  b: Tokens,
+): { [P in K]?: number } {
+  const sum: { [P in K]?: number } = {};
+  if (a[name] !== undefined || b[name] !== undefined) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
+  return sum;
 }
 
 /** A call's usage with what warms computed for it; undefined when there was neither. */
@@ -46,4 +55,14 @@ export function withWarmTokens(
 ): AgentUsage | undefined {
   if (warmTokens === 0) return usage;
   return { agent: node.id, model: node.model, ...none, ...usage, warmTokens };
+}
+
+/** A call's usage with what an exit spared it; undefined when there was neither. */
+export function withSavedTokens(
+  usage: AgentUsage | undefined,
+  savedTokens: number,
+  node: AgentNode,
+): AgentUsage | undefined {
+  if (savedTokens === 0) return usage;
+  return { agent: node.id, model: node.model, ...none, ...usage, savedTokens };
 }

@@ -58,6 +58,8 @@ function runOf(...agents: AgentRecord[]): RunRecord {
       agents: [],
     },
     agents,
+    exits: [],
+    rootSkipped: false,
     events: [],
   };
 }

@@ -166,3 +166,36 @@ test("What a flag has broken is blamed on the flag", () => {
     '--set model: graphs.moa.layers[0].agents[0].model is "4": expected one of "4b", "8b"; did you mean "4b"?',
   ]);
 });
+
+test("Early exit that names nobody is refused, and a skip_root without effect is doubted", () => {
+  const layers = [{ agents: [agent, { model: "8b" }] }, { agents: [agent] }];
+  const exit = (settings: object) =>
+    complaints(configText({ graphs: { moa: { layers, early_exit: { metric: "agreement", ...settings } } } }))
+      .map((complaint) => complaint.replace(/^[^ ]+ /, ""));
+  assert.deepEqual(exit({ never_skip: ["4b", "l1.c1.a2"], verdict: { model: "8b" }, skip_root: 0.6 }), []);
+  assert.match(
+    exit({ never_skip: ["4b", "l1.c1.a3"] })[0] ?? "",
+    /early_exit\.never_skip\[1\] is "l1\.c1\.a3"/,
+  );
+  assert.match(
+    exit({ verdict: { model: "9b" } })[0] ?? "",
+    /early_exit\.verdict\.model is "9b": expected one of/,
+  );
+  assert.match(
+    exit({ metric: "none", skip_root: 0.5 })[0] ?? "",
+    /skip_root has no effect with metric "none"/,
+  );
+  const alone = {
+    layers: [{ agents: [agent] }, { agents: [agent] }],
+    early_exit: { metric: "answer", skip_root: 1 },
+  };
+  assert.match(
+    complaints(configText({ graphs: { moa: alone } }))[0] ?? "",
+    /skip_root has no effect: the root/,
+  );
+  const inner = { layers: [{ ...layers[0], early_exit: { never_skip: ["9b"] } }, layers[1]] };
+  assert.match(
+    complaints(configText({ graphs: { moa: inner } }))[0] ?? "",
+    /moa\.layers\[0\]\.early_exit\.never_skip\[0\] is "9b"/,
+  );
+});

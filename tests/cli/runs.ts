@@ -81,6 +81,8 @@ export function recordOf(graph: Graph, facts: Record<string, AgentFacts>, durati
       agents: [],
     },
     agents,
+    exits: [],
+    rootSkipped: false,
     events: [],
   };
 }

@@ -4,8 +4,10 @@ import { PdFabric } from "../../bench/simulator/pd_fabric.ts";
 import { createSimulator } from "../../bench/simulator/simulator.ts";
 import type { PdOptions, Simulator, SimulatorOptions } from "../../bench/simulator/simulator_types.ts";
 import { type Config, configSchema, type GraphConfig } from "../../cfgs/schema.ts";
+import type { OutgoingRequest } from "../../base/transport.ts";
+import type { EarlyExitServices } from "../../router/moa/early_exit_services.ts";
 import { createRouter, type Router } from "../../router/router.ts";
-import { MemoryTransport } from "../../router/transport/memory.ts";
+import { type MemoryHandler, MemoryTransport } from "../../router/transport/memory.ts";
 
 /** A simulated worker of the model `model`. */
 export interface SimulatedWorker {
@@ -64,6 +66,9 @@ export function makeWorld(options: {
   server?: Record<string, unknown>;
   model?: Record<string, unknown>;
   pairs?: WorldPairs;
+  earlyExit?: (clock: VirtualClock) => EarlyExitServices;
+  /** Answers some requests in place of the worker that they go to. */
+  intercept?: (request: OutgoingRequest, clock: VirtualClock) => MemoryHandler | undefined;
 }): World {
   const clock = new VirtualClock();
   const random = new Random(options.seed);
@@ -119,6 +124,8 @@ export function makeWorld(options: {
   const transport = new MemoryTransport((request) => {
     // A bootstrap registry is another port of its server.
     const found = byHost.get(new URL(request.url).hostname);
+    const instead = options.intercept?.(request, clock);
+    if (instead !== undefined) return instead;
     return found === undefined ? undefined : (outgoing, signal) => found.simulator.handle(outgoing, signal);
   });
   const config = configSchema.parse({
@@ -139,7 +146,14 @@ export function makeWorld(options: {
     workers,
     fabric,
     config,
-    router: () => createRouter({ config, clock, random: random.stream("router"), transport }),
+    router: () =>
+      createRouter({
+        config,
+        clock,
+        random: random.stream("router"),
+        transport,
+        ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
+      }),
   };
 }
 

@@ -2,10 +2,8 @@ import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest } from "../../../base/errors.ts";
 import { maxAgents } from "../../../cfgs/expanded_graph.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import { exitPolicyOf } from "../../moa/exit_policy.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../../moa/graph_types.ts";
 import { type PromptTemplate, segmentsOf } from "../../moa/template.ts";
-import { within } from "./within.ts";
 
 /** The name of every graph that came in a request, in records and metrics; none in a config has parentheses. */
 export const REQUEST_GRAPH = "(request)";
@@ -175,14 +173,16 @@ function findCycle(
 }
 
 function makeCluster(spec: AgentSpec, agents: readonly AgentNode[]): ClusterNode {
-  const minResponses = spec.minResponses ?? agents.length;
+  const { metric, min_agents: minAgents = 2 } = spec.earlyExit;
+  // Who allows an exit can do with as many answers as that needs.
+  const all = metric === "none" ? agents.length : Math.min(minAgents, agents.length);
+  const minResponses = spec.minResponses ?? all;
   if (minResponses > agents.length) {
     throw badRequest(
       `${spec.field}.min_responses`,
       `${spec.field}.min_responses is ${minResponses}, but the agent reads only ${agents.length}`,
     );
   }
-  within(spec.field, () => exitPolicyOf(spec.earlyExit)); // refuses a metric that is not there
   return { id: `${spec.id}.reads`, agents, minResponses, earlyExit: spec.earlyExit };
 }
 

@@ -7,6 +7,7 @@ import type { HttpServices } from "../context.ts";
 import { fieldError, shown } from "../openai/field_error.ts";
 import { isSet } from "../openai/optional.ts";
 import { buildRequestGraph } from "./build_graph.ts";
+import { checkEarlyExit } from "./check_early_exit.ts";
 import { type AgentDefaults, readAgent, readParameters } from "./read_agent.ts";
 import { defaultPrefill, graphRequestSchema, type RulesRequest, rulesSchema } from "./request_schema.ts";
 import { within } from "./within.ts";
@@ -68,6 +69,7 @@ export function readGraph(http: HttpServices, body: JsonObject): GraphPlan {
     }
     return readAgent(http, id, agent, defaults);
   });
+  checkEarlyExit(http, specs, defaults.earlyExit);
   const prefill = rules.incremental_prefill ?? defaultPrefill;
   const graph = buildRequestGraph(specs, {
     minResponses: rules.min_responses ?? 1,

@@ -28,7 +28,9 @@ export const agentSchema = z.looseObject({
     "Agents whose answers stand where [responses] is; those that slots name need not be listed",
   ),
   responses: responsesFormatSchema.nullish().describe("How [responses] is written"),
-  min_responses: z.int().min(1).nullish().describe("Answers that it needs; default: all that it reads"),
+  min_responses: z.int().min(1).nullish().describe(
+    "Answers that it needs; default: all that it reads, with early exit as many as that needs",
+  ),
   deadline_ms: z.number().positive().nullish().describe("Longest time for this agent"),
   on_deadline: z.enum(["drop", "use_partial"]).nullish().describe(
     "What happens to its text when it is cut; default: drop",

@@ -1,7 +1,8 @@
 import { CanopyError } from "../../../base/errors.ts";
 
-/** Does `read`; a 400 that names a field is thrown on as one about that field of `place`. */
+/** Does `read`; a 400 that names a field is thrown on as one about that field of `place` ("": of the body). */
 export function within<Value>(place: string, read: () => Value): Value {
+  if (place === "") return read();
   try {
     return read();
   } catch (error) {

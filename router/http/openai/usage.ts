@@ -73,6 +73,7 @@ interface Counts {
   cachedTokens: number | undefined;
   reasoningTokens: number;
   wastedTokens: number;
+  savedTokens: number;
 }
 
 /** Usage of a run as JSON, with its sums per agent and per model. */
@@ -99,19 +100,23 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
       cachedTokens: undefined,
       reasoningTokens: 0,
       wastedTokens: 0,
+      savedTokens: 0,
     };
     sum.calls += agent.calls;
     sum.promptTokens += agent.promptTokens;
     sum.completionTokens += agent.completionTokens;
     sum.reasoningTokens += agent.reasoningTokens;
     sum.wastedTokens += agent.wastedTokens;
+    sum.savedTokens += agent.savedTokens ?? 0;
     if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
     models.set(agent.model, sum);
   }
   return models;
 }
 
-function countsBody(counts: Readonly<Counts>): JsonObject {
+function countsBody(
+  counts: Readonly<Omit<Counts, "savedTokens">> & { readonly savedTokens?: number },
+): JsonObject {
   return {
     calls: counts.calls,
     prompt_tokens: counts.promptTokens,
@@ -119,5 +124,6 @@ function countsBody(counts: Readonly<Counts>): JsonObject {
     cached_tokens: counts.cachedTokens ?? null,
     reasoning_tokens: counts.reasoningTokens,
     wasted_tokens: counts.wastedTokens,
+    saved_tokens_estimate: counts.savedTokens ?? 0,
   };
 }

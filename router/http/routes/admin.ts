@@ -1,5 +1,5 @@
 import type { HttpServices, Route } from "../context.ts";
-import type { Gauge } from "../metrics.ts";
+import type { Gauge } from "../prometheus.ts";
 
 /** What an operator's tools look at. */
 export function adminRoutes(http: HttpServices): Route[] {

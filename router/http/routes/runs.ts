@@ -1,6 +1,6 @@
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { AgentRecord, Run, RunRecord } from "../../moa/run_types.ts";
+import type { AgentRecord, ExitRecord, Run, RunRecord } from "../../moa/run_types.ts";
 import type { Call, HttpServices, Route } from "../context.ts";
 import { breakdown, traceEventBody } from "../openai/usage.ts";
 import { asCanopyError, errorBody } from "../errors.ts";
@@ -120,9 +120,16 @@ function summaryBody(record: RunRecord): JsonObject {
 function recordBody(record: RunRecord): JsonObject {
   return {
     ...summaryBody(record),
+    exits: record.exits.map(exitBody),
+    root_skipped: record.rootSkipped,
     agents: record.agents.map(agentBody),
     events: record.events.map(traceEventBody),
   };
+}
+
+function exitBody(exit: ExitRecord): Json {
+  const { cluster, metric, completions, late, ms } = exit;
+  return { cluster, metric, at_ms: exit.atMs, completions, exit: exit.exit, late, ms };
 }
 
 function agentBody(agent: AgentRecord): Json {

@@ -390,6 +390,7 @@ test("canopy.include adds the breakdown, the panel and the trace to the answer",
       cached_tokens: 64,
       reasoning_tokens: 0,
       wasted_tokens: 3,
+      saved_tokens_estimate: 0,
     },
     {
       model: "big",
@@ -399,6 +400,7 @@ test("canopy.include adds the breakdown, the panel and the trace to the answer",
       cached_tokens: null,
       reasoning_tokens: 5,
       wasted_tokens: 0,
+      saved_tokens_estimate: 0,
     },
   ]);
   const plain = chatCompletionSchema.parse(await (await chat()).json());

@@ -159,6 +159,8 @@ class FakeRun implements Run {
         agent("l1.c1.a2", "small", "second"),
         agent("l2.c1.a1", "big", "Hello"),
       ],
+      exits: [],
+      rootSkipped: false,
       events: TRACE,
     };
   }
@@ -204,6 +206,8 @@ export class FakeMoa implements Moa {
     this.graphs = new Map(graphs.map((graph) => [graph.name, graph]));
     this.script = script;
   }
+
+  checkEarlyExit(): void {}
 
   start(_graph: Graph, input: RunInput, signal: AbortSignal): Run {
     if (this.refuse !== undefined) throw this.refuse;

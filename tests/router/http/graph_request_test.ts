@@ -26,7 +26,11 @@ const refused: readonly [unknown, string, RegExp][] = [
   [{ ...one(), root: "b" }, "root", /no such agent/],
   [{ ...one(), sampling: { top_p: 2 } }, "sampling.top_p", /at most 1/],
   [{ ...one(), sampling: { tools: [1] } }, "sampling.tools", /not supported/],
-  [{ ...one(), early_exit: { metric: "q" } }, "agents.b.early_exit.metric", /not available/],
+  [{ ...one(), early_exit: { metric: "q" } }, "early_exit.metric", /without a scorer/],
+  [one({ early_exit: { metric: "q" } }), "agents.a.early_exit.metric", /without a scorer/],
+  [one({ early_exit: { never_skip: ["z"] } }), "agents.a.early_exit.never_skip[0]", /no such agent/],
+  [one({ early_exit: { verdict: { model: "z" } } }), "agents.a.early_exit.verdict.model", /not served/],
+  [{ ...one(), early_exit: { never_skip: ["a", "z"] } }, "early_exit.never_skip[1]", /no such agent/],
   [one({ model: undefined }), "agents.a.model", /required/],
   [one({ model: "nope" }), "agents.a.model", /"nope"/],
   [one({ model: "hidden" }), "agents.a.model", /"hidden"/],
@@ -82,12 +86,9 @@ test("a graph that cannot be run is a 400 that names the field", async () => {
   const { clock, post, engines } = graphApp({ capabilities: { maxStopStrings: 4 } });
   await clock.run(async () => {
     for (const [body, param, message] of refused) {
-      const sent = param.startsWith("agents.b.early_exit")
-        ? { ...pair({ prompt: "A" }, { prompt: "<|answer:a|>" }), early_exit: { metric: "q" } }
-        : body;
-      const response = await post("/v1/graph", sent);
+      const response = await post("/v1/graph", body);
       const text = await response.text();
-      assert.equal(response.status, 400, `${JSON.stringify(sent).slice(0, 200)}: ${text}`);
+      assert.equal(response.status, 400, `${JSON.stringify(body).slice(0, 200)}: ${text}`);
       const { error } = errorSchema.parse(JSON.parse(text));
       assert.equal(error.param, param, text);
       assert.match(error.message, message);

@@ -40,16 +40,28 @@ test("a cluster fails once it cannot reach its minimum, and not before", () => {
     b.id,
     "two",
   ]]);
-  assert.deepEqual(cluster.exit(), { kind: "waits" });
+  assert.deepEqual(cluster.exit([a.id, b.id]), { kind: "waits" });
 });
 
 test("an exit drops the members at work, and waits for the minimum first", () => {
   const { cluster, a, b, c } = makeCluster(2);
   cluster.answered(a, completion(a.id));
-  assert.deepEqual(cluster.exit(), { kind: "waits" });
+  assert.deepEqual(cluster.exit([a.id]), { kind: "waits" });
   cluster.answered(c, completion(c.id));
-  assert.deepEqual(cluster.state("run_1").unfinished, [b.id]);
-  assert.deepEqual(cluster.exit(), { kind: "closed", dropped: [b] });
+  assert.deepEqual(cluster.unfinished, [b]);
+  assert.deepEqual(cluster.exit([a.id, c.id]), { kind: "closed", dropped: [b] });
   assert.deepEqual(cluster.answered(b, completion(b.id)), { kind: "waits" });
   assert.equal(cluster.completions.length, 2);
+});
+
+test("an exit keeps the answers that it names, and all of them when it names none that is there", () => {
+  for (const [keep, kept] of [[["c"], ["c"]], [["b"], ["a", "c"]], [["c", "a"], ["a", "c"]]]) {
+    const { cluster, a, b, c } = makeCluster(1);
+    const ids = { a: a.id, b: b.id, c: c.id } as Record<string, string>;
+    cluster.answered(a, completion(a.id));
+    cluster.answered(c, completion(c.id));
+    cluster.exit(keep!.map((name) => ids[name]!));
+    assert.deepEqual(cluster.completions.map(({ agent }) => agent), kept!.map((name) => ids[name]!));
+    assert.equal(cluster.answers.length, 2);
+  }
 });

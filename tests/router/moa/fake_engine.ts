@@ -26,6 +26,11 @@ export interface Script {
   /** Waits for ever instead of sending the piece of this index. */
   readonly hangAt?: number;
   readonly promptTokens?: number;
+  /** Log-probability of each piece, given where the request asks for them; by default -0.1. */
+  readonly logprob?: number;
+  /** Alternatives of each piece, given where the request asks for some. */
+  readonly top?: readonly { readonly token: string; readonly logprob: number }[];
+  readonly finishReason?: "stop" | "length";
   /** Tokens that each piece counts for in the running usage; undefined: no running usage. */
   readonly tokensPerPiece?: number;
 }
@@ -144,12 +149,17 @@ export class FakeEngine implements Engine {
         if (piece === undefined) break;
         signal.throwIfAborted();
         this.sent++;
-        yield { type: "delta", text: piece, ...runningUsage(script, index + 1) };
+        yield {
+          type: "delta",
+          text: piece,
+          ...logprobsOf(script, piece, request.logprobs),
+          ...runningUsage(script, index + 1),
+        };
       }
       over = true;
       yield {
         type: "end",
-        finishReason: "stop",
+        finishReason: script.finishReason ?? "stop",
         usage: {
           promptTokens: script.promptTokens ?? 10,
           completionTokens: script.pieces.length,
@@ -162,6 +172,12 @@ export class FakeEngine implements Engine {
       call.endedAtMs = this.#clock.now();
     }
   }
+}
+
+function logprobsOf(script: Script, token: string, wanted: number | undefined) {
+  if (wanted === undefined) return {};
+  const { logprob = -0.1, top } = script;
+  return { logprobs: [{ token, logprob, ...(wanted > 0 && top !== undefined ? { top } : {}) }] };
 }
 
 function runningUsage(script: Script, pieces: number): { usage?: EngineUsage } {

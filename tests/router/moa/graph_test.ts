@@ -79,12 +79,8 @@ test("slots that nobody fills and answers that nobody reads are refused", () => 
   assert.match(refusal(graph, { p: "[input_prompts]" }).message, /has no slot for the 1 answers/);
 });
 
-test("what this version cannot do is refused, not ignored", () => {
+test("a template that is no raw prompt is refused under compat", () => {
   const layers = [{ agents: [agent, agent] }, { agents: [agent] }];
-  assert.equal(
-    refusal({ layers, early_exit: { metric: "q" } }).message,
-    'early_exit.metric "q" is not available in this version: use "none"',
-  );
   assert.match(refusal({ layers, compat: "moa-vllm" }).message, /must be a raw prompt/);
 });
 

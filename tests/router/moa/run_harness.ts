@@ -5,7 +5,7 @@ import { Random } from "../../../base/random.ts";
 import { type Config, configSchema } from "../../../cfgs/schema.ts";
 import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
 import type { ModelTokenizer } from "../../../router/engines/tokenizer.ts";
-import type { ExitPolicy } from "../../../router/moa/exit_policy.ts";
+import type { EarlyExitServices } from "../../../router/moa/early_exit_services.ts";
 import { createMoa } from "../../../router/moa/moa.ts";
 import type { Run, RunEvent, RunInput } from "../../../router/moa/run_types.ts";
 import type { Moa, ServedModel } from "../../../router/services.ts";
@@ -35,7 +35,7 @@ export interface WorldOptions {
   readonly capabilities?: Partial<EngineCapabilities>;
   readonly tokenizer?: ModelTokenizer;
   readonly maxRunsKept?: number;
-  readonly exitPolicyOf?: () => ExitPolicy;
+  readonly earlyExit?: (clock: VirtualClock) => EarlyExitServices;
 }
 
 /** A router's moa part over fake engines under a virtual clock. */
@@ -74,7 +74,7 @@ export function makeWorld(options: WorldOptions): World {
     clock,
     random: new Random("test"),
     models,
-    ...(options.exitPolicyOf === undefined ? {} : { exitPolicyOf: options.exitPolicyOf }),
+    ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
     ...(options.maxRunsKept === undefined ? {} : { maxRunsKept: options.maxRunsKept }),
   });
   return {
