@@ -1,12 +1,6 @@
-import { cosine } from "../onnx/embedding_model.ts";
-import {
-  type Correlation,
-  effectiveDimensions,
-  frobeniusCosine,
-  type SimilarityGraphs,
-  unbiasedCosine,
-} from "../onnx/similarity_graphs.ts";
+import type { Correlation, SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { SimilarityMetric } from "../scorer.ts";
+import { cosine, effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../similarity.ts";
 import type { AnswerFeatures } from "./embedder.ts";
 
 /** Features of an answer from an ONNX model: all tokens' rows, the end token's too, and the last one as pooled vector. */

@@ -4,13 +4,8 @@ import { Random } from "../../base/random.ts";
 import { EmbeddingModel } from "../../scorer/onnx/embedding_model.ts";
 import { FeatureSum } from "../../scorer/onnx/feature_sum.ts";
 import { loadOnnxRuntime } from "../../scorer/onnx/runtime.ts";
-import {
-  type Correlation,
-  effectiveDimensions,
-  frobeniusCosine,
-  SimilarityGraphs,
-  unbiasedCosine,
-} from "../../scorer/onnx/similarity_graphs.ts";
+import { type Correlation, SimilarityGraphs } from "../../scorer/onnx/similarity_graphs.ts";
+import { effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../../scorer/similarity.ts";
 import { modelFolder, reference } from "./onnx_reference.ts";
 
 const runtime = await loadOnnxRuntime();
