@@ -26,7 +26,8 @@ export async function loadOnnxRuntime(): Promise<OnnxRuntime> {
   try {
     await disableTelemetry();
     await openEmbeddedLibrary();
-    const { InferenceSession, Tensor } = await import("onnxruntime-node");
+    const { env, InferenceSession, Tensor } = await import("onnxruntime-node");
+    env.logLevel = "fatal";
     return {
       open: (model, threads) => {
         const options = sessionOptions(threads);
@@ -66,7 +67,8 @@ function sessionOptions(threads: number): InferenceSession.SessionOptions {
     executionMode: "sequential",
     // Lengths vary: patterns of memory would be kept for each, a third more of it.
     enableMemPattern: false,
-    logSeverityLevel: 3,
+    // What fails is thrown as well.
+    logSeverityLevel: 4,
     extra: { session: { intra_op: { allow_spinning: "0" } } },
   };
 }
