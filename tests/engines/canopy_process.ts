@@ -43,6 +43,7 @@ export interface RecordedEvent {
 
 export interface RecordedAgent {
   readonly id: string;
+  readonly state: string;
   /** The final prompt as sent, null until it was. */
   readonly prompt: Prompt | null;
   readonly text: string;
@@ -52,7 +53,7 @@ export interface RecordedAgent {
 }
 
 /** The parameters that a test gives to agents, in OpenAI's names. */
-export type Sampling = Readonly<Record<string, number | boolean>>;
+export type Sampling = Readonly<Record<string, number | boolean | readonly string[]>>;
 
 /** One agent of a test's graph. */
 export interface TestAgent {
@@ -68,6 +69,7 @@ export interface TestGraph {
   readonly incrementalPrefill?: "off" | "auto" | "on";
   readonly chunkTokens?: number;
   readonly deadlineMs?: number;
+  readonly earlyExit?: Readonly<Record<string, unknown>>;
 }
 
 /** The configuration of graphs over engines; each engine serves all of its model names. */
@@ -90,7 +92,7 @@ export function configText(
           mode: graph.incrementalPrefill ?? "off",
           ...(graph.chunkTokens === undefined ? {} : { chunk_tokens: graph.chunkTokens }),
         },
-        early_exit: { metric: "none" },
+        early_exit: graph.earlyExit ?? { metric: "none" },
         ...(graph.deadlineMs === undefined ? {} : { deadline_ms: graph.deadlineMs }),
       }]),
     ),
