@@ -4,7 +4,7 @@ import { bytesField, type Field, floatField, join, numberField } from "./protobu
 const irVersion = 8;
 
 /** Element types by their names in ONNX Runtime. */
-const elementTypes = { float32: 1, int32: 6, int64: 7, float16: 10 } as const;
+const elementTypes = { float32: 1, int8: 3, int32: 6, int64: 7, float16: 10 } as const;
 
 export type ElementType = keyof typeof elementTypes;
 

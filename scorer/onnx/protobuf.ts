@@ -8,8 +8,9 @@ function varint(value: number): number[] {
     throw new RangeError(`Cannot encode a number: it must be a whole one, not negative: ${value}`);
   }
   const bytes = [];
-  for (; value >= 128; value = Math.floor(value / 128)) bytes.push(value % 128 + 128);
-  return [...bytes, value];
+  let left = value;
+  for (; left >= 128; left = Math.floor(left / 128)) bytes.push(left % 128 + 128);
+  return [...bytes, left];
 }
 
 /** Joins byte strings. */

@@ -1,0 +1,155 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Random } from "../base/random.ts";
+import { encodeModel, type Value } from "../scorer/onnx/onnx_file.ts";
+import { GraphWriter } from "./scorer_bench_graph.ts";
+
+/** Sizes of a Qwen3 embedding model. */
+export interface ModelSize {
+  readonly layers: number;
+  readonly hidden: number;
+  readonly heads: number;
+  readonly cacheHeads: number;
+  readonly headSize: number;
+  readonly feedForward: number;
+  readonly vocabulary: number;
+  /** Longest text, in tokens. */
+  readonly positions: number;
+}
+
+/** The body of Qwen3-Embedding-0.6B, 440 million parameters, with a small vocabulary. */
+export const qwen06: ModelSize = {
+  layers: 28,
+  hidden: 1024,
+  heads: 16,
+  cacheHeads: 8,
+  headSize: 128,
+  feedForward: 3072,
+  vocabulary: 2048,
+  positions: 4096,
+};
+
+/**
+ * Writes a model with random weights in the form that exporters give Qwen3-Embedding: standard operators, a cache of
+ * keys and values, dynamic int8, weights in a file beside it. Returns the path.
+ */
+export function writeModel(folder: string, size: ModelSize): string {
+  const graph = new GraphWriter(folder);
+  const inputs: Value[] = [
+    { name: "input_ids", type: "int64", shape: ["batch", "tokens"] },
+    { name: "attention_mask", type: "int64", shape: ["batch", "all_tokens"] },
+    { name: "position_ids", type: "int64", shape: ["batch", "tokens"] },
+  ];
+  const outputs: Value[] = [
+    { name: "last_hidden_state", type: "float32", shape: ["batch", "tokens", size.hidden] },
+  ];
+  const random = new Random("embeddings");
+  const table = graph.floats(
+    Float32Array.from({ length: size.vocabulary * size.hidden }, () => random.normal() / 30),
+    [size.vocabulary, size.hidden],
+  );
+  const rotation = rotations(graph, size);
+  const bias = causalBias(graph);
+  let rows = graph.op("Gather", [table, "input_ids"], { axis: 0 });
+  for (let layer = 0; layer < size.layers; layer++) {
+    for (const part of ["key", "value"]) {
+      const shape = (tokens: string) => ["batch", size.cacheHeads, tokens, size.headSize];
+      inputs.push({ name: `past_key_values.${layer}.${part}`, type: "float32", shape: shape("past") });
+      outputs.push({ name: `present.${layer}.${part}`, type: "float32", shape: shape("all_tokens") });
+    }
+    rows = graph.op("Add", [rows, attention(graph, size, rows, layer, rotation, bias)]);
+    rows = graph.op("Add", [rows, feedForward(graph, size, rows)]);
+  }
+  graph.norm(rows, 2, size.hidden, "last_hidden_state");
+  graph.close();
+  const path = join(folder, "model.onnx");
+  writeFileSync(path, encodeModel({ inputs, outputs, nodes: graph.nodes, constants: graph.constants }));
+  return path;
+}
+
+interface Rotation {
+  readonly cosine: string;
+  readonly sine: string;
+}
+
+/** Cosines and sines of the tokens' places, [batch, 1, tokens, head size]. */
+function rotations(graph: GraphWriter, { positions, headSize }: ModelSize): Rotation {
+  const angle = (index: number) => {
+    const [place, column] = [Math.floor(index / headSize), index % headSize % (headSize / 2)];
+    return place * 1e6 ** (-2 * column / headSize);
+  };
+  const at = (of: (angle: number) => number) => {
+    const values = Float32Array.from({ length: positions * headSize }, (_, index) => of(angle(index)));
+    const gathered = graph.op("Gather", [graph.floats(values, [positions, headSize]), "position_ids"], {
+      axis: 0,
+    });
+    return graph.op("Unsqueeze", [gathered, graph.integers(1)]);
+  };
+  return { cosine: at(Math.cos), sine: at(Math.sin) };
+}
+
+/** 0 where a token may look, −10⁹ where it may not, [batch, 1, tokens, all tokens]. */
+function causalBias(graph: GraphWriter): string {
+  const places = graph.op("Sub", [
+    graph.op("CumSum", ["attention_mask", graph.integers(1)]),
+    graph.integers(1),
+  ]);
+  const allowed = graph.op("LessOrEqual", [
+    graph.op("Unsqueeze", [places, graph.integers(1, 2)]),
+    graph.op("Unsqueeze", ["position_ids", graph.integers(1, 3)]),
+  ]);
+  return graph.op("Where", [allowed, graph.floats([0], []), graph.floats([-1e9], [])]);
+}
+
+function attention(
+  graph: GraphWriter,
+  size: ModelSize,
+  rows: string,
+  layer: number,
+  { cosine, sine }: Rotation,
+  bias: string,
+): string {
+  const { hidden, heads, cacheHeads, headSize } = size;
+  const input = graph.quantise(graph.norm(rows, 2, hidden));
+  const split = (count: number) =>
+    graph.op("Reshape", [
+      graph.linear(input, hidden, count * headSize),
+      graph.integers(0, 0, count, headSize),
+    ]);
+  const byHead = (value: string) => graph.op("Transpose", [value], { perm: [0, 2, 1, 3] });
+  const rotated = (count: number) => {
+    const value = byHead(graph.norm(split(count), 3, headSize));
+    const [left, right] = graph.halves(value, 3);
+    const turned = graph.op("Concat", [graph.op("Neg", [right]), left], { axis: 3 });
+    return graph.op("Add", [graph.op("Mul", [value, cosine]), graph.op("Mul", [turned, sine])]);
+  };
+  /** Behind the cache, and then once for each of the heads that share it. */
+  const continued = (part: string, value: string) => {
+    const names = [`past_key_values.${layer}.${part}`, value];
+    const all = graph.op("Concat", names, { axis: 2 }, `present.${layer}.${part}`);
+    const copies = new Array<string>(heads / cacheHeads).fill(
+      graph.op("Unsqueeze", [all, graph.integers(2)]),
+    );
+    return graph.op("Reshape", [
+      graph.op("Concat", copies, { axis: 2 }),
+      graph.integers(0, heads, -1, headSize),
+    ]);
+  };
+  const queries = rotated(heads);
+  const keys = continued("key", rotated(cacheHeads));
+  const values = continued("value", byHead(split(cacheHeads)));
+  const products = graph.op("MatMul", [queries, graph.op("Transpose", [keys], { perm: [0, 1, 3, 2] })]);
+  const scaled = graph.op("Mul", [products, graph.floats([1 / Math.sqrt(headSize)], [])]);
+  const shares = graph.op("Softmax", [graph.op("Add", [scaled, bias])], { axis: 3 });
+  const read = byHead(graph.op("MatMul", [shares, values]));
+  const joined = graph.op("Reshape", [read, graph.integers(0, 0, heads * headSize)]);
+  return graph.linear(graph.quantise(joined), heads * headSize, hidden);
+}
+
+function feedForward(graph: GraphWriter, { hidden, feedForward: width }: ModelSize, rows: string): string {
+  const input = graph.quantise(graph.norm(rows, 2, hidden));
+  const gate = graph.linear(input, hidden, width);
+  const open = graph.op("Mul", [gate, graph.op("Sigmoid", [gate])]);
+  const product = graph.op("Mul", [open, graph.linear(input, hidden, width)]);
+  return graph.linear(graph.quantise(product), width, hidden);
+}
