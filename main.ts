@@ -9,8 +9,10 @@ import { launchCommand } from "./cli/launch.ts";
 import { statusCommand } from "./cli/launch_status.ts";
 import { stopCommand } from "./cli/launch_stop.ts";
 import { planCommand } from "./cli/plan.ts";
+import { scoreCommand } from "./cli/score.ts";
 import { serveCommand } from "./cli/serve.ts";
 import { simCommand } from "./cli/sim.ts";
+import { tuneCommand } from "./cli/tune.ts";
 
 const commands = [
   demoCommand,
@@ -24,6 +26,8 @@ const commands = [
   stopCommand,
   simCommand,
   benchCommand,
+  scoreCommand,
+  tuneCommand,
 ];
 
 await withProcess((args, io) => dispatch(commands, args, io));

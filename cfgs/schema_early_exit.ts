@@ -81,7 +81,7 @@ export const earlyExitSchema = z.strictObject({
     deadline_ms: z.number().positive().default(3_000).describe("Longest time for one verdict"),
     max_tokens: z.int().min(16).default(2_048).describe("Tokens of each answer that are shown, from its end"),
   }).prefault({}).describe("verdict, agreement: a one-token yes or no of a served model"),
-  veto_below: share.default(0.2).describe(
+  veto_below: share.default(0.1).describe(
     "agreement: answers less similar than this are off topic, and there is no exit",
   ),
   probability: share.default(0.5).describe("random: probability of an exit at each decision"),

@@ -7,8 +7,6 @@ import { version } from "./version.ts";
 
 /** Commands that documents speak of and this version does not have, and what to do instead. */
 const ABSENT: Readonly<Record<string, string>> = {
-  score: 'leave early_exit.metric at "none"',
-  tune: 'leave early_exit.metric at "none"',
   models: "no model weights are needed: tokenizers are read from a local folder or the engine does the work",
 };
 

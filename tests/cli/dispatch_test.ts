@@ -119,8 +119,9 @@ test("wrong usage ends with 2 and one sentence on standard error", async () => {
     [["help", "xyzzyxyzzy"], 'canopy: Unknown command xyzzyxyzzy: see "canopy --help"\n'],
     [["--verbose"], 'canopy: Unknown option --verbose: see "canopy --help"\n'],
     [
-      ["tune"],
-      'canopy: This version has no command "tune": leave early_exit.metric at "none"\n',
+      ["models"],
+      'canopy: This version has no command "models": ' +
+      "no model weights are needed: tokenizers are read from a local folder or the engine does the work\n",
     ],
   ];
   for (const [args, err] of cases) assert.deepEqual(await run(...args), { code: 2, out: "", err });

@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import { Random } from "../../../base/random.ts";
 import { type EarlyExitConfig, earlyExitSchema } from "../../../cfgs/schema_early_exit.ts";
 import type { ClusterState, Completion, Evidence, ExitPolicy, Verdict } from "../../../scorer/exit_policy.ts";
@@ -5,7 +6,7 @@ import { exitPolicyOf } from "../../../scorer/policies.ts";
 import type { Similarity } from "../../../scorer/scorer.ts";
 
 /** Settings as a file gives them. */
-export type Settings = Parameters<typeof earlyExitSchema.parse>[0];
+export type Settings = z.input<typeof earlyExitSchema>;
 
 export function settingsOf(settings: Settings): EarlyExitConfig {
   return earlyExitSchema.parse(settings);

@@ -100,15 +100,15 @@ test("agreement takes stated answers where both state one, asks for a verdict el
 test("agreement has a veto: off topic or not known to be on topic, there is no exit and no consensus", () => {
   const policy = policyOf({ metric: "agreement" });
   const state = clusterOf([stated(18), stated(18)]);
-  for (const similarity of [0.1, undefined, NaN]) {
+  for (const similarity of [0.05, undefined, NaN]) {
     const decision = policy.decide(state, evidenceOf(() => similarity));
     assert.equal(decision.exit, false);
     assert.equal(decision.consensus, undefined);
     assert.deepEqual(decision.keep, ["a1", "a2"]);
-    assert.equal(decision.numbers.veto, similarity === 0.1 ? "off_topic" : "similarity_unknown");
+    assert.equal(decision.numbers.veto, similarity === 0.05 ? "off_topic" : "similarity_unknown");
   }
   // A few tokens have no similarity that means anything.
-  assert.equal(policy.decide(state, evidenceOf(() => 0.1, undefined, 5)).exit, true);
+  assert.equal(policy.decide(state, evidenceOf(() => 0.05, undefined, 5)).exit, true);
   // An answer that nobody agrees with may be as far off as it likes.
   const odd = clusterOf([stated(18), stated(3), stated(18), stated(18)]);
   assert.equal(policy.decide(odd, evidenceOf((a, b) => a === 1 || b === 1 ? 0 : 0.5)).exit, true);
