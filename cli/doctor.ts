@@ -2,6 +2,7 @@ import { checkLoaded, loadConfig, type LoadedConfig } from "../cfgs/load.ts";
 import { ConfigError, problemText } from "../cfgs/problems.ts";
 import { defineCommand } from "./command.ts";
 import { defaultConfigFiles, findConfigFile } from "./config_file.ts";
+import { checkLaunch } from "./doctor_engines.ts";
 import { checkWorkers, type Finding } from "./doctor_workers.ts";
 import { hostFacts, listGpus } from "./host_facts.ts";
 import type { Io } from "./io.ts";
@@ -29,6 +30,7 @@ export const doctorCommand = defineCommand({
     findings.push(...found);
     const { host, port } = config?.config.server ?? { host: "127.0.0.1", port: 8000 };
     findings.push(await checkPort(host, port));
+    findings.push(...await checkLaunch(config?.config, io));
     if (config !== undefined) findings.push(...await checkWorkers(config.config, io));
     io.stop.throwIfAborted();
     io.out.write(values.json ? `${JSON.stringify({ findings }, null, 2)}\n` : reportText(findings, io));

@@ -22,20 +22,27 @@ export async function checkWorkers(config: Config, io: Io): Promise<Finding[]> {
   return (await Promise.all(jobs)).flat();
 }
 
+/** A server, or both servers of a pair. */
 async function checkWorker(
   name: string,
   model: ModelConfig,
   worker: WorkerConfig,
   io: Io,
 ): Promise<Finding[]> {
-  if (typeof worker === "object" && "prefill" in worker) {
-    const text =
-      "prefill/decode pairs are not served by this version: give whole servers, with engine vllm or sglang";
-    return [{ level: "problem", subject: `model ${name}`, text }];
-  }
-  const url = typeof worker === "string" ? worker : worker.url;
+  if (typeof worker === "string") return await checkServer(name, model, { url: worker }, io);
+  if ("url" in worker) return await checkServer(name, model, { url: worker.url, apiKey: worker.api_key }, io);
+  const halves = [worker.prefill, worker.decode].map((url) => checkServer(name, model, { url }, io));
+  return (await Promise.all(halves)).flat();
+}
+
+async function checkServer(
+  name: string,
+  model: ModelConfig,
+  { url, apiKey: own }: { readonly url: string; readonly apiKey?: string | undefined },
+  io: Io,
+): Promise<Finding[]> {
   const subject = `model ${name} at ${url}`;
-  const apiKey = (typeof worker === "string" ? undefined : worker.api_key) ?? model.api_key;
+  const apiKey = own ?? model.api_key;
   const headers = workerHeaders(model, { url, ...(apiKey === undefined ? {} : { apiKey }) });
   const { clock, transport, stop } = io;
   const startMs = clock.now();

@@ -1,6 +1,7 @@
 import { loadCheckedConfig } from "../cfgs/load.ts";
 import { type Command, defineCommand } from "./command.ts";
 import { configFileOf, overrideOptions, overridesOf } from "./config_file.ts";
+import { discoverOptions, discoveryOf } from "./discover.ts";
 import { serveLoaded } from "./serve_loaded.ts";
 import { servePdCommand } from "./serve_pd.ts";
 
@@ -9,7 +10,7 @@ const configured = defineCommand({
   summary: "Serve the graphs and models of a configuration",
   arguments: "[FILE]",
   maxArguments: 1,
-  options: overrideOptions,
+  options: { ...overrideOptions, ...discoverOptions },
   details:
     `FILE is a Canopy configuration (JSONC or YAML), MoA-vllm's configs.json, or the name of a preset; without
 it the configuration in this folder is used. SIGTERM or Ctrl-C lets the running requests finish, a second one
@@ -21,6 +22,8 @@ Without a file, in front of SGLang prefill and decode servers, it takes the plac
 Examples:
   canopy serve canopy.jsonc --port 9000
   canopy serve configs.json --base-port 8010 --port 9000
+  canopy serve canopy.jsonc --discover kubernetes
+  canopy serve canopy.jsonc --discover dns --dns 4b=engines-4b.default.svc:30000
   canopy serve moa-9-3-1 --set models.4b.workers=http://gpu1:30000,http://gpu2:30000`,
   run: async (values, [file], io) => {
     const loaded = loadCheckedConfig({
@@ -29,7 +32,7 @@ Examples:
       overrides: overridesOf(values),
       basePort: values["base-port"],
     });
-    return await serveLoaded(loaded, io);
+    return await serveLoaded(loaded, io, discoveryOf(values, loaded.config, io));
   },
 });
 

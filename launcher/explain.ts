@@ -71,6 +71,7 @@ function sentenceOf(
     case "no_driver":
       return `${product} finds no GPU driver: install it (nvidia-smi must work), or rehearse without GPUs with --engine sim`;
     case "unknown_option":
+      if (family === "sim") return `the simulator does not take ${first.trim()}: correct launch.sim_args`;
       return `the installed ${product} does not take this option (${first.trim()}): set launch.${family}.version to the installed version, or correct ${setting}.extra_args`;
     case "unsupported_model":
       return `the installed ${product} is too old for model ${model}: upgrade ${product}`;

@@ -1,10 +1,16 @@
-import { type IncomingResponse, type OutgoingRequest, type Transport, TransportError } from "../../base/transport.ts";
+import {
+  type IncomingResponse,
+  type OutgoingRequest,
+  type Transport,
+  TransportError,
+} from "../../base/transport.ts";
 
 /** Bun's additions to `RequestInit` that switch off what a router must not have. */
 interface BunRequestInit extends RequestInit {
   /** Bun gives up after 360 s without a response head unless this is false. */
   timeout?: false;
   decompress?: false;
+  tls?: { readonly ca: string };
 }
 
 /**
@@ -14,7 +20,13 @@ interface BunRequestInit extends RequestInit {
  */
 export class FetchTransport implements Transport {
   readonly #inFlight = new Set<FetchBody>();
+  readonly #ca: string | undefined;
   #closed: { resolve: () => void; promise: Promise<void> } | undefined;
+
+  /** `ca`: certificates (PEM) to trust instead of the system's. */
+  constructor(options: { readonly ca?: string } = {}) {
+    this.#ca = options.ca;
+  }
 
   async send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
     signal.throwIfAborted();
@@ -35,6 +47,7 @@ export class FetchTransport implements Transport {
       signal: body.connection.signal,
       timeout: false,
       decompress: false,
+      ...(this.#ca === undefined ? {} : { tls: { ca: this.#ca } }),
     };
     if (request.body !== undefined) init.body = request.body as BodyInit;
     let response: Response;

@@ -1,4 +1,9 @@
-import { type IncomingResponse, type OutgoingRequest, type Transport, TransportError } from "../../base/transport.ts";
+import {
+  type IncomingResponse,
+  type OutgoingRequest,
+  type Transport,
+  TransportError,
+} from "../../base/transport.ts";
 
 /** A server in this process, under the contract of `Transport.send`. */
 export type MemoryHandler = (request: OutgoingRequest, signal: AbortSignal) => Promise<IncomingResponse>;

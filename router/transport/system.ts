@@ -6,10 +6,10 @@ import { UndiciTransport } from "./undici.ts";
 /**
  * The transport that fits the runtime, both measured: under Deno undici (its `fetch` re-sends a POST when a kept
  * socket turns out dead, and costs several times more per chunk); under Bun `fetch` (there node:net sockets, and
- * so undici, go on reading when paused).
+ * so undici, go on reading when paused). `ca`: certificates (PEM) to trust instead of the system's.
  */
-export function systemTransport(): Transport {
-  return process.versions.bun === undefined ? new UndiciTransport() : new FetchTransport();
+export function systemTransport(options: { readonly ca?: string } = {}): Transport {
+  return process.versions.bun === undefined ? new UndiciTransport(options) : new FetchTransport(options);
 }
 
 /**

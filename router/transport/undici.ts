@@ -26,7 +26,13 @@ const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 export class UndiciTransport implements Transport {
   readonly #idle = new Map<string, Connection[]>();
   readonly #busy = new Set<Connection>();
+  readonly #ca: string | undefined;
   #closed: { resolve: () => void; promise: Promise<void> } | undefined;
+
+  /** `ca`: certificates (PEM) to trust instead of the system's. */
+  constructor(options: { readonly ca?: string } = {}) {
+    this.#ca = options.ca;
+  }
 
   send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
     if (signal.aborted) return Promise.reject(signal.reason);
@@ -64,7 +70,11 @@ export class UndiciTransport implements Transport {
 
   #take(origin: string, connectTimeoutMs: number): Connection {
     const list = this.#idle.get(origin);
-    const connection = list?.pop() ?? new Connection(origin, connectTimeoutMs, (idle) => this.#drop(idle));
+    const connection = list?.pop() ?? new Connection(
+      origin,
+      { timeout: connectTimeoutMs, ...(this.#ca === undefined ? {} : { ca: this.#ca }) },
+      (idle) => this.#drop(idle),
+    );
     if (list?.length === 0) this.#idle.delete(origin);
     connection.idle = false;
     this.#busy.add(connection);
@@ -104,7 +114,11 @@ class Connection {
   served = 0;
   idle = false;
 
-  constructor(origin: string, connectTimeoutMs: number, onIdleClose: (connection: Connection) => void) {
+  constructor(
+    origin: string,
+    connect: { readonly timeout: number; readonly ca?: string },
+    onIdleClose: (connection: Connection) => void,
+  ) {
     this.origin = origin;
     this.client = new Client(origin, {
       allowH2: false,
@@ -114,7 +128,7 @@ class Connection {
       keepAliveTimeout: IDLE_MS,
       keepAliveMaxTimeout: IDLE_MS,
       maxHeaderSize: MAX_HEAD_BYTES,
-      connect: { timeout: connectTimeoutMs },
+      connect,
     });
     this.client.on("disconnect", () => {
       this.served = 0;
