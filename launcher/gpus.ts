@@ -54,7 +54,10 @@ async function nvidiaGpus({ run, signal }: FindGpusOptions): Promise<HostGpus | 
   const outputs: string[] = [];
   for (const [at, args] of NVIDIA_COMMANDS.entries()) {
     let output = await run("nvidia-smi", args, signal);
-    if (output === undefined) return undefined;
+    if (output === undefined) {
+      if (at === 0) return undefined;
+      continue;
+    }
     if (at === 0 && /not a valid field/i.test(output.stdout + output.stderr)) {
       // Drivers before 510 do not know it.
       const fewer = args.map((arg) => arg.replace("compute_cap", "pstate"));

@@ -67,7 +67,7 @@ export function describedGpus(text: string): HostGpus {
     const name = (match?.[2] ?? "").toUpperCase().replace(/_/g, "-");
     const known = Object.hasOwn(KNOWN, name) ? KNOWN[name] : ofSize(name);
     if (known === undefined || count < 1 || gpus.length + count > MAX_GPUS) {
-      throw badGpus(text, didYouMean(name, knownGpuNames));
+      throw badGpus(text, known === undefined ? didYouMean(name, knownGpuNames) : "");
     }
     const first = gpus.length;
     for (let n = 0; n < count; n++) {

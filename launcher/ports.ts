@@ -14,12 +14,16 @@ export class Ports {
   readonly #host: string;
   readonly #probe: PortProbe;
   readonly #given = new Set<number>();
-  /** Ports that were found taken while free ones were looked for. */
-  readonly skipped: number[] = [];
+  readonly #skipped = new Set<number>();
 
   constructor(host: string, probe: PortProbe) {
     this.#host = host;
     this.#probe = probe;
+  }
+
+  /** Ports that were found taken while free ones were looked for. */
+  get skipped(): readonly number[] {
+    return [...this.#skipped];
   }
 
   /** Keeps a port from being handed out, such as the router's. */
@@ -47,9 +51,9 @@ export class Ports {
   async next(base: number, count = 1): Promise<number> {
     let first = base;
     for (let port = base; port < Math.min(base + MAX_TRIES, 65_536); port++) {
-      if (this.#given.has(port)) first = port + 1;
+      if (this.#given.has(port) || this.#skipped.has(port)) first = port + 1;
       else if (await this.#probe(this.#host, port) !== undefined) {
-        this.skipped.push(port);
+        this.#skipped.add(port);
         first = port + 1;
       }
       if (port - first + 1 < count) continue;

@@ -60,30 +60,37 @@ export function containerEnv(engine: PlannedEngine, ownAddress: string): Record<
   ]));
 }
 
-/** The configuration of the router, with engines at other addresses than on this host. */
+/** The configuration of the router, with engines at other addresses, and other bootstrap ports, than on this host. */
 export function routerConfig(
   { config, plan }: EmitInput,
   addressOf: (engine: PlannedEngine) => string,
+  bootstrapPortOf: (engine: PlannedEngine) => number | undefined = (engine) => engine.bootstrapPort,
 ): Config {
   const byUrl = new Map(plan.engines.map((engine) => [`http://${engine.host}:${engine.port}`, engine]));
   const moved = (url: string) => {
     const engine = byUrl.get(url);
     return engine === undefined ? url : addressOf(engine);
   };
+  const movedWorker = (worker: WorkerConfig): WorkerConfig => {
+    if (typeof worker === "string") return moved(worker);
+    if ("url" in worker) return { ...worker, url: moved(worker.url) };
+    const prefill = byUrl.get(worker.prefill);
+    const port = prefill === undefined ? undefined : bootstrapPortOf(prefill);
+    return {
+      ...worker,
+      prefill: moved(worker.prefill),
+      ...(worker.bootstrap_port === undefined || port === undefined ? {} : { bootstrap_port: port }),
+      decode: moved(worker.decode),
+    };
+  };
   const planned = withPlannedWorkers(config, plan);
   const models = Object.entries(planned.models).map(([key, model]) => {
     // How engines are started is said in the files themselves.
     const { launch: _, ...rest } = model;
-    return [key, { ...rest, workers: model.workers.map((worker) => movedWorker(worker, moved)) }] as const;
+    return [key, { ...rest, workers: model.workers.map(movedWorker) }] as const;
   });
   const { launch: _, ...rest } = planned;
   return { ...rest, models: Object.fromEntries(models) };
-}
-
-function movedWorker(worker: WorkerConfig, moved: (url: string) => string): WorkerConfig {
-  if (typeof worker === "string") return moved(worker);
-  if ("url" in worker) return { ...worker, url: moved(worker.url) };
-  return { ...worker, prefill: moved(worker.prefill), decode: moved(worker.decode) };
 }
 
 /** The router's configuration as a file, listening on all addresses where it runs in a container. */

@@ -41,15 +41,24 @@ export function emitKubernetes(input: EmitInput): EmittedFile[] {
     );
   }
   const workloads = workloadsOf(engines);
-  const addresses = new Map(
+  const placeOf = new Map(
     workloads.flatMap((workload) =>
-      workload.engines.map((engine, at) => [engine, podAddress(workload, engine, at)] as const)
+      workload.engines.map((engine, at) => [engine, { workload, at }] as const)
     ),
   );
-  const config = routerConfig(input, (engine) => {
-    const process = input.plan.engines.find((other) => other.name === engine.within) ?? engine;
-    return `http://${addresses.get(process) ?? engine.name}:${engine.port}`;
-  });
+  const config = routerConfig(
+    input,
+    (engine) => {
+      const process = input.plan.engines.find((other) => other.name === engine.within) ?? engine;
+      const place = placeOf.get(process);
+      if (place === undefined) throw new Error(`No workload holds ${engine.name}`);
+      const { workload, at } = place;
+      // Pods of a workload are equal; only simulated halves have a port beside that of their process.
+      const port = process === engine ? workload.engines[0].port : engine.port;
+      return `http://${workload.name}-${process.nodes > 1 ? 0 : at}.${workload.name}:${port}`;
+    },
+    (engine) => placeOf.get(engine)?.workload.engines[0].bootstrapPort ?? engine.bootstrapPort,
+  );
   const manifests = [
     modelCache(engines),
     ...workloads.flatMap((workload) => workloadManifests(workload, input)),
@@ -69,25 +78,15 @@ function workloadsOf(engines: readonly PlannedEngine[]): Workload[] {
   const groups = new Map<string, [PlannedEngine, ...PlannedEngine[]]>();
   for (const engine of engines) {
     // An engine that spans hosts is a workload of its own.
-    const key = engine.nodes > 1 ? engine.name : `${engine.modelKey} ${engine.role} ${engine.port}`;
-    const same = groups.get(key) ?? groups.get(`${engine.modelKey} ${engine.role}`);
-    if (same === undefined) {
-      groups.set(engine.nodes > 1 ? key : `${engine.modelKey} ${engine.role}`, [engine]);
-    } else same.push(engine);
+    const key = engine.nodes > 1 ? engine.name : `${engine.modelKey} ${engine.role}`;
+    const same = groups.get(key);
+    if (same === undefined) groups.set(key, [engine]);
+    else same.push(engine);
   }
   return [...groups.values()].map((group) => ({
     name: group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, ""),
     engines: group,
   }));
-}
-
-/** Pods of a workload are equal, so all listen on the first one's port. */
-export function portOf({ engines }: Workload): number {
-  return engines[0].port;
-}
-
-function podAddress(workload: Workload, engine: PlannedEngine, at: number): string {
-  return engine.nodes > 1 ? `${workload.name}-0.${workload.name}` : `${workload.name}-${at}.${workload.name}`;
 }
 
 /** Labels by which pods are found, by services and by `--discover kubernetes`. */
@@ -134,7 +133,7 @@ function workloadManifests(workload: Workload, input: EmitInput): Manifest[] {
       publishNotReadyAddresses: true,
       selector: { "app.kubernetes.io/name": workload.name },
       ports: [
-        { name: "http", port: portOf(workload) },
+        { name: "http", port: first.port },
         ...(first.bootstrapPort === undefined ? [] : [{ name: "bootstrap", port: first.bootstrapPort }]),
       ],
     },

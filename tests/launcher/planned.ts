@@ -1,0 +1,68 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { loadCheckedConfig } from "../../cfgs/load.ts";
+import type { Config } from "../../cfgs/schema.ts";
+import { recordedGpus } from "../../launcher/gpus_described.ts";
+import { nothingKnown } from "../../launcher/installed.ts";
+import { knownModelConfig } from "../../launcher/known_models.ts";
+import { shapeOf } from "../../launcher/model_shape.ts";
+import { makePlan } from "../../launcher/plan.ts";
+import type { PlanOptions } from "../../launcher/plan_options.ts";
+import type { HostGpus, ModelShape, Plan } from "../../launcher/plan_types.ts";
+import { allPortsFree } from "../../launcher/ports.ts";
+
+const folder = fileURLToPath(new URL("../fixtures/launcher/", import.meta.url));
+
+/** The text of a fixture. */
+export function fixture(name: string): string {
+  return readFileSync(folder + name, "utf8");
+}
+
+/** A recorded host. */
+export function recorded(name: string): HostGpus {
+  return recordedGpus(fixture(name), name);
+}
+
+/** A config.json of the fixtures. */
+export function modelConfig(model: string): JsonObject {
+  const all: unknown = JSON.parse(fixture("model_configs.json"));
+  const found = isJsonObject(all) ? all[model] : undefined;
+  if (!isJsonObject(found)) throw new Error(`No fixture has the config of ${model}`);
+  return found;
+}
+
+/** What a model of the fixtures, or one that Canopy knows, needs. */
+export function fixtureShape(model: string, kvCacheType: "auto" | "fp8" = "auto"): ModelShape {
+  return shapeOf(model, knownModelConfig(model) ?? modelConfig(model), undefined, "fixture", kvCacheType);
+}
+
+/** A configuration from its text, or a preset by its name. */
+export function configOf(preset: string | JsonObject): Config {
+  const source = typeof preset === "string"
+    ? { path: preset }
+    : { text: JSON.stringify(preset), path: "test.json" };
+  return loadCheckedConfig({ ...source, env: {} }).config;
+}
+
+/** A plan on a recorded host, where all ports are free and nothing is installed. */
+export async function planned(
+  config: Config,
+  host: HostGpus,
+  options: Partial<PlanOptions> = {},
+): Promise<Plan> {
+  return await makePlan(config, {
+    host,
+    engine: undefined,
+    basePort: undefined,
+    dtype: undefined,
+    contextTokens: undefined,
+    canopy: ["canopy"],
+    shapeOf: (model, kvCacheType) => Promise.resolve(fixtureShape(model, kvCacheType)),
+    installedFor: () => Promise.resolve(nothingKnown),
+    probe: allPortsFree,
+    env: { HF_HOME: "/cache" },
+    severalHosts: false,
+    ...options,
+  });
+}
