@@ -90,15 +90,17 @@ const SEQUENCE_OVERHEAD_MS = 0.05;
 const LINK_BYTES_PER_MS = 64e6;
 const LINK_LATENCY_MS = 1;
 
-/** The kernel time in ms of one step, without the engine's own overhead. */
+/**
+ * The kernel time in ms of one step, without the engine's own overhead. One that reads a prompt and decodes is dense
+ * over all its tokens, as T is, and takes no less than its decodes alone.
+ */
 export function kernelMs(size: "4b" | "8b" | "32b", load: StepLoad): number {
   const { f, b, d, q, d0, d1, d2 } = H200[size];
-  if (load.prefillTokens === 0) {
-    return load.decodes === 0 ? 0 : d0 + d1 * load.decodes + d2 * load.decodeContext;
-  }
+  const decode = load.decodes === 0 ? 0 : d0 + d1 * load.decodes;
+  if (load.prefillTokens === 0) return decode + d2 * load.decodeContext;
   const tokens = load.prefillTokens + load.decodes;
   const dense = Math.pow(Math.pow(f, q) + Math.pow(b * tokens, q), 1 / q);
-  return dense + d * load.prefillAttention + d2 * load.decodeContext;
+  return Math.max(dense, decode) + d * load.prefillAttention + d2 * load.decodeContext;
 }
 
 /** The cost model of an H200 that serves a model of this size, or one that takes no time. */

@@ -10,25 +10,16 @@ import type { SplicedPrompt } from "./splice.ts";
 import type { Precursor } from "./splice_answers.ts";
 import type { Trace } from "./trace.ts";
 import { homeOf, type WarmControl } from "./warm_control.ts";
+import { blockTokensOf, stepTokens, streamsAt } from "./warm_step.ts";
 
-/** Warms of one prompt that the trace shows one by one; the others it counts. */
+/** Warms of one prompt that the trace shows one by one, and waits for a turn; the others it counts. */
 export const tracedWarms = 48;
+export const tracedWaits = 16;
 
 /** Pause after a warm that found no place, and after the first one that failed. */
 const pauseMs = { noPlace: 50, failure: 100 };
 /** Failures of one prompt's warms after which it is warmed no more. */
 const maxFailures = 3;
-
-/**
- * New tokens that are worth a warm of their own: what the cache keeps, not less than 16, and a fixed share of what
- * is warmed already: a prompt of n tokens takes some 64 log n warms, and what is left for the end is a few percent.
- * A real pair ships the whole prefix with every warm, so there the share is larger. A server that does not mix
- * prefill into its decode steps stops all its streams for each warm: `WarmControl.worthwhile` tells what that takes.
- */
-const step = {
-  fine: { least: 16, most: 256, share: 1 / 64 },
-  pair: { least: 64, most: Infinity, share: 1 / 16 },
-};
 
 /** What a prompt's warming needs. */
 export interface WarmerOptions {
@@ -67,6 +58,8 @@ export class Warmer {
   readonly #pause = new AbortController();
   #open = true;
   #busy = false;
+  readonly #onTurn = () => this.poke();
+  #leaveLine: () => void = () => {};
   #paused = false;
   /** The prefill server that holds the prefix. */
   #home: string | undefined;
@@ -74,8 +67,10 @@ export class Warmer {
   #computed = 0;
   #warms = 0;
   #failures = 0;
-  /** Tokens that were held back for a while because the workers had better things to do. */
+  /** How often it was held back because the workers had better things to do. */
   #yielded = 0;
+  /** How often it was not its turn. */
+  #waits = 0;
   /** The precursor whose text is at the end of what is stable, and how much of it is still missing for a warm. */
   #waitsFor: string | undefined;
   #missing = 0;
@@ -119,6 +114,7 @@ export class Warmer {
   /** The prompt itself is about to be sent: no warm begins any more, one under way goes on. */
   close(): Warmed {
     this.#open = false;
+    this.#leaveLine();
     this.#pause.abort();
     return { tokens: this.#sent, computed: this.#computed };
   }
@@ -151,25 +147,14 @@ export class Warmer {
   }
 
   get #block(): number {
-    const { blockTokens, warm } = this.#options.model.engine.capabilities;
-    return blockTokens ?? (warm === "max_tokens_1" ? 16 : 1);
+    return blockTokensOf(this.#options.model);
   }
 
   #step(): number {
     const { model, control, settings: { chunkTokens } } = this.#options;
     if (chunkTokens !== undefined) return Math.max(this.#block, chunkTokens);
-    const { warm } = model.engine.capabilities;
-    const { least, most, share } = warm === "pair_1" ? step.pair : step.fine;
-    const fine = Math.max(this.#block, least, Math.min(most, Math.floor(this.#sent * share)));
-    const stopsStreams = warm === "max_new_tokens_0" && this.#hasStreams(this.#home);
-    return stopsStreams ? Math.max(fine, control.worthwhile(this.#stable)) : fine;
-  }
-
-  /** Whether requests run on a worker; on any of them, before the first warm has a place. */
-  #hasStreams(workerId: string | undefined, besides = 0): boolean {
-    return this.#options.model.pool.workers().some(({ id, inFlight }) =>
-      (workerId === undefined || id === workerId) && inFlight > besides
-    );
+    const [home, sentTokens, stableTokens] = [this.#home, this.#sent, this.#stable];
+    return stepTokens({ model, control, home, sentTokens, stableTokens });
   }
 
   /** The length of the next warm, whole blocks; undefined while too little is new. */
@@ -188,30 +173,49 @@ export class Warmer {
 
   /** A place at home, if home has nothing better to do. */
   #place(precursors: readonly Precursor[]): Placement | undefined {
-    const { control, places, model, stickyKey } = this.#options;
+    const { places, model, stickyKey } = this.#options;
     if (this.#home !== undefined && this.#delays(precursors, this.#home)) return this.#hold();
-    if (places.waiting > 0 || (this.#home !== undefined && !control.isFree(this.#home))) return this.#yield();
+    if (places.waiting > 0) return this.#yield(pauseMs.noPlace);
+    if (this.#home !== undefined && !this.#isMyTurn(this.#home)) return undefined;
     let placement: Placement;
     try {
       placement = model.engine.place({ stickyKey });
     } catch (error) {
       if (!CanopyError.is(error)) throw error;
-      return this.#yield();
+      return this.#yield(pauseMs.noPlace);
     }
     const home = homeOf(placement);
     if (this.#home !== home && this.#home !== undefined) {
       // The key's home is full, or gone: then what it had is lost, too.
       if (isUsable(model, this.#home)) {
         placement.release("aborted");
-        return this.#yield();
+        return this.#yield(pauseMs.noPlace);
       }
       this.#sent = 0;
     }
     this.#home = home;
     const delays = this.#delays(precursors, home);
-    if (!delays && control.isFree(home)) return placement;
+    if (!delays && this.#isMyTurn(home)) return placement;
     placement.release("aborted");
-    return delays ? this.#hold() : this.#yield();
+    return delays ? this.#hold() : undefined;
+  }
+
+  /** Whether a worker has nothing better to do than this; if it has, the next look is when it may be free. */
+  #isMyTurn(home: string): boolean {
+    const { turns } = this.#options.control;
+    const pausedMs = turns.pausedMs(home);
+    const busyWith = turns.busyWith(home);
+    if (pausedMs === 0 && busyWith === undefined) return true;
+    if (this.#waits++ < tracedWaits) {
+      const data = { worker: home, for: pausedMs > 0 ? "pause" : busyWith ?? "" };
+      this.#options.trace.add("warm_held", { agent: this.#options.agent, data });
+    }
+    if (pausedMs > 0) this.#yield(pausedMs);
+    else {
+      this.#leaveLine = turns.wait(home, this.#onTurn);
+      this.#hold();
+    }
+    return false;
   }
 
   /**
@@ -225,16 +229,16 @@ export class Warmer {
       precursors.some((precursor) => precursor.state === "writing" && precursor.worker === home);
   }
 
-  /** Waits until a precursor ends. */
+  /** Waits until a precursor ends, or until its turn has come. */
   #hold(): undefined {
     this.#yielded++;
     this.#missing = Infinity;
     return undefined;
   }
 
-  #yield(): undefined {
+  #yield(ms: number): undefined {
     this.#yielded++;
-    this.#sleep(pauseMs.noPlace);
+    this.#sleep(ms);
     return undefined;
   }
 
@@ -245,6 +249,7 @@ export class Warmer {
     const ids = prompt.stable.slice(0, end);
     const startedMs = clock.now();
     const sentBefore = this.#sent;
+    const endTurn = control.turns.take(this.#home ?? "", end - this.#sent);
     this.#busy = true;
     this.#note("warm_sent", { tokens: end, from: this.#sent, worker: this.#home ?? "" });
     try {
@@ -272,6 +277,7 @@ export class Warmer {
     } finally {
       this.#busy = false;
       this.#options.onIdle();
+      endTurn();
       this.poke();
     }
   }
@@ -287,7 +293,8 @@ export class Warmer {
   /** Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes. */
   #limit(placement: Placement, maxStallMs: number): number {
     if (placement.prefill !== undefined) return Infinity;
-    if (!this.#hasStreams(placement.workerId, 1)) return Infinity;
+    // Its own place is counted already.
+    if (streamsAt(this.#options.model, this.#home) <= 1) return Infinity;
     return Math.max(this.#block, this.#whole(Math.floor(this.#options.control.tokensWithin(maxStallMs))));
   }
 

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { Placement } from "../engines/engine.ts";
+import { WarmTurns } from "./warm_turns.ts";
 
 /** Final prompts that a verdict needs, and the weight that each new one takes from those before it. */
 const verdict = { prompts: 8, controls: 3, decay: 0.9 };
@@ -14,7 +15,12 @@ const maxFailures = 4;
 const controls: readonly number[] = [1, 4, 8, 15];
 const controlEvery = 32;
 /** A warm is slow when it takes so many times longer than expected, and this much on top. */
-const slow = { factor: 4, marginMs: 20 };
+const slow = { factor: 2.5, marginMs: 10 };
+/**
+ * What a short warm costs at least is the least that was seen in such a time: load makes samples longer, nothing makes
+ * them shorter, and a mean would take a lasting load for what is usual.
+ */
+const leastOfMs = 300_000;
 const maxPauseMs = 5000;
 /** Pause after warmed tokens were found evicted; it doubles while that goes on. */
 const evictedPauseMs = { least: 1000, most: 30_000 };
@@ -28,11 +34,8 @@ const fewTokens = 64;
 const leastTokenMs = 1e-4;
 
 interface WorkerLoad {
-  /** Requests before their first token. */
-  reading: number;
   slowInARow: number;
   evictionsInARow: number;
-  pausedUntilMs: number;
 }
 
 /** One warm that was answered. */
@@ -59,10 +62,13 @@ export interface PromptSample {
  * than usual, and for a while not at all after it was measured that they do not pay. One for all runs.
  */
 export class WarmControl {
+  /** Who may warm on which worker. */
+  readonly turns: WarmTurns;
   readonly #clock: Clock;
   readonly #workers = new Map<string, WorkerLoad>();
-  /** Ms of a warm with few new tokens, and per token on top; near the least that was seen lately. */
-  #baseMs: number | undefined;
+  /** Ms of a warm with few new tokens: the least of this period and of the one before. */
+  #base = { leastMs: Infinity, beforeMs: Infinity, untilMs: 0 };
+  /** Ms per token on top, near the least that was seen lately. */
   #tokenMs: number | undefined;
   #failures = 0;
   #off: { readonly untilMs: number; readonly figures: JsonObject } | undefined;
@@ -72,6 +78,7 @@ export class WarmControl {
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.turns = new WarmTurns(clock);
   }
 
   /** Why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
@@ -94,19 +101,7 @@ export class WarmControl {
 
   /** A request went to a worker; the result is to be called when its first token is there or it has ended. */
   reads(workerId: string): () => void {
-    const load = this.#load(workerId);
-    load.reading++;
-    let reading = true;
-    return () => {
-      if (reading) load.reading--;
-      reading = false;
-    };
-  }
-
-  /** Whether a worker has nothing better to do than to warm. */
-  isFree(workerId: string): boolean {
-    const load = this.#workers.get(workerId);
-    return load === undefined || (load.reading === 0 && this.#clock.now() >= load.pausedUntilMs);
+    return this.turns.reads(workerId);
   }
 
   /** Most new tokens of a warm that stalls the other streams of its worker for at most `ms`. */
@@ -116,13 +111,14 @@ export class WarmControl {
   }
 
   /**
-   * New tokens from which on a warm is worth that it stops the streams of its server. With a cost of a + b n ms for n
-   * tokens, k warms of a prompt of L tokens cost the streams k a, and leave b L / k to the end: the sum is least for
-   * L / k = sqrt(L a / b). One that saves less than twice what it costs is left out.
+   * New tokens from which on a warm is worth that it stops the `streams` of its server. What it computes would stop
+   * them later; what it costs them is the step of its own. With a + b n ms for n tokens, k warms of a prompt of L tokens
+   * cost the streams k a each, and leave b L / k to the end: the sum is least for L / k = sqrt(L streams a / b). One that
+   * saves less than twice what it costs is left out.
    */
-  worthwhile(promptTokens: number): number {
-    if (this.#baseMs === undefined || this.#tokenMs === undefined) return firstTokens;
-    const evenTokens = this.#baseMs / Math.max(leastTokenMs, this.#tokenMs);
+  worthwhile(promptTokens: number, streams: number): number {
+    if (this.#baseMs === undefined || this.#tokenMs === undefined) return firstTokens * streams;
+    const evenTokens = streams * this.#baseMs / Math.max(leastTokenMs, this.#tokenMs);
     return Math.ceil(Math.max(2 * evenTokens, Math.sqrt(promptTokens * evenTokens)));
   }
 
@@ -130,7 +126,7 @@ export class WarmControl {
   warmed(workerId: string, { newTokens, againTokens, ms }: WarmSample): number {
     this.#failures = 0;
     const expectedMs = (this.#baseMs ?? ms) + (this.#tokenMs ?? Infinity) * newTokens;
-    if (newTokens < fewTokens) this.#baseMs = lean(this.#baseMs, ms);
+    if (newTokens < fewTokens) this.#noteBase(ms);
     else this.#tokenMs = lean(this.#tokenMs, Math.max(0, ms - (this.#baseMs ?? 0)) / newTokens);
     const load = this.#load(workerId);
     // A cache that has no room for what was warmed has none to spare: each further warm evicts what others need.
@@ -144,7 +140,7 @@ export class WarmControl {
       isSlow ? Math.min(maxPauseMs, ms * 2 ** (load.slowInARow - 1)) : 0,
       evicted ? Math.min(evictedPauseMs.most, evictedPauseMs.least * 2 ** (load.evictionsInARow - 1)) : 0,
     );
-    if (pauseMs > 0) load.pausedUntilMs = Math.max(load.pausedUntilMs, this.#clock.now() + pauseMs);
+    if (pauseMs > 0) this.turns.pause(workerId, pauseMs);
     return pauseMs;
   }
 
@@ -166,6 +162,19 @@ export class WarmControl {
       sums.cached += Math.min(sample.cachedTokens, sample.warmedTokens);
     }
     this.#judge();
+  }
+
+  get #baseMs(): number | undefined {
+    const ms = Math.min(this.#base.leastMs, this.#base.beforeMs);
+    return ms === Infinity ? undefined : ms;
+  }
+
+  #noteBase(ms: number): void {
+    const nowMs = this.#clock.now();
+    if (nowMs >= this.#base.untilMs) {
+      this.#base = { leastMs: Infinity, beforeMs: this.#base.leastMs, untilMs: nowMs + leastOfMs };
+    }
+    this.#base.leastMs = Math.min(this.#base.leastMs, ms);
   }
 
   #judge(): void {
@@ -203,16 +212,11 @@ export class WarmControl {
   #load(workerId: string): WorkerLoad {
     let load = this.#workers.get(workerId);
     if (load === undefined) {
-      this.#forgetIdle();
-      this.#workers.set(workerId, load = { reading: 0, slowInARow: 0, evictionsInARow: 0, pausedUntilMs: 0 });
+      // Workers come and go.
+      if (this.#workers.size >= 1024) this.#workers.clear();
+      this.#workers.set(workerId, load = { slowInARow: 0, evictionsInARow: 0 });
     }
     return load;
-  }
-
-  /** Workers come and go. */
-  #forgetIdle(): void {
-    if (this.#workers.size < 1024) return;
-    for (const [id, load] of this.#workers) if (load.reading === 0) this.#workers.delete(id);
   }
 }
 

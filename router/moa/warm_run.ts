@@ -9,11 +9,11 @@ import type { RunPrompts } from "./run_prompts.ts";
 import type { SplicedPrompt } from "./splice.ts";
 import type { Precursor } from "./splice_answers.ts";
 import type { Trace } from "./trace.ts";
-import { tracedWarms, Warmer } from "./warm.ts";
+import { tracedWaits, tracedWarms, Warmer } from "./warm.ts";
 import type { WarmControl } from "./warm_control.ts";
 
-/** Trace events of one successor's warms: one when each is sent and one when it returns, and a few more. */
-export const eventsPerSuccessor: number = 2 * tracedWarms + 8;
+/** Trace events of one successor's warms: one when each is sent and one when it returns, its waits, and a few more. */
+export const eventsPerSuccessor: number = 2 * tracedWarms + tracedWaits + 8;
 
 /** What the warming of a run needs. */
 export interface RunWarmingOptions {

@@ -11,32 +11,33 @@ const prompt = (warmedTokens: number, cachedTokens: number | undefined, firstTok
   firstTokenMs,
 });
 
-test("A worker is free while nobody waits there for a first token", () => {
-  const control = new WarmControl(new VirtualClock());
-  assert.ok(control.isFree("w"));
-  const hasRead = control.reads("w");
-  const hasReadToo = control.reads("w");
-  assert.ok(!control.isFree("w"));
-  assert.ok(control.isFree("other"));
-  hasRead();
-  hasRead();
-  assert.ok(!control.isFree("w"), "the second one still waits");
-  hasReadToo();
-  assert.ok(control.isFree("w"));
-});
-
 test("A warm that takes much longer than usual makes a pause, and the next one a longer pause", async () => {
   const clock = new VirtualClock();
   const control = new WarmControl(clock);
   for (let i = 0; i < 5; i++) assert.equal(control.warmed("w", warm(16, 10)), 0);
   assert.equal(control.warmed("w", warm(256, 60)), 0);
+  assert.equal(control.turns.pausedMs("w"), 0);
   assert.equal(control.warmed("w", warm(256, 500)), 500);
   assert.equal(control.warmed("w", warm(256, 500)), 1000);
-  assert.ok(!control.isFree("w"));
+  assert.equal(control.turns.pausedMs("w"), 1000);
+  assert.equal(control.turns.pausedMs("other"), 0);
   await clock.advance(1001);
-  assert.ok(control.isFree("w"));
+  assert.equal(control.turns.pausedMs("w"), 0);
   assert.equal(control.warmed("w", warm(16, 10)), 0);
   assert.equal(control.warmed("w", warm(256, 600)), 600);
+});
+
+test("A load that lasts is not taken for what is usual, until minutes have passed", async () => {
+  const clock = new VirtualClock();
+  const control = new WarmControl(clock);
+  assert.equal(control.warmed("w", warm(256, 30)), 0);
+  assert.equal(control.warmed("w", warm(16, 10)), 0);
+  for (let i = 0; i < 200; i++) assert.ok(control.warmed("w", warm(16, 100)) > 0, `warm ${i}`);
+  await clock.advance(clock.now() + 700_000);
+  control.warmed("w", warm(16, 100));
+  await clock.advance(clock.now() + 700_000);
+  control.warmed("w", warm(16, 100));
+  assert.equal(control.warmed("w", warm(16, 100)), 0, "the server has become slower for good");
 });
 
 test("Tokens that a warm has to compute again mean that the cache is full: a pause that doubles", () => {
@@ -47,15 +48,16 @@ test("Tokens that a warm has to compute again mean that the cache is full: a pau
   assert.equal(control.warmed("w", warm(116, 10, 100)), 1000);
 });
 
-test("The size of a warm follows what the engine's own warms took", () => {
+test("The size of a warm follows what the engine's own warms took, and how many streams it stops", () => {
   const control = new WarmControl(new VirtualClock());
   assert.equal(control.tokensWithin(100), 256);
-  assert.equal(control.worthwhile(4000), 256);
+  assert.equal(control.worthwhile(4000, 1), 256);
   control.warmed("w", warm(16, 20));
   control.warmed("w", warm(1000, 120));
   assert.equal(control.tokensWithin(100), 800);
-  assert.equal(control.worthwhile(100), 400, "twice what it costs");
-  assert.equal(control.worthwhile(20_000), 2000, "the square root of 20,000 times 200");
+  assert.equal(control.worthwhile(100, 1), 400, "twice what it costs");
+  assert.equal(control.worthwhile(100, 10), 4000, "twice what it costs ten streams");
+  assert.equal(control.worthwhile(20_000, 1), 2000, "the square root of 20,000 times 200");
   assert.equal(control.tokensWithin(10), 0);
 });
 

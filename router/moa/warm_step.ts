@@ -1,0 +1,50 @@
+import type { ServedModel } from "../services.ts";
+import type { WarmControl } from "./warm_control.ts";
+
+/**
+ * New tokens that are worth a warm of their own: what the cache keeps, not less than 16, and a fixed share of what is
+ * warmed already: a prompt of n tokens takes some 64 log n warms, and what is left for the end is a few percent.
+ */
+const step = { least: 16, most: 256, share: 1 / 64 };
+
+/**
+ * On a server that mixes prefill into its decode steps, a warm makes the step of each stream longer by more than its
+ * tokens take: so many new tokens per stream outweigh that.
+ */
+const tokensPerStream = 4;
+
+/** New tokens from which on a prompt's next warm is worth while. */
+export function stepTokens({ model, control, home, sentTokens, stableTokens }: {
+  readonly model: ServedModel;
+  readonly control: WarmControl;
+  /** The worker that holds the prefix; undefined before the first warm has a place. */
+  readonly home: string | undefined;
+  /** Of the prompt's tokens, those that warms have sent. */
+  readonly sentTokens: number;
+  /** Of the prompt's tokens, those that are certain. */
+  readonly stableTokens: number;
+}): number {
+  const { warm } = model.engine.capabilities;
+  const share = Math.min(step.most, Math.floor(sentTokens * step.share));
+  const fine = Math.max(blockTokensOf(model), step.least, share);
+  if (warm === "pair_1" || warm === "fake_bootstrap") return fine;
+  const streams = streamsAt(model, home);
+  if (streams === 0) return fine;
+  if (warm === "max_tokens_1") return Math.max(fine, tokensPerStream * streams);
+  // Such a server stops all its streams for each warm.
+  return Math.max(fine, control.worthwhile(stableTokens, streams));
+}
+
+/** Requests that run on a worker; without one, on the worker of the model that has the fewest. */
+export function streamsAt(model: ServedModel, workerId: string | undefined): number {
+  const counts = model.pool.workers()
+    .filter(({ id }) => workerId === undefined || id === workerId)
+    .map(({ inFlight }) => inFlight);
+  return counts.length === 0 ? 0 : Math.min(...counts);
+}
+
+/** Tokens of one block of the prefix cache; a guess where the engine does not say. */
+export function blockTokensOf({ engine }: ServedModel): number {
+  const { blockTokens, warm } = engine.capabilities;
+  return blockTokens ?? (warm === "max_tokens_1" ? 16 : 1);
+}

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Random } from "../../base/random.ts";
+import { runTrial, type Trial } from "../../bench/experiment_run.ts";
+import { type Question, randomText } from "../../bench/experiment_workload.ts";
+import type { Serving } from "../../bench/experiment_world.ts";
+import { meanOf } from "../../bench/report/statistics.ts";
+
+const count = 48;
+
+/** All at once, so that the servers of large models have prompts to read, and streams to write, all the time. */
+function questions(seed: string, answerTokens: readonly [least: number, more: number]): Question[] {
+  return Array.from({ length: count }, (_, index) => {
+    const random = new Random(`${seed}/${index}`);
+    return {
+      text: randomText(random.stream("text"), 100),
+      answerTokens: ({ layer, index }) =>
+        layer === 1 ? 8 : answerTokens[0] + random.stream(`${index}`).int(answerTokens[1]),
+    };
+  });
+}
+
+interface Load {
+  readonly name: string;
+  readonly serving: Serving;
+  readonly writers: string;
+  readonly answerTokens: readonly [least: number, more: number];
+  /** Most of the mean latency without warming that the latency with it may take. */
+  readonly atMost: number;
+}
+
+const loads: readonly Load[] = [
+  {
+    name: "vllm, the readers' server",
+    serving: "vllm",
+    writers: "4b",
+    answerTokens: [100, 150],
+    atMost: 0.95,
+  },
+  {
+    name: "pairs, the readers' server",
+    serving: "sglang-pd",
+    writers: "4b",
+    answerTokens: [100, 150],
+    atMost: 0.97,
+  },
+  { name: "vllm, one server", serving: "vllm", writers: "32b", answerTokens: [20, 80], atMost: 1.01 },
+  { name: "sglang, one server", serving: "sglang", writers: "32b", answerTokens: [20, 80], atMost: 1.01 },
+  { name: "pairs, one pair", serving: "sglang-pd", writers: "32b", answerTokens: [20, 80], atMost: 1.01 },
+];
+
+function play({ serving, writers, answerTokens }: Load, seed: string, mode: "off" | "auto"): Promise<Trial> {
+  return runTrial({
+    serving,
+    seed,
+    graph: {
+      layers: [
+        { agents: [0, 1, 2].map((seed) => ({ model: writers, sampling: { seed } })) },
+        { agents: [{ model: "32b", sampling: { seed: 3 } }] },
+      ],
+      incremental_prefill: { mode },
+    },
+    questions: questions(seed, answerTokens),
+    concurrency: count,
+    signal: new AbortController().signal,
+  });
+}
+
+for (const load of loads) {
+  test(
+    `Warming is never worse under load, and yields to it: ${load.name}`,
+    { timeout: 120_000 },
+    async () => {
+      const [off, auto]: [number[], number[]] = [[], []];
+      let held = 0;
+      for (const seed of ["a", "b"]) {
+        off.push(...(await play(load, seed, "off")).runs.map(({ e2eMs }) => e2eMs));
+        const trial = await play(load, seed, "auto");
+        auto.push(...trial.runs.map(({ e2eMs }) => e2eMs));
+        held += trial.warmEvents["warm_held"] ?? 0;
+        const warms = trial.warmEvents["warm_sent"] ?? 0;
+        // A plain SGLang with so many streams is not warmed at all.
+        if (load.serving === "sglang") assert.equal(warms, 0);
+        else assert.ok(warms > 0 && held > 0, JSON.stringify(trial.warmEvents));
+      }
+      const ratio = meanOf(auto) / meanOf(off);
+      assert.ok(ratio <= load.atMost, `the mean latency with warming is ${ratio} of that without`);
+    },
+  );
+}
