@@ -1,0 +1,173 @@
+import { joined } from "../../base/bytes.ts";
+import { type Clock, deadlineSignal } from "../../base/clock.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import type { IncomingResponse, Transport } from "../../base/transport.ts";
+import { FeatureSum } from "../onnx/feature_sum.ts";
+import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
+import type { ScorerFacts } from "../scorer.ts";
+import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedder.ts";
+import { type EmbeddingEndpoint, embeddingsEndpoint, poolingEndpoint } from "./http_wire.ts";
+import { OnnxFeatures } from "./onnx_features.ts";
+import { NoFeatures, PooledFeatures, RowFeatures } from "./row_features.ts";
+
+/** Longest wait for one text, in ms. */
+const REQUEST_MS = 30_000;
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
+/** Most characters for each token that is embedded: texts are cut before they are sent. */
+const CHARACTERS_PER_TOKEN = 8;
+
+export interface HttpEmbedderOptions {
+  readonly clock: Clock;
+  readonly transport: Transport;
+  /** Base address, such as http://gpu1:8000. */
+  readonly url: string;
+  readonly model: string;
+  readonly apiKey?: string | undefined;
+  readonly span: "all" | "tail";
+  readonly maxTokens: number;
+  /** Compares token features; without them it is done by loops, a hundred times slower. */
+  readonly graphs?: SimilarityGraphs | undefined;
+  /** Applied to pooled vectors. */
+  readonly transform?: ((pooled: Float32Array) => Float32Array) | undefined;
+  readonly signal: AbortSignal;
+}
+
+/**
+ * An embedding model that an engine serves. Token features where it has them (vLLM's `/pooling` with `token_embed`;
+ * the last row is the pooled vector, as in Qwen3-Embedding), else pooled vectors, of which only `cosine` is known.
+ * An answer is sent when it is complete.
+ */
+export class HttpEmbedder implements Embedder {
+  readonly facts: ScorerFacts;
+  readonly #options: HttpEmbedderOptions;
+  readonly #endpoint: EmbeddingEndpoint;
+  readonly #closed = new AbortController();
+
+  private constructor(options: HttpEmbedderOptions, endpoint: EmbeddingEndpoint, dimensions: number) {
+    this.#options = options;
+    this.#endpoint = endpoint;
+    this.facts = {
+      embedder: "http",
+      model: options.model,
+      details: { url: options.url, endpoint: endpoint.path, token_features: endpoint.rows, dimensions },
+    };
+  }
+
+  /** Finds out which endpoint there is. Throws 502 `embeddings_unavailable` when there is none. */
+  static async open(options: HttpEmbedderOptions): Promise<HttpEmbedder> {
+    const failures: string[] = [];
+    for (const endpoint of [poolingEndpoint, embeddingsEndpoint]) {
+      try {
+        const { dimensions } = await ask(options, endpoint, "Hello", options.signal);
+        return new HttpEmbedder(options, endpoint, dimensions);
+      } catch (error) {
+        options.signal.throwIfAborted();
+        failures.push(`${endpoint.path}: ${messageOf(error)}`);
+      }
+    }
+    throw new CanopyError(
+      `Cannot embed with ${options.model} at ${options.url}: ${
+        failures.join("; ")
+      }; start an embedding model there, ` +
+        "such as `vllm serve MODEL --runner pooling --pooler-config.task token_embed`, or correct scorer.url",
+      { code: "embeddings_unavailable", status: 502 },
+    );
+  }
+
+  open(): AnswerEmbedding {
+    const { span, maxTokens } = this.#options;
+    const limit = CHARACTERS_PER_TOKEN * maxTokens;
+    const controller = new AbortController();
+    const signal = AbortSignal.any([controller.signal, this.#closed.signal]);
+    let text = "";
+    return {
+      append: (piece) => {
+        if (span === "tail") text = lastOf(text + piece, limit);
+        else if (text.length < limit) text = firstOf(text + piece, limit);
+        return Promise.resolve();
+      },
+      finish: () => this.#embed(text, signal),
+      close: () => {
+        text = "";
+        controller.abort(new Error("The answer is not compared any more"));
+      },
+    };
+  }
+
+  close(): Promise<void> {
+    this.#closed.abort(new Error("The scorer is closed"));
+    return Promise.resolve();
+  }
+
+  async #embed(text: string, signal: AbortSignal): Promise<AnswerFeatures> {
+    if (text.trim() === "") return new NoFeatures();
+    const { graphs, transform = (vector) => vector } = this.#options;
+    const { values, dimensions, tokens } = await ask(this.#options, this.#endpoint, text, signal);
+    if (!values.every(Number.isFinite)) throw new Error("the endpoint gave numbers that are not finite");
+    if (!this.#endpoint.rows) return new PooledFeatures(tokens, transform(values));
+    const pooled = transform(values.slice(values.length - dimensions));
+    if (graphs === undefined) return new RowFeatures(values, dimensions, pooled);
+    const sum = new FeatureSum(graphs, dimensions);
+    await sum.add(values);
+    return new OnnxFeatures(graphs, (await sum.correlation()).correlation, pooled);
+  }
+}
+
+async function ask(
+  { clock, transport, url, model, apiKey, maxTokens, span }: HttpEmbedderOptions,
+  endpoint: EmbeddingEndpoint,
+  text: string,
+  parent: AbortSignal,
+) {
+  const late = new Error(`it did not answer within ${REQUEST_MS / 1000} s`);
+  const { signal, release } = deadlineSignal(clock, REQUEST_MS, late, parent);
+  try {
+    const response = await transport.send({
+      method: "POST",
+      url: url.replace(/\/+$/, "").replace(/\/v1$/, "") + endpoint.path,
+      headers: {
+        "content-type": "application/json",
+        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+      },
+      body: JSON.stringify(endpoint.body(model, text, { maxTokens, span })),
+    }, signal);
+    const answer = await jsonOf(response);
+    if (response.status !== 200) throw new Error(refusalOf(response.status, answer));
+    if (answer === undefined) throw new Error("its answer is not JSON");
+    return endpoint.read(answer);
+  } finally {
+    release();
+  }
+}
+
+async function jsonOf({ body }: IncomingResponse): Promise<JsonObject | undefined> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) throw new Error(`its answer is longer than ${MAX_ANSWER_BYTES} bytes`);
+    chunks.push(chunk);
+  }
+  try {
+    const value: unknown = JSON.parse(new TextDecoder().decode(joined(chunks)));
+    return isJsonObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function refusalOf(status: number, answer: JsonObject | undefined): string {
+  const error = answer?.["error"];
+  const message = isJsonObject(error) ? error["message"] : answer?.["message"] ?? answer?.["detail"];
+  return `it answered ${status}` + (typeof message === "string" ? `: ${message.slice(0, 300)}` : "");
+}
+
+/** Never half a character. */
+function firstOf(text: string, length: number): string {
+  return text.length <= length ? text : text.slice(0, length).replace(/[\ud800-\udbff]$/, "");
+}
+
+function lastOf(text: string, length: number): string {
+  return text.length <= length ? text : text.slice(-length).replace(/^[\udc00-\udfff]/, "");
+}
