@@ -29,6 +29,11 @@ export const scoreCommand = defineCommand({
       choices: similarities,
       help: "How texts are compared; fcs by default, fcs_u for agreement",
     },
+    whitening: {
+      type: "text",
+      value: "FILE",
+      help: "Calibration of cosine, as canopy tune writes it; needs --model",
+    },
     tau: {
       type: "number",
       value: "T",
@@ -67,7 +72,7 @@ Examples:
       throw new UsageError("Needs the FILE with the answers, or - for what is piped in");
     }
     const groups = await readAnswers(file, io);
-    const embedder = await openEmbedder(values, io);
+    const embedder = await openEmbedder(values, io, values.whitening);
     try {
       const settings = earlyExitSchema.parse({
         similarity: values.similarity,

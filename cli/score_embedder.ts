@@ -23,10 +23,11 @@ export const embedderOptions = {
   },
 } as const;
 
-/** The embedder of a model, or the one that needs none. Throws `weights_unavailable` when the model is not here. */
+/** The embedder of a model, or the one that needs none. Throws `weights_unavailable` when the model is not here. `whitening`: a calibration file. */
 export async function openEmbedder(
   { model, "max-tokens": maxTokens }: OptionValues<typeof embedderOptions>,
   io: Io,
+  whitening?: string,
 ): Promise<Embedder> {
   const settings = scorerSchema.parse({ model, max_tokens: maxTokens });
   if (model === undefined) {
@@ -47,5 +48,6 @@ export async function openEmbedder(
     span: settings.span,
     maxTokens: settings.max_tokens,
     maxCachedTokens: settings.max_cached_tokens,
+    whitening,
   });
 }

@@ -1,9 +1,13 @@
+import { isAbsolute, join } from "node:path";
 import { CanopyError } from "../base/errors.ts";
 import { earlyExitSchema } from "../cfgs/schema_early_exit.ts";
 import { answerExtractor } from "../scorer/answers/extract.ts";
+import { OnnxFeatures } from "../scorer/embedders/onnx_features.ts";
+import { Whitening } from "../scorer/whitening.ts";
 import { UsageError } from "./args.ts";
 import { Progress, reportOptions, writeReport } from "./bench_output.ts";
 import { defineCommand } from "./command.ts";
+import type { Io } from "./io.ts";
 import { embedderOptions, openEmbedder } from "./score_embedder.ts";
 import { compareGroup } from "./score_evidence.ts";
 import { type AnswerGroup, readAnswers } from "./score_input.ts";
@@ -31,6 +35,11 @@ export const tuneCommand = defineCommand({
       help: "Of the exits that may be wrong with the suggested settings; 0.02 by default",
     },
     seed: { type: "text", value: "TEXT", help: "Of what is drawn; canopy by default" },
+    "write-whitening": {
+      type: "text",
+      value: "FILE",
+      help: "Fit a calibration of cosine to these answers (scorer.whitening); needs --model",
+    },
     ...reportOptions,
   },
   details:
@@ -56,6 +65,9 @@ Example:
         status: 400,
       });
     }
+    if (values["write-whitening"] !== undefined && values.model === undefined) {
+      throw new UsageError("Option --write-whitening needs --model");
+    }
     const embedder = await openEmbedder(values, io);
     const progress = new Progress(io);
     try {
@@ -65,6 +77,10 @@ Example:
         const compared = await compareGroup(group, embedder, similarities);
         groups.push({ compared, labels: group.answers.map((_, place) => labelOf(group, place)) });
         if (io.err.isTerminal) progress.show(`${groups.length} of ${usable.length} groups`);
+      }
+      const whitening = values["write-whitening"];
+      if (whitening !== undefined && values.model !== undefined) {
+        await writeWhitening(groups, values.model, whitening, io);
       }
       const verdicts = read.some(({ answers }) => answers.some((answer) => answer.verdicts.size > 0));
       const mostWrong = values["max-wrong"] ?? 0.02;
@@ -89,6 +105,19 @@ Example:
     }
   },
 });
+
+/** Fits a whitening to the pooled vectors of all answers. Throws where there is nothing to learn. */
+async function writeWhitening(
+  groups: readonly LabelledGroup[],
+  model: string,
+  file: string,
+  io: Io,
+): Promise<void> {
+  const vectors = groups.flatMap(({ compared }) => compared.features)
+    .flatMap((features) => features instanceof OnnxFeatures ? [features.pooled] : []);
+  await Whitening.fit(model, vectors).write(isAbsolute(file) ? file : join(io.cwd, file));
+  io.err.write(`Wrote ${file}, fitted to ${vectors.length} answers\n`);
+}
 
 type LabelOf = (group: AnswerGroup, place: number) => string | undefined;
 

@@ -6,7 +6,9 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { SystemClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
+import type { Command } from "../../cli/command.ts";
 import { dispatch } from "../../cli/dispatch.ts";
+import { scoreCommand } from "../../cli/score.ts";
 import { tuneCommand } from "../../cli/tune.ts";
 import { areaUnderCurve } from "../../cli/tune_pairs.ts";
 import { type LabelledGroup, plurality, randomAt, replay } from "../../cli/tune_replay.ts";
@@ -181,6 +183,40 @@ test("canopy tune takes right and wrong, or what the texts state, where there ar
   assert.match(unlabelled.out, /Labels: the final answers that the texts state/);
   const lines = sums(5).map(({ label: _, ...line }) => line);
   assert.match((await tune(lines)).out, /Labels: right answers agree/);
+});
+
+test("canopy tune writes a calibration after which answers to different questions are less alike", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-tune-"));
+  try {
+    const run = async (command: Command, input: readonly unknown[], args: string[]) => {
+      const io = fakeIo({
+        input: input.map((line) => JSON.stringify(line)).join("\n"),
+        cwd,
+        clock: new SystemClock(),
+      });
+      const code = await dispatch([command], [command.name, "-", ...args], io);
+      return { code, out: io.out.text, err: io.err.text };
+    };
+    const model = ["--model", referenceModel];
+    const file = join(cwd, "whitening.safetensors");
+    const tuned = await run(tuneCommand, sums(40), [...model, "--write-whitening", "whitening.safetensors"]);
+    assert.match(tuned.err, /Wrote whitening\.safetensors, fitted to 120 answers\n/);
+    const mixed = sums(12).map((line) => ({ ...line, group: "all" }));
+    const meanOf = async (args: string[]) => {
+      const { out } = await run(scoreCommand, mixed, [...model, "--similarity", "cosine", ...args]);
+      const values = out.trim().split("\n").flatMap((line, index) =>
+        JSON.parse(line).similarity.slice(0, index)
+      );
+      return values.reduce((sum: number, value: number) => sum + value, 0) / values.length;
+    };
+    const [plain, whitened] = [await meanOf([]), await meanOf(["--whitening", file])];
+    assert.ok(whitened < plain / 2, `${plain}, whitened ${whitened}`);
+    const needs = await run(tuneCommand, sums(3), ["--write-whitening", "w"]);
+    assert.equal(needs.code, 2);
+    assert.match(needs.err, /--write-whitening needs --model/);
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
 });
 
 test("canopy tune needs groups of three answers", async () => {
