@@ -24,7 +24,7 @@ export function phaseText({ phase, percent }: Pick<EngineStatus, "phase" | "perc
 /** Shows what the engines do: a picture that changes on a terminal, a line for each step elsewhere. */
 export class LaunchProgress {
   readonly #io: Io;
-  readonly #region: LiveRegion;
+  #region: LiveRegion;
   readonly #startMs: number;
   readonly #shown = new Map<string, EngineStatus>();
   #ended = false;
@@ -46,6 +46,8 @@ export class LaunchProgress {
   /** Leaves the last picture standing; what comes is printed line by line. */
   end(): void {
     this.#ended = true;
+    // A new one has drawn nothing that it would take away.
+    this.#region = new LiveRegion(this.#io.out);
   }
 
   #print(status: EngineStatus): void {

@@ -21,17 +21,17 @@ const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 
 /**
  * HTTP/1.1 over undici's `Client`, one client per socket, so that it is known whether a socket was used before,
- * and that nothing is ever sent twice. No time limits of its own but the one for connecting.
+ * and that nothing is ever sent twice. No time limits of its own but the one for connecting. `ca`: certificates (PEM)
+ * to trust instead of the system's.
  */
 export class UndiciTransport implements Transport {
   readonly #idle = new Map<string, Connection[]>();
   readonly #busy = new Set<Connection>();
-  readonly #ca: string | undefined;
+  readonly #tls: { readonly ca?: string };
   #closed: { resolve: () => void; promise: Promise<void> } | undefined;
 
-  /** `ca`: certificates (PEM) to trust instead of the system's. */
   constructor(options: { readonly ca?: string } = {}) {
-    this.#ca = options.ca;
+    this.#tls = options;
   }
 
   send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
@@ -47,7 +47,8 @@ export class UndiciTransport implements Transport {
     } catch (cause) {
       return Promise.reject(new TransportError("connect_failed", request.url, { cause }));
     }
-    const connection = this.#take(target.origin, request.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS);
+    const timeout = request.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS;
+    const connection = this.#take(target.origin, { timeout, ...this.#tls });
     return new Promise((resolve, reject) => {
       new Exchange(request, target.pathname + target.search, connection, signal, {
         resolve,
@@ -68,13 +69,9 @@ export class UndiciTransport implements Transport {
     await this.#closed.promise;
   }
 
-  #take(origin: string, connectTimeoutMs: number): Connection {
+  #take(origin: string, connect: ConnectOptions): Connection {
     const list = this.#idle.get(origin);
-    const connection = list?.pop() ?? new Connection(
-      origin,
-      { timeout: connectTimeoutMs, ...(this.#ca === undefined ? {} : { ca: this.#ca }) },
-      (idle) => this.#drop(idle),
-    );
+    const connection = list?.pop() ?? new Connection(origin, connect, (idle) => this.#drop(idle));
     if (list?.length === 0) this.#idle.delete(origin);
     connection.idle = false;
     this.#busy.add(connection);
@@ -106,6 +103,8 @@ export class UndiciTransport implements Transport {
   }
 }
 
+type ConnectOptions = { readonly timeout: number; readonly ca?: string };
+
 /** One socket. */
 class Connection {
   readonly origin: string;
@@ -114,11 +113,7 @@ class Connection {
   served = 0;
   idle = false;
 
-  constructor(
-    origin: string,
-    connect: { readonly timeout: number; readonly ca?: string },
-    onIdleClose: (connection: Connection) => void,
-  ) {
+  constructor(origin: string, connect: ConnectOptions, onIdleClose: (connection: Connection) => void) {
     this.origin = origin;
     this.client = new Client(origin, {
       allowH2: false,
