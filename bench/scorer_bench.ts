@@ -15,11 +15,11 @@ import { loadOnnxRuntime } from "../scorer/onnx/runtime.ts";
 import { SimilarityGraphs } from "../scorer/onnx/similarity_graphs.ts";
 import { delayWhile, similarityCost, stepping } from "./scorer_bench_measures.ts";
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
-import { answerOf, BenchScorer } from "./scorer_bench_scorer.ts";
+import { answerOf, BenchScorer, type Cost } from "./scorer_bench_scorer.ts";
 
 const clock = new SystemClock();
 const line = (name: string, ...figures: string[]) =>
-  process.stdout.write(`${name.padEnd(58)}${figures.map((figure) => figure.padStart(14)).join("")}\n`);
+  process.stdout.write(`${name.padEnd(58)}${figures.map((figure) => figure.padStart(18)).join("")}\n`);
 const ms = (value: number) => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
 
@@ -63,21 +63,19 @@ try {
     percent(scored.cpuMs / bare.cpuMs),
   );
 
-  line("\nFrom the last token to the similarity, streamed answers", "time", "against 256");
-  const tails: { tokens: number; tailMs: number }[] = [];
-  for (const tokens of [256, 1024, 2048]) {
-    tails.push({ tokens, tailMs: await scorer.tail(answerOf(tokenizer, tokens - 32, `tail ${tokens}`)) });
-  }
-  for (const { tokens, tailMs } of tails) {
-    line(`${tokens - 32} tokens`, ms(tailMs), percent(tailMs / tails[0]!.tailMs));
+  line("\nFrom the last token to the similarity, streamed answers", "time", "CPU", "CPU, against 256");
+  const first = await scorer.tail(answerOf(tokenizer, 256 - 32, "tail"));
+  const tail = (name: string, cost: Cost) =>
+    line(name, ms(cost.ms), ms(cost.cpuMs), percent(cost.cpuMs / first.cpuMs));
+  tail("224 tokens", first);
+  for (const tokens of [992, 2016]) {
+    tail(`${tokens} tokens`, await scorer.tail(answerOf(tokenizer, tokens, "tail")));
   }
   await scorer.close();
   const bounded = await BenchScorer.start({ clock, folder, path, threads, maxTokens: 2048 });
-  const boundedMs = await bounded.tail(answerOf(tokenizer, 2100, "bounded"));
-  line(
+  tail(
     "2048 tokens, the most that are embedded by default",
-    ms(boundedMs),
-    percent(boundedMs / tails[0]!.tailMs),
+    await bounded.tail(answerOf(tokenizer, 2100, "tail")),
   );
 
   line("\nDelay of timers in the router's thread", "p50", "p99");

@@ -5,14 +5,8 @@ import type { EmbeddingTokenizer } from "../scorer/embedders/onnx_tokens.ts";
 import { FeatureSum } from "../scorer/onnx/feature_sum.ts";
 import type { OnnxRuntime, Tensor } from "../scorer/onnx/runtime.ts";
 import type { SimilarityGraphs } from "../scorer/onnx/similarity_graphs.ts";
-import { cpuMicros, median } from "./measure.ts";
-import type { BenchScorer } from "./scorer_bench_scorer.ts";
-
-/** One text's embedding: time, and CPU time of the process. */
-export interface Cost {
-  readonly ms: number;
-  readonly cpuMs: number;
-}
+import { median } from "./measure.ts";
+import { type BenchScorer, type Cost, costOf } from "./scorer_bench_scorer.ts";
 
 export interface SteppingOptions {
   readonly clock: Clock;
@@ -68,9 +62,8 @@ export async function stepping(
   const costs: Record<keyof typeof measures, Cost[]> = { bare: [], whole: [], scored: [] };
   for (let round = 0; round <= rounds; round++) {
     for (const name of ["bare", "scored", "whole"] as const) {
-      const startMs = clock.now();
-      const cpuMs = await cpuMicros(measures[name]) / 1000;
-      if (round > 0) costs[name].push({ ms: clock.now() - startMs, cpuMs });
+      const cost = await costOf(clock, measures[name]);
+      if (round > 0) costs[name].push(cost);
     }
   }
   await session.release();

@@ -1,10 +1,22 @@
-import process from "node:process";
 import type { Clock } from "../base/clock.ts";
 import { logger } from "../base/log.ts";
 import { Random } from "../base/random.ts";
 import type { EmbeddingTokenizer } from "../scorer/embedders/onnx_tokens.ts";
 import { WorkerScorer } from "../scorer/worker_scorer.ts";
 import { startWorkerThread } from "../scorer/worker_thread.ts";
+import { cpuMicros } from "./measure.ts";
+
+/** Time, and CPU time of the process. */
+export interface Cost {
+  readonly ms: number;
+  readonly cpuMs: number;
+}
+
+export async function costOf(clock: Clock, work: () => Promise<void>): Promise<Cost> {
+  const startMs = clock.now();
+  const cpuMs = await cpuMicros(work) / 1000;
+  return { ms: clock.now() - startMs, cpuMs };
+}
 
 /** A text of random words with so many tokens, the end token not counted. */
 export function answerOf(tokenizer: EmbeddingTokenizer, tokens: number, seed: string): string {
@@ -90,34 +102,32 @@ export class BenchScorer {
     feed.close();
   }
 
-  /** Streams a text more slowly than it is embedded; the time from its last characters to its similarity, in ms. */
-  async tail(text: string): Promise<number> {
+  /** Streams a text more slowly than it is embedded, and looks at what comes after its last characters. */
+  async tail(text: string): Promise<Cost> {
     const id = `answer ${this.#answers++}`;
     const feed = this.#scorer.open(id);
     for (let at = 0; at < text.length - 8; at += 512) {
       feed.append(text.slice(at, Math.min(at + 512, text.length - 8)));
       await this.#rest();
     }
-    const startMs = this.#clock.now();
-    feed.append(text.slice(-8));
-    feed.end();
-    await this.#compare(id);
-    const tailMs = this.#clock.now() - startMs;
+    const cost = await costOf(this.#clock, async () => {
+      feed.append(text.slice(-8));
+      feed.end();
+      await this.#compare(id);
+    });
     feed.close();
-    return tailMs;
+    return cost;
   }
 
   async close(): Promise<void> {
     await this.#scorer.close();
   }
 
-  /** Until the threads have nothing to do. */
+  /** Until the threads have had nothing to do for a while; on a busy machine they may only seem to. */
   async #rest(): Promise<void> {
-    for (let busy = true; busy;) {
-      const before = process.cpuUsage();
-      await this.#clock.sleep(100);
-      const { user, system } = process.cpuUsage(before);
-      busy = user + system > 20_000;
+    for (let quiet = 0; quiet < 4; quiet++) {
+      const cpuMs = await cpuMicros(() => this.#clock.sleep(100)) / 1000;
+      if (cpuMs > 5) quiet = -1;
     }
   }
 

@@ -4,6 +4,7 @@ import { EmbeddingModel } from "../onnx/embedding_model.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { ScorerFacts } from "../scorer.ts";
+import { Whitening } from "../whitening.ts";
 import type { Embedder } from "./embedder.ts";
 import { OnnxAnswer, STEP_TOKENS } from "./onnx_answer.ts";
 import { CacheBudget } from "./onnx_cache_budget.ts";
@@ -20,6 +21,8 @@ export interface OnnxEmbedderOptions {
   readonly span: "all" | "tail";
   readonly maxTokens: number;
   readonly maxCachedTokens: number;
+  /** Calibration file that the cosine of pooled vectors is whitened by. */
+  readonly whitening?: string | undefined;
 }
 
 /** A Qwen3-Embedding-like model on ONNX Runtime. Its calls block the thread for as long as a step takes. */
@@ -29,17 +32,24 @@ export class OnnxEmbedder implements Embedder {
   readonly #tokenizer: EmbeddingTokenizer;
   readonly #model: EmbeddingModel;
   readonly #graphs: SimilarityGraphs;
+  readonly #whitening: Whitening | undefined;
   readonly #budget: CacheBudget;
 
   private constructor(
     options: OnnxEmbedderOptions,
-    parts: { tokenizer: EmbeddingTokenizer; model: EmbeddingModel; graphs: SimilarityGraphs },
+    parts: {
+      readonly tokenizer: EmbeddingTokenizer;
+      readonly model: EmbeddingModel;
+      readonly graphs: SimilarityGraphs;
+      readonly whitening: Whitening | undefined;
+    },
     facts: ScorerFacts,
   ) {
     this.#options = options;
     this.#tokenizer = parts.tokenizer;
     this.#model = parts.model;
     this.#graphs = parts.graphs;
+    this.#whitening = parts.whitening;
     this.#budget = new CacheBudget(options.maxCachedTokens);
     this.facts = facts;
   }
@@ -52,10 +62,13 @@ export class OnnxEmbedder implements Embedder {
     const tokenizer = await EmbeddingTokenizer.load(files.folder);
     const model = await EmbeddingModel.open(runtime, files.path, threads);
     const graphs = await SimilarityGraphs.open(runtime, threads);
+    const whitening = options.whitening === undefined ? undefined : await Whitening.read(options.whitening);
+    // Told now when it belongs to another model.
+    whitening?.apply(new Float32Array(model.dimensions));
     const startMs = clock.now();
     await model.step(new Array<number>(STEP_TOKENS).fill(tokenizer.endId), undefined, false);
     const seconds = (clock.now() - startMs) / 1000;
-    return new OnnxEmbedder(options, { tokenizer, model, graphs }, {
+    return new OnnxEmbedder(options, { tokenizer, model, graphs, whitening }, {
       embedder: "onnx",
       model: options.model,
       details: {
@@ -65,6 +78,7 @@ export class OnnxEmbedder implements Embedder {
         span: options.span,
         max_tokens: options.maxTokens,
         streams: model.streams,
+        ...(whitening === undefined ? {} : { whitened_by_texts: whitening.source.texts }),
         tokens_per_second: Math.round(STEP_TOKENS / seconds),
       },
     });
@@ -79,7 +93,7 @@ export class OnnxEmbedder implements Embedder {
       budget: this.#budget,
       span: this.#options.span,
       maxTokens: this.#options.maxTokens,
-      transform: (pooled) => pooled,
+      transform: (pooled) => this.#whitening?.apply(pooled) ?? pooled,
     });
   }
 

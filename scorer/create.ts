@@ -1,0 +1,92 @@
+import type { Clock } from "../base/clock.ts";
+import { CanopyError } from "../base/errors.ts";
+import type { Logger } from "../base/log.ts";
+import type { Transport } from "../base/transport.ts";
+import type { ScorerConfig } from "../cfgs/schema_scorer.ts";
+import type { Embedder } from "./embedders/embedder.ts";
+import { HttpEmbedder } from "./embedders/http.ts";
+import { LexicalEmbedder } from "./embedders/lexical.ts";
+import { type Environment, findOnnxFiles } from "./embedders/onnx_files.ts";
+import { InlineScorer } from "./inline_scorer.ts";
+import { loadOnnxRuntime } from "./onnx/runtime.ts";
+import { SimilarityGraphs } from "./onnx/similarity_graphs.ts";
+import type { Scorer } from "./scorer.ts";
+import { Whitening } from "./whitening.ts";
+import { WorkerScorer } from "./worker_scorer.ts";
+import { startWorkerThread } from "./worker_thread.ts";
+
+export interface CreateScorerOptions {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Says where the Hub's cache is. */
+  readonly env: Environment;
+  readonly transport: Transport;
+  /** Ends the wait for an endpoint. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * The scorer of a configuration. A model on this machine runs in a thread of its own, what needs none in this one.
+ * Throws 500 `weights_unavailable` when the model has to be there and is not, and when an endpoint gives no embeddings.
+ */
+export async function createScorer(config: ScorerConfig, options: CreateScorerOptions): Promise<Scorer> {
+  const { clock, log, env } = options;
+  const { embedder, model, span, max_tokens: maxTokens, max_queued: maxQueued, whitening } = config;
+  const inline = (made: Embedder) => new InlineScorer(made, { clock, maxQueued });
+  const lexical = () => new LexicalEmbedder({ maxTokens });
+  if (embedder === "http") return inline(await httpEmbedder(config, options));
+  if (embedder === "lexical") return inline(lexical());
+  const files = await findOnnxFiles(config, env);
+  if (files !== undefined) {
+    const { threads, max_cached_tokens: maxCachedTokens } = config;
+    return new WorkerScorer({
+      clock,
+      log,
+      start: startWorkerThread,
+      maxQueued,
+      embedder: { files, model, threads, span, maxTokens, maxCachedTokens, whitening },
+    });
+  }
+  const missing = `the weights of ${model} are not on this machine: run "canopy models pull ${model}"`;
+  if (embedder === "onnx") {
+    throw new CanopyError(`Cannot compare answers: ${missing}`, { code: "weights_unavailable", status: 500 });
+  }
+  log.warning("Answers are compared by their words: {missing}", { missing });
+  return inline(withDetail(lexical(), "chosen_because", missing));
+}
+
+async function httpEmbedder(config: ScorerConfig, options: CreateScorerOptions): Promise<HttpEmbedder> {
+  const { url, model, span, max_tokens: maxTokens, api_key: apiKey, whitening: file } = config;
+  if (url === undefined) {
+    throw new CanopyError("Cannot compare answers: scorer.url is missing, the address of the endpoint", {
+      code: "invalid_config",
+      status: 400,
+      param: "scorer.url",
+    });
+  }
+  const { clock, transport, signal } = options;
+  const whitening = file === undefined ? undefined : await Whitening.read(file);
+  return await HttpEmbedder.open({
+    clock,
+    transport,
+    url,
+    model,
+    apiKey,
+    span,
+    maxTokens,
+    signal,
+    // Where it cannot be loaded loops take its place.
+    graphs: await loadOnnxRuntime().then((runtime) => SimilarityGraphs.open(runtime, 1), () => undefined),
+    transform: whitening && ((pooled) => whitening.apply(pooled)),
+  });
+}
+
+/** The embedder with something more for the reader of a trace. */
+function withDetail(embedder: Embedder, name: string, value: string): Embedder {
+  const { facts } = embedder;
+  return {
+    facts: { ...facts, details: { ...facts.details, [name]: value } },
+    open: () => embedder.open(),
+    close: () => embedder.close(),
+  };
+}
