@@ -61,7 +61,7 @@ export function tuneReport(result: TuneResult): Report {
         : `Suggested for at most ${shareText(mostWrong)} wrong exits: "early_exit": ${
           JSON.stringify(best.written)
         }`,
-      `Over ${groups.length} groups one more wrong exit is ${
+      `Groups: ${groups.length}; one more wrong exit is ${
         shareText(1 / groups.length)
       } of them: few groups say little`,
     ],
