@@ -1,5 +1,6 @@
 import type { Config } from "../cfgs/schema.ts";
 import { createRouter, type Router } from "../router/router.ts";
+import { makeEarlyExit } from "./early_exit.ts";
 import { version } from "./version.ts";
 import type { Io } from "./io.ts";
 
@@ -10,18 +11,25 @@ export async function startRouter(
   address: { readonly host: string; readonly port: number },
 ): Promise<{ router: Router; url: string }> {
   const { clock, transport } = io;
-  const router = await createRouter({
-    config,
-    clock,
-    random: io.random.stream("router"),
-    transport,
-    version,
-  });
+  const earlyExit = makeEarlyExit(config, io);
+  let made: Router | undefined;
+  const close = async () => {
+    await made?.close();
+    await earlyExit.close();
+  };
   try {
-    const { url } = await router.listen(address);
-    return { router, url };
+    made = await createRouter({
+      config,
+      clock,
+      random: io.random.stream("router"),
+      transport,
+      version,
+      earlyExit: earlyExit.services,
+    });
+    const { url } = await made.listen(address);
+    return { router: { ...made, close }, url };
   } catch (error) {
-    await router.close();
+    await close();
     throw error;
   }
 }

@@ -109,7 +109,9 @@ export class RunExits {
       });
     }
     const last = answers.at(-1);
-    if (cluster.open && exit.policy.needs.verdicts && last !== undefined) {
+    // When the last member answers nothing is asked any more, unless the root may be skipped.
+    const asksAgain = cluster.unfinished.length > 1 || node.earlyExit.skip_root !== undefined;
+    if (cluster.open && asksAgain && exit.policy.needs.verdicts && last !== undefined) {
       this.#verdicts.warm(node, last.text, exit.signal);
     }
   }

@@ -23,14 +23,14 @@ export class RunClusters {
   }
 
   /** True for an agent that has answered, but whose answer nobody reads: its clusters went on without it. */
-  isUnread(agent: AgentNode): boolean {
+  isUnread({ id }: AgentNode): boolean {
+    const has = (answers: Cluster["answers"]) => answers.some(({ agent }) => agent === id);
     let unread = false;
-    for (const cluster of this.#clusters.values()) {
-      if (!cluster.answers.some((answer) => answer.agent === agent.id)) continue;
-      if (cluster.completions.some((answer) => answer.agent === agent.id)) return false;
-      unread = true;
+    for (const { answers, completions } of this.#clusters.values()) {
+      // Asked often, and almost always of clusters that have kept all.
+      if (completions.length < answers.length && has(answers) && !has(completions)) unread = true;
     }
-    return unread;
+    return unread && ![...this.#clusters.values()].some(({ completions }) => has(completions));
   }
 
   /** The agents that can start now that a cluster has closed: its readers that wait for no other one. */

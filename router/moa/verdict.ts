@@ -68,7 +68,9 @@ export class Judge {
   }
 
   /** The beginning of every prompt that has this answer first, as token ids; undefined where the engine makes them. */
-  prefix(answer: string): { readonly prompt: Prompt; readonly sampling: Sampling } | undefined {
+  prefix(
+    answer: string,
+  ): { readonly prompt: Prompt; readonly tokens: number; readonly sampling: Sampling } | undefined {
     const tokenizer = this.#options.model.served.tokenizer;
     if (tokenizer?.streaming === undefined || "refusal" in tokenizer.streaming) return undefined;
     const texts = ["\u0001", "\u0002"].map((other) => this.#text([answer, other]));
@@ -78,7 +80,8 @@ export class Judge {
     while (end < one.length && one[end] === other[end]) end++;
     const stream = tokenizer.streaming.open();
     stream.append(one.slice(0, end));
-    return { prompt: { kind: "tokens", ids: [...stream.stable] }, sampling: sampling(undefined) };
+    const ids = [...stream.stable];
+    return { prompt: { kind: "tokens", ids }, tokens: ids.length, sampling: sampling(undefined) };
   }
 
   async #askOnce(answers: readonly [string, string], signal: AbortSignal): Promise<Judgement> {

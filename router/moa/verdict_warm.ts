@@ -34,11 +34,11 @@ export async function warmVerdict(
     if (prefix === undefined) return undefined;
     placement = engine.place({ stickyKey });
     const home = homeOf(placement);
-    if (!warming.turns.isFree(home) || warming.turns.pausedMs(home) > 0) {
+    if (warming.turns.busyWith(home) !== undefined || warming.turns.pausedMs(home) > 0) {
       places.release(placement, "aborted");
       return undefined;
     }
-    endTurn = warming.turns.take(home);
+    endTurn = warming.turns.take(home, prefix.tokens);
     const { promptTokens, cachedTokens } = await engine.warm(
       prefix.prompt,
       placement,

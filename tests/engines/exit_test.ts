@@ -22,6 +22,8 @@ const short: Sampling = { max_tokens: 24, temperature: 1, top_k: 20 };
 /** Runs for 10 s and more, whatever the model would like. */
 const long: Sampling = { max_tokens: 4000, temperature: 0, ignore_eos: true };
 
+const stopped: Sampling = { max_tokens: 400, temperature: 0, stop: ["e"] };
+
 const members: TestAgent[] = [
   { model: "4b", sampling: short },
   { model: "8b", sampling: short },
@@ -47,11 +49,11 @@ const graphs = {
   },
   "verdict": {
     layers: [
-      // Members that end before their limit: an answer that is cut agrees with nobody.
-      [[0, 1, 2].map((): TestAgent => ({
-        model: "8b",
-        sampling: { max_tokens: 400, temperature: 0, stop: ["e"] },
-      }))],
+      // Two that end before their limit (an answer that is cut agrees with nobody), and one that leaves time to ask.
+      [[...["4b", "8b"].map((model): TestAgent => ({ model, sampling: stopped })), {
+        model: "32b",
+        sampling: { ...long, max_tokens: 600 },
+      }]],
       [[{ model: "4b", sampling: short }]],
     ],
     earlyExit: { metric: "verdict", diversity_guard: false },
@@ -109,7 +111,7 @@ for (const kind of kindsUnderTest) {
       let run: RecordedRun | undefined;
       await eventually("the root's first token", async () => {
         run = await lastRun(canopy.url);
-        return run.state === "running" && run.agents.at(-1)?.first_token_at_ms != null;
+        return run.state === "running" && typeof run.agents.at(-1)?.first_token_at_ms === "number";
       }, 20_000);
       assert.ok(run);
       // All that runs is the root: told by the engine's own number, which is zero only without it.
