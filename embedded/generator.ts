@@ -1,0 +1,74 @@
+/** How the next token is drawn from the logits; vLLM's names, meanings and order of application. */
+export interface SamplingParameters {
+  /** 0: the likeliest token. */
+  readonly temperature: number;
+  readonly topP: number;
+  /** 0: all tokens. */
+  readonly topK: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+  readonly presencePenalty: number;
+  readonly frequencyPenalty: number;
+  /** Added to the logits, by token id. */
+  readonly logitBias: ReadonlyMap<number, number>;
+  /** With it the same request gives the same tokens. */
+  readonly seed: string;
+}
+
+/** What a sequence is to be generated from. */
+export interface SequenceRequest {
+  readonly promptIds: readonly number[];
+  /** 0: the prompt is only computed and kept (a warm). */
+  readonly maxTokens: number;
+  readonly minTokens: number;
+  readonly sampling: SamplingParameters;
+  /** Ids that end the sequence; the last token is then reported, too. Empty to ignore the model's own. */
+  readonly stopIds: ReadonlySet<number>;
+  /** Alternatives to report with each token; undefined: no log-probabilities. */
+  readonly logprobs: number | undefined;
+}
+
+/** One token as it was drawn; log-probabilities are of the raw logits, as vLLM's are by default. */
+export interface DrawnToken {
+  readonly id: number;
+  readonly logprob: number | undefined;
+  /** The likeliest, best first. */
+  readonly top: readonly (readonly [id: number, logprob: number])[];
+}
+
+/** What happens to a sequence, in this order. */
+export type SequenceEvent =
+  /** The prompt has been computed; `cachedTokens` of it were in the cache. */
+  | { readonly type: "prompt"; readonly cachedTokens: number }
+  | { readonly type: "token"; readonly token: DrawnToken }
+  | { readonly type: "end"; readonly reason: "stop" | "length" };
+
+/** What a generator works with. */
+export interface GeneratorFacts {
+  readonly model: string;
+  readonly file: string;
+  readonly vocabSize: number;
+  readonly maxContextTokens: number;
+  readonly threads: number;
+}
+
+/** Numbers of a generator since it started, and now. */
+export interface GeneratorCounts {
+  readonly running: number;
+  readonly waiting: number;
+  /** Tokens that the cache holds, and the most it may hold. */
+  readonly cachedTokens: number;
+  readonly cacheCapacityTokens: number;
+  readonly promptTokens: number;
+  readonly promptTokensCached: number;
+  readonly generatedTokens: number;
+}
+
+/** A decoder with a KV cache. Sequences share it token by token; a prompt's prefix that was seen before is not computed again. */
+export interface Generator {
+  readonly facts: GeneratorFacts;
+  counts(): GeneratorCounts;
+  /** Ends within one step of the signal's abort, with its reason. Throws `CanopyError` when the model fails. */
+  generate(request: SequenceRequest, signal: AbortSignal): AsyncIterable<SequenceEvent>;
+  close(): Promise<void>;
+}
