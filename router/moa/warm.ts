@@ -16,8 +16,8 @@ import { blockTokensOf, stepTokens, streamsAt } from "./warm_step.ts";
 export const tracedWarms = 48;
 export const tracedWaits = 16;
 
-/** Pause after a warm that found no place, and after the first one that failed. */
-const pauseMs = { noPlace: 50, failure: 100 };
+/** Pause after a warm that found no place, where streams fill the server's steps, and after the first one that failed. */
+const pauseMs = { noPlace: 50, streams: 250, failure: 100 };
 /** Failures of one prompt's warms after which it is warmed no more. */
 const maxFailures = 3;
 
@@ -204,13 +204,14 @@ export class Warmer {
   #isMyTurn(home: string): boolean {
     const { turns } = this.#options.control;
     const pausedMs = turns.pausedMs(home);
-    const busyWith = turns.busyWith(home);
+    const busyWith = turns.busyWith(home, streamsAt(this.#options.model, home));
     if (pausedMs === 0 && busyWith === undefined) return true;
     if (this.#waits++ < tracedWaits) {
       const data = { worker: home, for: pausedMs > 0 ? "pause" : busyWith ?? "" };
       this.#options.trace.add("warm_held", { agent: this.#options.agent, data });
     }
     if (pausedMs > 0) this.#yield(pausedMs);
+    else if (busyWith === "streams") this.#yield(pauseMs.streams);
     else {
       this.#leaveLine = turns.wait(home, this.#onTurn);
       this.#hold();

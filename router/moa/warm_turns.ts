@@ -39,11 +39,15 @@ export class WarmTurns {
     };
   }
 
-  /** What a worker has to do first: real prompts to read, or enough warms; undefined for a free one. */
-  busyWith(workerId: string): "prompts" | "warms" | undefined {
-    const worker = this.#workers.get(workerId);
-    if (worker === undefined || isFree(worker)) return undefined;
-    return worker.reading > 0 ? "prompts" : "warms";
+  /**
+   * What a worker has to do first: real prompts to read, or so many `streams` or warms that a step is full; undefined
+   * for one that has room.
+   */
+  busyWith(workerId: string, streams = 0): "prompts" | "streams" | "warms" | undefined {
+    const { reading = 0, warmingTokens = 0 } = this.#workers.get(workerId) ?? {};
+    if (reading > 0) return "prompts";
+    if (streams >= stepTokens) return "streams";
+    return warmingTokens > 0 && warmingTokens + streams >= stepTokens ? "warms" : undefined;
   }
 
   /** Takes a turn at a free worker; the result is to be called when the warm has ended. */

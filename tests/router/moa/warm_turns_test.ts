@@ -28,6 +28,15 @@ test("Small warms share a step, a large one fills it", () => {
   assert.equal(turns.busyWith("w"), undefined);
 });
 
+test("Streams take their part of each step, and leave no room for warms when they fill it", () => {
+  const turns = new WarmTurns(new VirtualClock());
+  assert.equal(turns.busyWith("w", 255), undefined, "one warm is always possible, as long as there is room");
+  assert.equal(turns.busyWith("w", 256), "streams");
+  turns.take("w", 100);
+  assert.equal(turns.busyWith("w", 155), undefined);
+  assert.equal(turns.busyWith("w", 156), "warms");
+});
+
 test("A full step at a time: those in line have their turns in the order in which they came", () => {
   const turns = new WarmTurns(new VirtualClock());
   const took: number[] = [];
