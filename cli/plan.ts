@@ -73,6 +73,7 @@ Examples:
       loaded,
       values,
       canopy: ["canopy"],
+      isolated: values.emit === "kubernetes" || values.emit === "compose",
       severalHosts: values.emit === "kubernetes" || values.emit === "slurm",
       io,
     });

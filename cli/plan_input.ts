@@ -52,8 +52,10 @@ export interface PlanRequest {
   readonly values: PlanValues;
   /** How this program is started again, for simulated engines. */
   readonly canopy: readonly string[];
+  /** True where files for containers are written. */
+  readonly isolated?: boolean;
   /** True where files for several hosts are written. */
-  readonly severalHosts: boolean;
+  readonly severalHosts?: boolean;
   readonly io: Io;
   /** Runs the tools of this host; another one in tests. */
   readonly run?: RunTool;
@@ -82,7 +84,8 @@ export async function planFromOptions(request: PlanRequest): Promise<Plan> {
     },
     probe: elsewhere && values.engine !== "sim" ? allPortsFree : portProblem,
     env: io.env,
-    severalHosts: request.severalHosts,
+    isolated: request.isolated ?? false,
+    severalHosts: request.severalHosts ?? false,
   });
 }
 

@@ -87,7 +87,7 @@ async function specOf(
     : model.family;
   const family: EngineLaunch = launch[real];
   const command = own.command ?? family.command;
-  const inContainer = (own.image ?? family.image) !== undefined;
+  const inContainer = options.isolated || (own.image ?? family.image) !== undefined;
   const installed = model.family === "sim" || inContainer
     ? nothingKnown
     : await options.installedFor(command);
@@ -114,7 +114,8 @@ async function specOf(
     kvCacheType: own.kv_cache_dtype,
     dtype: options.dtype,
     installed,
-    linkedPair: isLinkedPair(placement, sameModel, options),
+    // A container sees its own GPUs only, and cannot map the memory of others.
+    linkedPair: !inContainer && isLinkedPair(placement, sameModel, options),
     command,
     extraArgs: [...family.extra_args, ...own.extra_args, ...half],
     env: { ...family.env, ...own.env },

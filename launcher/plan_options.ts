@@ -23,6 +23,8 @@ export interface PlanOptions {
   installedFor(command: readonly string[] | undefined): Promise<Installed>;
   readonly probe: PortProbe;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** True where each engine will run in a container of its own: what is installed here, and NVLink, do not count. */
+  readonly isolated: boolean;
   /** True where files for several hosts are written: engines may span hosts. */
   readonly severalHosts: boolean;
 }

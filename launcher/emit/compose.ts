@@ -40,7 +40,10 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
   const comment = "# Engines and router of one host. Start: docker compose up -d; the answer is on " +
     `http://127.0.0.1:${port}.\n# Gated models: set HF_TOKEN in the environment or in .env.\n`;
   return [
-    { path: "compose.yaml", text: comment + stringify(project, { lineWidth: 0 }) },
+    {
+      path: "compose.yaml",
+      text: comment + stringify(project, { lineWidth: 0, aliasDuplicateObjects: false }),
+    },
     { path: "canopy.jsonc", text: routerConfigText(config, undefined) },
     dockerfile,
   ];

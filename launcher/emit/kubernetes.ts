@@ -69,7 +69,10 @@ export function emitKubernetes(input: EmitInput): EmittedFile[] {
   const head = `# Engines and router: kubectl apply -f canopy.yaml
 # Gated models: kubectl create secret generic hf-token --from-literal=token=hf_...
 `;
-  const text = head + manifests.map((manifest) => stringify(manifest, { lineWidth: 0 })).join("---\n");
+  const text = head +
+    manifests.map((manifest) => stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false })).join(
+      "---\n",
+    );
   return [{ path: "canopy.yaml", text }, dockerfile];
 }
 

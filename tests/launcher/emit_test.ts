@@ -28,7 +28,8 @@ async function filesOf(
   options: Partial<PlanOptions> = {},
 ): Promise<Map<string, string>> {
   const config = configOf(preset);
-  const plan = await planned(config, host, { severalHosts: true, ...options });
+  const isolated = target === "compose" || target === "kubernetes";
+  const plan = await planned(config, host, { severalHosts: true, isolated, ...options });
   const input = { config, plan, canopyImage: "canopy:latest", canopyBinary: "/bin/true" };
   return new Map(emit(target, input).map((file) => [file.path, file.text]));
 }
@@ -229,6 +230,9 @@ test("Kubernetes: prefill and decode are workloads of their own, and all manifes
     "StatefulSet 4b-decode",
   ]);
   for (const manifest of manifests) checkManifest(manifest);
+  // Pods cannot map each other's GPU memory, wherever they run.
+  assert.match(JSON.stringify(manifests), /"--disaggregation-transfer-backend","mooncake_tcp"/);
+  assert.doesNotMatch(JSON.stringify(manifests), /NVLINK/);
   const config = manifests.find((one) => one["kind"] === "ConfigMap")?.["data"];
   assert.ok(isJsonObject(config));
   assert.deepEqual(workersIn(String(config["canopy.jsonc"]), "8b"), [{

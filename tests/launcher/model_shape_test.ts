@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { modelShape } from "../../launcher/model_shape.ts";
 import { MemoryTransport } from "../../router/transport/memory.ts";
-import type { IncomingResponse } from "../../router/transport/transport.ts";
+import type { IncomingResponse } from "../../base/transport.ts";
 import { modelConfig } from "./planned.ts";
 
 const { signal } = new AbortController();

@@ -62,6 +62,7 @@ export async function planned(
     installedFor: () => Promise.resolve(nothingKnown),
     probe: allPortsFree,
     env: { HF_HOME: "/cache" },
+    isolated: false,
     severalHosts: false,
     ...options,
   });
