@@ -32,7 +32,11 @@ Examples:
       overrides: overridesOf(values),
       basePort: values["base-port"],
     });
-    return await serveLoaded(loaded, io, discoveryOf(values, loaded.config, io));
+    const discovery = discoveryOf(values, loaded.config, io);
+    if (discovery === undefined) return await serveLoaded(loaded, io);
+    // Models without workers are what it is for.
+    const warnings = loaded.warnings.filter(({ path }) => !path.endsWith(".workers"));
+    return await serveLoaded({ ...loaded, warnings }, io, discovery);
   },
 });
 

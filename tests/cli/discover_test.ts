@@ -64,6 +64,7 @@ test("canopy serve finds its workers in Kubernetes and by DNS, and serves with t
           } finally {
             io.interrupt();
             assert.equal(await serving, 0);
+            assert.equal(io.err.text, "");
           }
         });
       }
