@@ -3,8 +3,9 @@ import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import { exports, modelFolder, reference, referenceText } from "../scorer/onnx_reference.ts";
-import { runBinary } from "./binary.ts";
+import { runBinary, startBinary } from "./binary.ts";
 
 // ONNX Runtime is inside of the binary, which runs far away from its sources.
 
@@ -45,3 +46,29 @@ for (const { file, tolerances } of exports) {
     }
   });
 }
+
+test("canopy serve runs the model in a thread of its own, and stops", { timeout: 60_000 }, async () => {
+  const folder = await mkdtemp(join(tmpdir(), "canopy-score-"));
+  try {
+    const model = { model: "m" };
+    await writeFile(
+      join(folder, "canopy.json"),
+      JSON.stringify({
+        models: { m: { model: "m", engine: "openai", workers: ["http://127.0.0.1:9"] } },
+        graphs: {
+          moa: {
+            layers: [{ clusters: 1, agents: [model, model] }, { agents: [model] }],
+            early_exit: { metric: "q" },
+          },
+        },
+        scorer: { model: modelFolder, file: "model_kv.onnx" },
+      }),
+    );
+    const server = await startBinary(["serve", "canopy.json", "--port", "0"], { cwd: folder });
+    while (!/The scorer (is ready|cannot|'s thread)/.test(server.output())) await setTimeout(50);
+    assert.match(server.output(), /The scorer is ready: [^]*model_kv\.onnx/);
+    assert.equal(await server.stop(), 0);
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+});
