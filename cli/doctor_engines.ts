@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statfsSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Config } from "../cfgs/schema.ts";
-import { hubCache } from "../launcher/commands/docker.ts";
+import { hubHome } from "../hub/environment.ts";
 import { findInstalled, type Installed } from "../launcher/installed.ts";
 import { leftoverGroups } from "../launcher/leftovers.ts";
 import { systemProcessTable } from "../launcher/process_table.ts";
@@ -108,7 +108,7 @@ function transferFindings(family: "vllm" | "sglang", installed: Installed): Find
 
 function checkDisk(io: Io): Finding[] {
   const findings: Finding[] = [];
-  const cache = hubCache(io.env);
+  const cache = hubHome(io.env);
   const free = freeGib(cache);
   if (free !== undefined && free < LOW_DISK_GIB) {
     const text =

@@ -1,5 +1,6 @@
 import type { EngineLaunch, Launch } from "../cfgs/schema_launch.ts";
-import { dockerCommand, hubCache } from "./commands/docker.ts";
+import { hubHome } from "../hub/environment.ts";
+import { dockerCommand } from "./commands/docker.ts";
 import type { EngineSpec } from "./commands/engine_spec.ts";
 import { sglangCommand, transferOf } from "./commands/sglang.ts";
 import { simCommand } from "./commands/sim.ts";
@@ -62,7 +63,7 @@ export async function planEngine(input: EngineInput, options: PlanOptions): Prom
       name: `canopy-${name}`,
       image,
       gpus: spec.device === "cpu" ? [] : placement?.gpus ?? [],
-      modelCache: launch.model_cache ?? hubCache(options.env),
+      modelCache: launch.model_cache ?? hubHome(options.env),
       weights: spec.weights,
       passedOn: PASSED_ON.filter((variable) => options.env[variable] !== undefined),
     }),

@@ -1,5 +1,4 @@
-import { homedir } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { isAbsolute } from "node:path";
 
 import type { EngineCommand, Gpu } from "../plan_types.ts";
 import { argvOf } from "./engine_spec.ts";
@@ -19,11 +18,6 @@ export interface DockerOptions {
 
 /** Where the Hub's cache is in all engine images, which run as root. */
 export const CACHE_IN_CONTAINER = "/root/.cache/huggingface";
-
-/** The Hub's cache on this host. */
-export function hubCache(env: Readonly<Record<string, string | undefined>>): string {
-  return env.HF_HOME ?? join(homedir(), ".cache", "huggingface");
-}
 
 /**
  * `docker run` for an engine: the host's network, so that ports are those of the plan; memory shared with the host,
