@@ -8,6 +8,7 @@ import { withProcess } from "./cli/io.ts";
 import { launchCommand } from "./cli/launch.ts";
 import { statusCommand } from "./cli/launch_status.ts";
 import { stopCommand } from "./cli/launch_stop.ts";
+import { modelsCommand } from "./cli/models.ts";
 import { planCommand } from "./cli/plan.ts";
 import { scoreCommand } from "./cli/score.ts";
 import { serveCommand } from "./cli/serve.ts";
@@ -28,6 +29,7 @@ const commands = [
   benchCommand,
   scoreCommand,
   tuneCommand,
+  modelsCommand,
 ];
 
 await withProcess((args, io) => dispatch(commands, args, io));

@@ -1,11 +1,7 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../base/json.ts";
-import {
-  HubError,
-  type ModelFiles,
-  type ModelFilesOptions,
-  openModelFiles,
-} from "../router/engines/hf_files.ts";
+import { HubError } from "../hub/client.ts";
+import { type ModelFiles, type ModelFilesOptions, openModelFiles } from "../router/engines/hf_files.ts";
 import { knownModelConfig } from "./known_models.ts";
 import { type ModelFacts, parseModelConfig } from "./model_config.ts";
 import { kvBytesPerTokenOf, weightBytesOf } from "./model_weights.ts";

@@ -1,15 +1,14 @@
 import { readFile, stat } from "node:fs/promises";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
+import { isFolder, isHubId, snapshotFolder } from "../../hub/cache.ts";
+import { HubClient } from "../../hub/client.ts";
+import { type Environment, hubCache, hubEndpoint, hubIsOffline } from "../../hub/environment.ts";
 
-/** Default of `HF_ENDPOINT`, where model files are fetched from. */
-const DEFAULT_ENDPOINT = "https://huggingface.co";
 const MAX_FILE_BYTES = 256 * 1024 * 1024;
-const MAX_REDIRECTS = 5;
 
 /** The parsed files of a tokenizer. */
 export interface TokenizerFiles {
@@ -26,7 +25,7 @@ export interface ModelFilesOptions {
   readonly transport: Transport;
   readonly signal: AbortSignal;
   /** `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE`, `HF_ENDPOINT`, `HF_TOKEN`; the process's environment by default. */
-  readonly env?: Readonly<Record<string, string | undefined>>;
+  readonly env?: Environment;
 }
 
 /** Reads one file of a model; undefined when the model has no such file. */
@@ -39,22 +38,6 @@ export interface ModelFiles {
   size(name: string): Promise<number | undefined>;
   /** The folder, or the address of the Hub. */
   readonly place: string;
-}
-
-/** The Hub refused a request for a model. */
-export class HubError extends Error {
-  override readonly name = "HubError";
-
-  constructor(
-    readonly endpoint: string,
-    readonly status: number,
-    /** The Hub's own word, such as GatedRepo, RepoNotFound. */
-    readonly hubCode: string | undefined,
-    readonly hasToken: boolean,
-    url: string,
-  ) {
-    super(`${url} answered ${status}`);
-  }
 }
 
 /**
@@ -85,21 +68,32 @@ export async function openModelFiles(
 ): Promise<ModelFiles> {
   const env = options.env ?? process.env;
   if (await isFolder(source)) return { ...folderFiles(source), place: `the folder ${source}` };
-  const match = /^([\w.-]+\/[\w.-]+)(?:@([\w./-]+))?$/.exec(source);
-  if (match?.[1] === undefined) throw new Error("it is neither a folder nor a Hub id");
-  const id = match[1];
-  const revision = match[2] ?? "main";
-  const cache = env.HF_HUB_CACHE ?? join(env.HF_HOME ?? join(homedir(), ".cache", "huggingface"), "hub");
-  const snapshot = await snapshotOf(join(cache, `models--${id.replace("/", "--")}`), revision);
+  const at = source.indexOf("@");
+  const id = at < 0 ? source : source.slice(0, at);
+  const revision = at < 0 ? "main" : source.slice(at + 1);
+  if (!id.includes("/") || !isHubId(id) || !/^[\w./-]+$/.test(revision)) {
+    throw new Error("it is neither a folder nor a Hub id");
+  }
+  const cache = hubCache(env);
+  const snapshot = await snapshotFolder(cache, id, revision);
   if (snapshot !== undefined) {
     const files = folderFiles(snapshot);
     if (await files.size(file) !== undefined) return { ...files, place: `the cache ${cache}` };
   }
-  if (isTrue(env.HF_HUB_OFFLINE)) {
+  if (hubIsOffline(env)) {
     throw new Error(`it is not in the cache ${cache}, and HF_HUB_OFFLINE forbids to fetch it`);
   }
-  const endpoint = (env.HF_ENDPOINT ?? DEFAULT_ENDPOINT).replace(/\/+$/, "");
-  return { ...hubFiles(endpoint, id, revision, env.HF_TOKEN, options), place: endpoint };
+  const { transport, signal } = options;
+  const endpoint = hubEndpoint(env);
+  const client = new HubClient({
+    transport,
+    signal,
+    endpoint,
+    id,
+    revision,
+    token: env["HF_TOKEN"] || undefined,
+  });
+  return { ...hubFiles(client), place: endpoint };
 }
 
 async function readAll(source: string, read: ReadModelFile, missing: string): Promise<TokenizerFiles> {
@@ -151,54 +145,17 @@ function folderReader(folder: string): ReadModelFile {
   };
 }
 
-function hubFiles(
-  endpoint: string,
-  id: string,
-  revision: string,
-  token: string | undefined,
-  options: ModelFilesOptions,
-): Omit<ModelFiles, "place"> {
-  const addressOf = (name: string) => `${endpoint}/${id}/resolve/${encodeURIComponent(revision)}/${name}`;
-  // The token is for the Hub alone, not for the storage that it redirects to.
-  const send = (method: "GET" | "HEAD", url: string, first: string) => {
-    const own = token !== undefined && new URL(url).origin === new URL(first).origin;
-    const headers: Record<string, string> = own ? { authorization: `Bearer ${token}` } : {};
-    return options.transport.send({ method, url, headers }, options.signal);
-  };
-  /** False when the model has no such file. */
-  const isThere = (response: IncomingResponse, first: string): boolean => {
-    const hubCode = response.headers["x-error-code"];
-    if (response.status === 404 && hubCode !== "RepoNotFound") return false;
-    if (response.status < 400) return true;
-    throw new HubError(endpoint, response.status, hubCode, token !== undefined, first);
-  };
+function hubFiles(client: HubClient): Omit<ModelFiles, "place"> {
   return {
     read: async (name) => {
-      const first = addressOf(name);
-      let url = first;
-      for (let hop = 0; hop <= MAX_REDIRECTS; hop++) {
-        const response = await send("GET", url, first);
-        const location = response.headers.location;
-        if (response.status >= 300 && response.status < 400 && location !== undefined) {
-          await response.body[Symbol.asyncIterator]().return?.();
-          url = new URL(location, url).href;
-          continue;
-        }
-        const text = await textOf(response, name);
-        if (!isThere(response, first)) return undefined;
-        if (response.status !== 200) throw new Error(`${first} answered ${response.status}`);
-        return text;
-      }
-      throw new Error(`${first} redirects more than ${MAX_REDIRECTS} times`);
+      const url = client.addressOf(name);
+      const response = await client.get(url);
+      if (response === undefined) return undefined;
+      const text = await textOf(response, name);
+      if (response.status !== 200) throw new Error(`${url} answered ${response.status}`);
+      return text;
     },
-    size: async (name) => {
-      const first = addressOf(name);
-      const response = await send("HEAD", first, first);
-      await response.body[Symbol.asyncIterator]().return?.();
-      // Large files are elsewhere; the Hub tells their size when it redirects there.
-      const size = Number(response.headers["x-linked-size"] ?? response.headers["content-length"]);
-      return isThere(response, first) && Number.isFinite(size) ? size : undefined;
-    },
+    size: async (name) => (await client.head(name))?.size,
   };
 }
 
@@ -214,29 +171,10 @@ async function textOf(response: IncomingResponse, name: string): Promise<string>
   return text + decoder.decode();
 }
 
-/** The snapshot folder of a revision in the Hub's cache layout, if it is there. */
-async function snapshotOf(folder: string, revision: string): Promise<string | undefined> {
-  const commit = (await folderReader(join(folder, "refs"))(revision))?.trim() ?? revision;
-  const snapshot = join(folder, "snapshots", commit);
-  return await isFolder(snapshot) ? snapshot : undefined;
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  try {
-    return (await stat(path)).isDirectory();
-  } catch {
-    return false;
-  }
-}
-
 function parse(source: string, name: string, text: string): JsonObject {
   const value: unknown = JSON.parse(text);
   if (!isJsonObject(value)) throw unavailable(source, `its ${name} is not a JSON object`);
   return value;
-}
-
-function isTrue(value: string | undefined): boolean {
-  return value !== undefined && /^(1|true|yes|on)$/i.test(value);
 }
 
 function unavailable(source: string, why: string, cause?: unknown): CanopyError {

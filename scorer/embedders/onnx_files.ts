@@ -1,7 +1,8 @@
-import { readdir, readFile, stat } from "node:fs/promises";
-import { homedir } from "node:os";
+import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
+import { isFolder, isHubId, snapshotFolder } from "../../hub/cache.ts";
+import { type Environment, hubCache } from "../../hub/environment.ts";
 
 /** An embedding model on this machine. */
 export interface OnnxFiles {
@@ -19,8 +20,6 @@ export interface OnnxSource {
   /** Inside the folder. */
   readonly file?: string | undefined;
 }
-
-export type Environment = Readonly<Record<string, string | undefined>>;
 
 /**
  * Names under which exports are published, the one that a CPU runs fastest first: int8, then fp32. Those of 4 bits save
@@ -56,19 +55,10 @@ export async function findOnnxFiles(source: OnnxSource, env: Environment): Promi
   );
 }
 
-/** Where the Hub's files are kept on this machine. */
-export function hubCache(env: Environment): string {
-  return env["HF_HUB_CACHE"] || join(env["HF_HOME"] || join(homedir(), ".cache", "huggingface"), "hub");
-}
-
 /** The model's folder, or its snapshot in the cache. */
 async function modelFolder({ model, revision }: OnnxSource, env: Environment): Promise<string | undefined> {
   if (await isFolder(model)) return model;
-  if (!/^[\w.-]+\/[\w.-]+$/.test(model)) return undefined;
-  const cached = join(hubCache(env), `models--${model.replace("/", "--")}`);
-  const commit = await readFile(join(cached, "refs", revision), "utf8").catch(() => revision);
-  const snapshot = join(cached, "snapshots", commit.trim());
-  return await isFolder(snapshot) ? snapshot : undefined;
+  return isHubId(model) ? await snapshotFolder(hubCache(env), model, revision) : undefined;
 }
 
 /** Known names, in `onnx/` and in the folder itself; then what else there is, if it is one. */
@@ -81,10 +71,6 @@ async function candidates(folder: string): Promise<string[]> {
 /** The tokenizer lies beside the file, or at the top. */
 async function tokenizerFolder(folder: string, path: string): Promise<string> {
   return await isFile(join(dirname(path), "tokenizer.json")) ? dirname(path) : folder;
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  return await stat(path).then((found) => found.isDirectory(), () => false);
 }
 
 async function isFile(path: string): Promise<boolean> {

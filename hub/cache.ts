@@ -1,0 +1,31 @@
+import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
+
+/** A model on the Hub: `owner/name`, or `name` alone for the oldest ones. */
+const HUB_ID = /^(?:[\w.-]+\/)?[\w.-]+$/;
+
+/** True for what can be a model's id on the Hub. */
+export function isHubId(text: string): boolean {
+  return HUB_ID.test(text) && !text.split("/").some((part) => /^\.+$/.test(part));
+}
+
+/** Where the Hub's cache keeps a model: `blobs`, `refs` and `snapshots` are in there. */
+export function modelFolder(cache: string, id: string): string {
+  return join(cache, `models--${id.replace("/", "--")}`);
+}
+
+/** The folder with a model's files of one revision (branch, tag or commit), if it is in the cache. */
+export async function snapshotFolder(
+  cache: string,
+  id: string,
+  revision: string,
+): Promise<string | undefined> {
+  const folder = modelFolder(cache, id);
+  const commit = await readFile(join(folder, "refs", revision), "utf8").catch(() => revision);
+  const snapshot = join(folder, "snapshots", commit.trim());
+  return await isFolder(snapshot) ? snapshot : undefined;
+}
+
+export async function isFolder(path: string): Promise<boolean> {
+  return await stat(path).then((found) => found.isDirectory(), () => false);
+}
