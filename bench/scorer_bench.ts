@@ -11,7 +11,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../base/clock.ts";
 import { EmbeddingTokenizer } from "../scorer/embedders/onnx_tokens.ts";
-import { loadOnnxRuntime } from "../scorer/onnx/runtime.ts";
+import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { SimilarityGraphs } from "../scorer/onnx/similarity_graphs.ts";
 import { delayWhile, similarityCost, stepping } from "./scorer_bench_measures.ts";
 import { qwen06, writeModel } from "./scorer_bench_model.ts";

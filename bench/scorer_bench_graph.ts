@@ -1,7 +1,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { Random } from "../base/random.ts";
-import type { Constant, ElementType, Node } from "../scorer/onnx/onnx_file.ts";
+import type { Constant, ElementType, Node } from "../onnx/onnx_file.ts";
 
 /** A tensor as dynamic quantisation leaves it: bytes, their scale and their zero. */
 export interface Quantised {

@@ -3,7 +3,7 @@ import { Random } from "../base/random.ts";
 import { STEP_TOKENS } from "../scorer/embedders/onnx_answer.ts";
 import type { EmbeddingTokenizer } from "../scorer/embedders/onnx_tokens.ts";
 import { FeatureSum } from "../scorer/onnx/feature_sum.ts";
-import type { OnnxRuntime, Tensor } from "../scorer/onnx/runtime.ts";
+import type { OnnxRuntime, Tensor } from "../onnx/runtime.ts";
 import type { SimilarityGraphs } from "../scorer/onnx/similarity_graphs.ts";
 import { median } from "./measure.ts";
 import { type BenchScorer, type Cost, costOf } from "./scorer_bench_scorer.ts";

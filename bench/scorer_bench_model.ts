@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Random } from "../base/random.ts";
-import { encodeModel, type Value } from "../scorer/onnx/onnx_file.ts";
+import { encodeModel, type Value } from "../onnx/onnx_file.ts";
 import { GraphWriter } from "./scorer_bench_graph.ts";
 
 /** Sizes of a Qwen3 embedding model. */

@@ -8,7 +8,7 @@ import { HttpEmbedder } from "./embedders/http.ts";
 import { LexicalEmbedder } from "./embedders/lexical.ts";
 import { type Environment, findOnnxFiles } from "./embedders/onnx_files.ts";
 import { InlineScorer } from "./inline_scorer.ts";
-import { loadOnnxRuntime } from "./onnx/runtime.ts";
+import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { SimilarityGraphs } from "./onnx/similarity_graphs.ts";
 import type { Scorer } from "./scorer.ts";
 import { Whitening } from "./whitening.ts";

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 import { EmbeddingModel } from "../onnx/embedding_model.ts";
-import { loadOnnxRuntime } from "../onnx/runtime.ts";
+import { loadOnnxRuntime } from "../../onnx/runtime.ts";
 import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { ScorerFacts } from "../scorer.ts";
 import { Whitening } from "../whitening.ts";

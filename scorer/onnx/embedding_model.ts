@@ -1,6 +1,13 @@
+import {
+  halfBits,
+  type InferenceSession,
+  type OnnxRuntime,
+  type Tensor,
+  toFloat32,
+} from "../../onnx/runtime.ts";
+import { feedTokens } from "../../onnx/transformer_inputs.ts";
 import { cosine } from "../similarity.ts";
 import { type EmbeddingExport, readExport } from "./embedding_export.ts";
-import { halfBits, type InferenceSession, type OnnxRuntime, type Tensor, toFloat32 } from "./runtime.ts";
 
 /** Keys and values of the tokens so far, by the names of the inputs that take them. */
 export interface KeyValueCache {
@@ -59,7 +66,7 @@ export class EmbeddingModel {
   /** Embeds `ids`, at least one, behind the tokens of `cache`. With `more` what follows needs is kept. */
   async step(ids: readonly number[], cache: KeyValueCache | undefined, more: boolean): Promise<Step> {
     const past = cache?.tokens ?? 0;
-    const feeds = this.#feeds(ids, past);
+    const feeds = feedTokens(this.#runtime, this.export, ids, past);
     for (const slot of this.export.cache) {
       const { input, type, heads, headDimensions } = slot;
       const shape = [1, heads, 0, headDimensions];
@@ -82,27 +89,6 @@ export class EmbeddingModel {
 
   async close(): Promise<void> {
     await this.#session.release();
-  }
-
-  #feeds(ids: readonly number[], past: number): Record<string, Tensor> {
-    const { mask, positions, tokenTypes, useCache, logitsToKeep } = this.export;
-    const feeds: Record<string, Tensor> = {};
-    const feed = (input: { name: string; type: "int64" | "int32" } | undefined, data: readonly number[]) => {
-      if (input !== undefined) {
-        feeds[input.name] = this.#runtime.integers(input.type, data, [1, data.length]);
-      }
-    };
-    feed(this.export.ids, ids);
-    feed(mask, new Array<number>(past + ids.length).fill(1));
-    feed(positions, ids.map((_, index) => past + index));
-    feed(tokenTypes, ids.map(() => 0));
-    for (const one of [useCache, logitsToKeep]) {
-      if (one === undefined) continue;
-      feeds[one.name] = one.type === "bool"
-        ? this.#runtime.bool(past > 0, one.shape)
-        : this.#runtime.integers(one.type, [one === logitsToKeep || past > 0 ? 1 : 0], one.shape);
-    }
-    return feeds;
   }
 
   /**

@@ -1,6 +1,6 @@
 import type { CorrelationTerms } from "../similarity.ts";
-import { encodeModel, type Graph, type Node } from "./onnx_file.ts";
-import type { InferenceSession, OnnxRuntime, Tensor } from "./runtime.ts";
+import { encodeModel, type Graph, type Node } from "../../onnx/onnx_file.ts";
+import type { InferenceSession, OnnxRuntime, Tensor } from "../../onnx/runtime.ts";
 
 /** What a comparison needs of an answer; its size does not depend on the number of tokens. */
 export interface Correlation extends CorrelationTerms {

@@ -18,6 +18,8 @@ const LEVELS: Record<string, number> = {
   launcher: 5,
   router: 4,
   scorer: 3,
+  embedded: 3,
+  onnx: 2,
   cfgs: 2,
   tokenizers: 2,
   hub: 2,
@@ -161,7 +163,7 @@ test("the reader of sources blanks comments, strings, templates and expressions,
   assert.ok(sources.length > 10, "sources were found");
 });
 
-test("imports go main → bench, launcher → router → scorer → cfgs, tokenizers, hub → base, never upwards", () => {
+test("imports go main → bench, launcher → router → scorer, embedded → onnx, cfgs, tokenizers, hub → base, never upwards", () => {
   const found: string[] = [];
   for (const file of sources) {
     const level = LEVELS[file.folder];
@@ -317,15 +319,15 @@ test("ports are opened by the two servers only, and other runtime-specific code 
 });
 
 test("threads are started, and functions of C called, in one place each", () => {
-  const threads = ["scorer/worker_thread.ts", "scorer/worker.ts"];
+  const threads = ["onnx/thread.ts", "scorer/worker.ts", "embedded/worker.ts"];
   assertNone(
     sources.filter(({ path, imports }) =>
       !threads.includes(path) && imports.some(({ from }) => from === "node:worker_threads")
-    ).map(({ path }) => `${path}: the scorer has the one thread that there is`),
+    ).map(({ path }) => `${path}: start threads by startThread (onnx/thread.ts)`),
   );
   assertNone(
-    sources.filter((file) => file.path !== "scorer/onnx/foreign.ts" && file.text.includes('"bun:ffi"'))
-      .map((file) => `${file.path}: take foreignFunctions (scorer/onnx/foreign.ts)`),
+    sources.filter((file) => file.path !== "onnx/foreign.ts" && file.text.includes('"bun:ffi"'))
+      .map((file) => `${file.path}: take foreignFunctions (onnx/foreign.ts)`),
   );
 });
 

@@ -6,8 +6,8 @@ import { test } from "node:test";
 import { EmbeddingTokenizer } from "../../scorer/embedders/onnx_tokens.ts";
 import { findOnnxFiles } from "../../scorer/embedders/onnx_files.ts";
 import { readExport } from "../../scorer/onnx/embedding_export.ts";
-import { encodeModel, type Graph, type Value } from "../../scorer/onnx/onnx_file.ts";
-import { halfToNumber, loadOnnxRuntime } from "../../scorer/onnx/runtime.ts";
+import { encodeModel, type Graph, type Value } from "../../onnx/onnx_file.ts";
+import { halfToNumber, loadOnnxRuntime } from "../../onnx/runtime.ts";
 import { embed, modelFolder, openEmbedder } from "./onnx_reference.ts";
 
 const runtime = await loadOnnxRuntime();

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Random } from "../../base/random.ts";
 import { EmbeddingModel } from "../../scorer/onnx/embedding_model.ts";
 import { FeatureSum } from "../../scorer/onnx/feature_sum.ts";
-import { loadOnnxRuntime } from "../../scorer/onnx/runtime.ts";
+import { loadOnnxRuntime } from "../../onnx/runtime.ts";
 import { type Correlation, SimilarityGraphs } from "../../scorer/onnx/similarity_graphs.ts";
 import { effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../../scorer/similarity.ts";
 import { modelFolder, reference } from "./onnx_reference.ts";

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { VirtualClock } from "../../base/clock.ts";
 import { logger } from "../../base/log.ts";
 import { WorkerScorer } from "../../scorer/worker_scorer.ts";
-import type { ToWorker } from "../../scorer/worker_messages.ts";
-import type { WorkerThreadEvents } from "../../scorer/worker_thread.ts";
+import type { FromWorker, ToWorker } from "../../scorer/worker_messages.ts";
+import type { ThreadEvents } from "../../onnx/thread.ts";
 
 const facts = { embedder: "onnx", model: "m", details: {} } as const;
 
@@ -14,7 +14,7 @@ type Batch = Extract<ToWorker, { kind: "batch" }>;
 class FakeThread {
   readonly sent: ToWorker[] = [];
   terminated = false;
-  constructor(readonly events: WorkerThreadEvents) {}
+  constructor(readonly events: ThreadEvents<FromWorker>) {}
   get batches(): Batch[] {
     return this.sent.filter((message) => message.kind === "batch");
   }

@@ -7,7 +7,7 @@ import { Random } from "../../../base/random.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { HttpEmbedder, type HttpEmbedderOptions } from "../../../scorer/embedders/http.ts";
 import { InlineScorer } from "../../../scorer/inline_scorer.ts";
-import { loadOnnxRuntime } from "../../../scorer/onnx/runtime.ts";
+import { loadOnnxRuntime } from "../../../onnx/runtime.ts";
 import { SimilarityGraphs } from "../../../scorer/onnx/similarity_graphs.ts";
 import { RowCorrelation } from "../../../scorer/row_correlation.ts";
 import { cosine, frobeniusCosine, unbiasedCosine } from "../../../scorer/similarity.ts";

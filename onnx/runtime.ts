@@ -1,6 +1,6 @@
 import process from "node:process";
 import type { InferenceSession, Tensor, TypedTensor } from "onnxruntime-node";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { CanopyError, messageOf } from "../base/errors.ts";
 import { openEmbeddedLibrary } from "./embedded_library.ts";
 import { disableTelemetry } from "./telemetry.ts";
 
@@ -53,7 +53,7 @@ export async function loadOnnxRuntime(): Promise<OnnxRuntime> {
     throw new CanopyError(
       `Cannot load ONNX Runtime on ${process.platform} ${process.arch}: ${
         messageOf(cause)
-      }; set scorer.embedder to lexical or http`,
+      }; choose what does not need it (scorer.embedder lexical or http, models on servers)`,
       { code: "onnxruntime_unavailable", status: 500, cause },
     );
   }
