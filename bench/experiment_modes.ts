@@ -12,8 +12,6 @@ export interface ExperimentOptions {
   readonly seed: string;
   /** Order of the answers in the tree's prompts. */
   readonly slots: Slots;
-  /** Aggregators read the question before the answers, instead of after them as in the built-in prompts. */
-  readonly questionFirst?: boolean;
   readonly signal: AbortSignal;
   /** Called before each part of the experiment with what it is. */
   readonly onPart?: (name: string) => void;

@@ -11,7 +11,6 @@ export interface TrialOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
   readonly stepTokens?: number | undefined;
-  readonly questionFirst?: boolean;
   readonly seed: string;
   readonly graph: GraphSettings;
   readonly questions: readonly Question[];
@@ -39,12 +38,11 @@ const GRAPH = "g";
 
 /** Asks all questions of a graph in a world of its own, in virtual time. The same options give the same figures. */
 export async function runTrial(options: TrialOptions): Promise<Trial> {
-  const { serving, version, stepTokens, questionFirst, seed, questions, concurrency, signal } = options;
+  const { serving, version, stepTokens, seed, questions, concurrency, signal } = options;
   const world = makeExperimentWorld({
     serving,
     version,
     stepTokens,
-    ...(questionFirst === undefined ? {} : { questionFirst }),
     seed,
     graphs: { [GRAPH]: options.graph },
   });

@@ -2,9 +2,11 @@ import { VirtualClock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";
 import { type Config, configSchema } from "../cfgs/schema.ts";
 import { createRouter, type Router } from "../router/router.ts";
+import type { EarlyExitServices } from "../router/moa/early_exit_services.ts";
 import { MemoryTransport } from "../router/transport/memory.ts";
 import { builtinTokenizer } from "./simulator/backend.ts";
 import { PdFabric } from "./simulator/pd_fabric.ts";
+import type { ScriptedAnswers } from "./simulator/scripted.ts";
 import { createSimulator } from "./simulator/simulator.ts";
 import type { Simulator, SimulatorOptions } from "./simulator/simulator_types.ts";
 
@@ -27,10 +29,12 @@ export interface ExperimentWorldOptions {
   readonly seed: string;
   /** Graphs of the configuration. */
   readonly graphs: Readonly<Record<string, unknown>>;
-  /** Aggregators read the question before the answers, instead of after them as in the built-in prompts. */
-  readonly questionFirst?: boolean;
   /** Token budget of one prefill step; the engines' default of 8,192 if absent. */
   readonly stepTokens?: number | undefined;
+  /** What models of a size answer; random words by default. */
+  readonly answersOf?: (size: (typeof SIZES)[number]) => ScriptedAnswers;
+  /** Without it no graph can exit early. */
+  readonly earlyExit?: (clock: VirtualClock) => EarlyExitServices;
 }
 
 /** What the engines that read prompts counted. */
@@ -90,6 +94,7 @@ export function makeExperimentWorld(options: ExperimentWorldOptions): Experiment
         clock,
         random: new Random(options.seed).stream("router"),
         transport,
+        ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
         loadTokenizer: () => Promise.resolve(builtinTokenizer()),
       }),
   };
@@ -111,6 +116,7 @@ function serveModel(
       contextTokens: CONTEXT_TOKENS,
       // Events that repeat all before them would cost most of the experiment's own time.
       incrementalStream: true,
+      ...(options.answersOf === undefined ? {} : { answers: options.answersOf(size) }),
       ...(options.version === undefined ? {} : { version: options.version }),
       ...(options.stepTokens === undefined ? {} : { maxBatchedTokens: options.stepTokens }),
       ...more,
@@ -149,18 +155,9 @@ function worldConfig(options: ExperimentWorldOptions, models: readonly Simulated
       idle_timeout_ms: MAX_WAIT_MS,
       health: { interval_ms: MAX_WAIT_MS },
     }])),
-    ...(options.questionFirst === true ? { prompts: QUESTION_FIRST } : {}),
     graphs: options.graphs,
   });
 }
-
-const questionThenAnswers = {
-  user:
-    "[input_prompts]\n\nYou have been provided with a set of responses from various models to this query. " +
-    "Synthesize them into a single, high-quality response.\n\nResponses from models:\n[responses]",
-  responses: { item: "[index]. [answer]", separator: "\n" },
-};
-const QUESTION_FIRST = { aggregate: questionThenAnswers, synthesize: questionThenAnswers };
 
 /** One hour. */
 const MAX_WAIT_MS = 3_600_000;

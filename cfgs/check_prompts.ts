@@ -20,7 +20,7 @@ export function promptNeeds(prompt: PromptConfig): PromptNeeds {
     ? [prompt]
     : "text" in prompt
     ? [prompt.text]
-    : [prompt.system ?? "", prompt.user ?? ""];
+    : [prompt.system ?? "", prompt.user ?? prompt.append ?? ""];
   const all = texts.join("\n");
   const keepsConversation = typeof prompt !== "string" && !("text" in prompt) && prompt.user === undefined;
   return {

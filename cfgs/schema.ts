@@ -98,7 +98,13 @@ export const promptSchema = z.union([
     user: z.string().optional().describe(
       "Replaces the client's conversation; without it the conversation follows",
     ),
+    append: z.string().optional().describe(
+      "Ends the client's last user message; not together with `user`",
+    ),
     responses: responsesFormatSchema.prefault({}),
+  }).refine((prompt) => prompt.user === undefined || prompt.append === undefined, {
+    error:
+      "has both user, which replaces the conversation, and append, which goes on with it: use one of them",
   }),
   z.strictObject({
     text: z.string().describe("A raw prompt for /v1/completions: no chat template"),

@@ -15,7 +15,7 @@ import type { Io } from "./io.ts";
 /** Questions of each workload where nothing else is said: with them every experiment takes less than half a minute. */
 const DEFAULT_QUESTIONS = { run: 8, prefill: 6, chunk: 2 };
 
-const worldOptions = {
+export const worldOptions = {
   questions: { type: "number", value: "N", min: 1, max: 10_000, help: "Questions of each workload" },
   seed: { type: "text", value: "TEXT", help: "The same seed gives the same figures; canopy by default" },
   serving: {
@@ -28,17 +28,13 @@ const worldOptions = {
     type: "text",
     value: "ORDER",
     choices: ["declared", "completion"],
-    help: "Order of the answers in a prompt; declared by default",
-  },
-  "question-first": {
-    type: "flag",
-    help: "Aggregators read the question before the answers, not after them as in the built-in prompts",
+    help: "Order of the answers in a prompt; completion by default",
   },
   "engine-version": { type: "text", value: "VERSION", help: "Emulated version of the engines" },
   ...reportOptions,
 } as const;
 
-const workloadOption = {
+export const workloadOption = {
   workload: {
     type: "list",
     value: "NAME",
@@ -47,7 +43,7 @@ const workloadOption = {
   },
 } as const;
 
-const WORKLOAD_HELP = `Workloads (assumed shapes, not measured on data sets):
+export const WORKLOAD_HELP = `Workloads (assumed shapes, not measured on data sets):
 ${workloadNames.map((name) => `  ${name.padEnd(10)}  ${WORKLOADS[name].summary}`).join("\n")}`;
 
 /** `canopy bench run`: the modes of the method side by side. */
@@ -156,7 +152,6 @@ export const benchAllCommand = defineCommand({
     seed: worldOptions.seed,
     serving: worldOptions.serving,
     slots: worldOptions.slots,
-    "question-first": worldOptions["question-first"],
   },
   details: "Writes run, prefill and chunk as .json and .svg into FOLDER, which must exist.",
   run: async (values, [folder], io) => {
@@ -182,7 +177,7 @@ export const benchAllCommand = defineCommand({
   },
 });
 
-type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots" | "questionFirst">;
+type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
 
 function runReport(
   settings: WorldSettings & {
@@ -226,7 +221,7 @@ function chunkOf(
   });
 }
 
-async function experiment(
+export async function experiment(
   settings: WorldSettings,
   io: Io,
   make: (options: ExperimentOptions) => Promise<Report>,
@@ -239,36 +234,33 @@ async function experiment(
   }
 }
 
-function worldSettings(
+export function worldSettings(
   values: Pick<
     OptionValues<typeof worldOptions>,
-    "serving" | "seed" | "slots" | "question-first" | "engine-version"
+    "serving" | "seed" | "slots" | "engine-version"
   >,
 ): WorldSettings {
   return {
     serving: values.serving ?? "sglang-pd",
     seed: values.seed ?? "canopy",
-    slots: values.slots ?? "declared",
-    ...(values["question-first"] ? { questionFirst: true } : {}),
+    slots: values.slots ?? "completion",
     ...(values["engine-version"] === undefined ? {} : { version: values["engine-version"] }),
   };
 }
 
-function originOf({ serving, version, seed, slots, questionFirst }: WorldSettings): string {
+export function originOf({ serving, version, seed, slots }: WorldSettings): string {
   const engine: Record<Serving, string> = {
     "sglang-pd": "SGLang, one prefill and one decode GPU per model",
     sglang: "SGLang, one GPU per model",
     vllm: "vLLM, one GPU per model",
   };
   const of = version === undefined ? "" : ` (version ${version})`;
-  const order = slots === "declared" ? "" : "; answers in order of completion";
+  const order = slots === "declared" ? "; answers in declared order" : "; answers in order of completion";
   return `Simulated, not measured: cost model of ${gpusOf(serving)} H200 GPUs; ` +
-    `${engine[serving]}${of}${order}${
-      questionFirst === true ? "; question before answers" : ""
-    }; seed ${seed}`;
+    `${engine[serving]}${of}${order}; seed ${seed}`;
 }
 
-function workloadsOf(names: readonly string[]): readonly WorkloadName[] {
+export function workloadsOf(names: readonly string[]): readonly WorkloadName[] {
   return names.length === 0 ? workloadNames : workloadNames.filter((name) => names.includes(name));
 }
 

@@ -12,20 +12,21 @@ const synthesis =
 /**
  * The prompts that every configuration knows; `prompts` in a config wins over them.
  *
- * The fixed instruction stands first and the responses follow in slot order, so that everything up to the first
- * unfinished response is a stable prefix that an engine can prefill. The conversation itself is never rewritten.
+ * The conversation and the fixed instruction stand first and the responses follow in slot order, so that everything
+ * up to the first unfinished response is a stable prefix that an engine can prefill, and a conversation's earlier
+ * turns stay in its cache. The conversation itself is never rewritten.
  */
 export const builtinPrompts: Readonly<Record<string, PromptConfig>> = {
   /** The client's conversation as it is. */
   propose: { responses: { item: "[index]. [answer]", separator: "\n\n" } },
-  /** The reference implementation's prompt to the letter: numbered responses, one line break between them. */
+  /** The reference implementation's words and numbering, behind the question instead of before it. */
   aggregate: {
-    system: `${synthesis}\n\nResponses from models:\n[responses]`,
+    append: `${synthesis}\n\nResponses from models:\n[responses]`,
     responses: { item: "[index]. [answer]", separator: "\n" },
   },
   /** The same for the last agent, whose text is what the user reads. */
   synthesize: {
-    system:
+    append:
       `${synthesis} Answer the user directly and in the form that the user asked for: do not mention the ` +
       `responses, their number, or that they exist.\n\nResponses from models:\n[responses]`,
     responses: { item: "[index]. [answer]", separator: "\n" },

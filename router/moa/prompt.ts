@@ -86,11 +86,14 @@ function openMessages(
   if (template.user !== undefined) {
     messages.push(openUser(withQuestion(template.user, question), conversation));
   }
+  if (template.append !== undefined) {
+    appendToLastUser(messages, kept, withQuestion(template.append, question));
+  }
   if (template.system === undefined) return messages;
   const pieces = withQuestion(template.system, question);
   const at = kept.findIndex(isSystem);
   const system = kept[at];
-  if (system !== undefined) messages[at] = openSystem(system, pieces);
+  if (system !== undefined) messages[at] = openWithMore(system, pieces);
   else messages.unshift({ kind: "open", base: { role: "system", content: "" }, parts: [], pieces });
   return messages;
 }
@@ -106,8 +109,29 @@ function openUser(pieces: readonly Piece[], conversation: readonly ChatMessage[]
   };
 }
 
-/** The client's system message with more text at its end. */
-function openSystem(message: ChatMessage, pieces: readonly Piece[]): OpenMessage {
+/**
+ * Goes on with the user's last message. Where a tool has answered it since, the text is a message of its own at the
+ * end: nothing that the model has read changes. An assistant's beginning at the end stays the end, to be continued.
+ */
+function appendToLastUser(
+  messages: DraftMessage[],
+  conversation: readonly ChatMessage[],
+  pieces: readonly Piece[],
+): void {
+  const isBeginning = conversation.at(-1)?.role === "assistant";
+  const at = isBeginning
+    ? conversation.findLastIndex(({ role }) => role === "user")
+    : conversation.length - 1;
+  const message = conversation[at];
+  if (message?.role === "user") messages[at] = openWithMore(message, pieces);
+  else {
+    const own: DraftMessage = { kind: "open", base: { role: "user", content: "" }, parts: [], pieces };
+    messages.splice(isBeginning ? messages.length - 1 : messages.length, 0, own);
+  }
+}
+
+/** One of the client's messages with more text at its end. */
+function openWithMore(message: ChatMessage, pieces: readonly Piece[]): OpenMessage {
   if (Array.isArray(message.content)) {
     return { kind: "open", base: message, parts: message.content, pieces: [literal("\n\n"), ...pieces] };
   }

@@ -28,6 +28,8 @@ export type PromptTemplate =
     readonly system: readonly Segment[] | undefined;
     /** Stands in for the client's conversation; undefined: the conversation follows as it is. */
     readonly user: readonly Segment[] | undefined;
+    /** Goes to the end of the client's last user message, or makes one. */
+    readonly append: readonly Segment[] | undefined;
     readonly responses: ResponsesFormat;
   }
   | {
@@ -57,13 +59,14 @@ export function parseTemplate(config: PromptConfig): PromptTemplate {
     kind: "chat",
     system: config.system === undefined ? undefined : parseSegments(config.system),
     user: config.user === undefined ? undefined : parseSegments(config.user),
+    append: config.append === undefined ? undefined : parseSegments(config.append),
     responses,
   };
 }
 
 /** All segments of a template, in the order in which they stand in the prompt. */
 export function segmentsOf(template: PromptTemplate): readonly Segment[] {
-  if (template.kind === "chat") return [...template.system ?? [], ...template.user ?? []];
+  if (template.kind === "chat") return [...template.system ?? [], ...template.user ?? [], ...template.append ?? []];
   if (template.kind === "messages") {
     return template.messages.flatMap((message) => message.kind === "open" ? message.pieces : []);
   }

@@ -64,6 +64,8 @@ export class Warmer {
   /** The prefill server that holds the prefix. */
   #home: string | undefined;
   #sent = 0;
+  /** Length of the first warm. */
+  #beginning: number | undefined;
   #computed = 0;
   #warms = 0;
   #failures = 0;
@@ -153,8 +155,8 @@ export class Warmer {
   #step(): number {
     const { model, control, settings: { chunkTokens } } = this.#options;
     if (chunkTokens !== undefined) return Math.max(this.#block, chunkTokens);
-    const [home, sentTokens, stableTokens] = [this.#home, this.#sent, this.#stable];
-    return stepTokens({ model, control, home, sentTokens, stableTokens });
+    const splicedTokens = Math.max(0, this.#sent - (this.#beginning ?? this.#sent));
+    return stepTokens({ model, control, home: this.#home, splicedTokens, stableTokens: this.#stable });
   }
 
   /** The length of the next warm, whole blocks; undefined while too little is new. */
@@ -260,6 +262,7 @@ export class Warmer {
       const newTokens = Math.max(0, result.promptTokens - (result.cachedTokens ?? sentBefore));
       // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.
       this.#sent = Math.max(this.#sent, end);
+      this.#beginning ??= end;
       this.#computed += newTokens;
       const againTokens = Math.max(0, sentBefore - (result.cachedTokens ?? sentBefore));
       const sample = { newTokens, againTokens, ms };

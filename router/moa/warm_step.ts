@@ -3,7 +3,8 @@ import type { WarmControl } from "./warm_control.ts";
 
 /**
  * New tokens that are worth a warm of their own: what the cache keeps, not less than 16, and a fixed share of what is
- * warmed already: a prompt of n tokens takes some 64 log n warms, and what is left for the end is a few percent.
+ * warmed already of others' text: n such tokens take some 64 log n warms, and what is left for the end is one percent.
+ * The prompt's own beginning does not count: it may be long, and is in the cache at once.
  */
 const step = { least: 16, most: 256, share: 1 / 64 };
 
@@ -14,18 +15,18 @@ const step = { least: 16, most: 256, share: 1 / 64 };
 const tokensPerStream = 4;
 
 /** New tokens from which on a prompt's next warm is worth while. */
-export function stepTokens({ model, control, home, sentTokens, stableTokens }: {
+export function stepTokens({ model, control, home, splicedTokens, stableTokens }: {
   readonly model: ServedModel;
   readonly control: WarmControl;
   /** The worker that holds the prefix; undefined before the first warm has a place. */
   readonly home: string | undefined;
-  /** Of the prompt's tokens, those that warms have sent. */
-  readonly sentTokens: number;
+  /** What warms have sent since the first one, which takes the prompt's own beginning. */
+  readonly splicedTokens: number;
   /** Of the prompt's tokens, those that are certain. */
   readonly stableTokens: number;
 }): number {
   const { warm } = model.engine.capabilities;
-  const share = Math.min(step.most, Math.floor(sentTokens * step.share));
+  const share = Math.min(step.most, Math.floor(splicedTokens * step.share));
   const fine = Math.max(blockTokensOf(model), step.least, share);
   if (warm === "pair_1" || warm === "fake_bootstrap") return fine;
   const streams = streamsAt(model, home);

@@ -10,7 +10,7 @@ test("The built-in prompts have the schema's shape, defaults included", () => {
   }
 });
 
-test("Proposers get the conversation; the others get it and the responses, which end the system message", () => {
+test("Proposers get the conversation; the others get it and the responses, which end the user's message", () => {
   assert.deepEqual(Object.keys(builtinPrompts), ["propose", "aggregate", "synthesize"]);
   assert.deepEqual(promptNeeds(builtinPrompts["propose"]!), {
     responses: false,
@@ -20,8 +20,8 @@ test("Proposers get the conversation; the others get it and the responses, which
   for (const name of ["aggregate", "synthesize"]) {
     const prompt: PromptConfig = builtinPrompts[name]!;
     assert.deepEqual(promptNeeds(prompt), { responses: true, question: true, answers: [] });
-    assert.ok(typeof prompt === "object" && "system" in prompt);
-    assert.match(prompt.system ?? "", /Responses from models:\n\[responses\]$/);
+    assert.ok(typeof prompt === "object" && "append" in prompt);
+    assert.match(prompt.append ?? "", /Responses from models:\n\[responses\]$/);
   }
 });
 

@@ -55,6 +55,34 @@ test("system text goes to the end of the client's system message, or makes one",
   });
 });
 
+test("appended text ends the user's last message, or makes one behind what a tool has said", () => {
+  const config = { append: "Combine:\n[responses]" };
+  const text = "Combine:\n1. four\n\n2. five";
+  const system: ChatMessage = { role: "system", content: "Be brief." };
+  const call: ChatMessage = { role: "assistant", content: null, tool_calls: [{ id: "1", type: "function" }] };
+  const tool: ChatMessage = { role: "tool", tool_call_id: "1", content: "3" };
+  const beginning: ChatMessage = { role: "assistant", content: "The answer is" };
+  const image = { type: "image_url", image_url: { url: "data:" } };
+  assert.deepEqual(chat(config, [system, user("a"), beginning, user("q")], two), [
+    system,
+    user("a"),
+    beginning,
+    user(`q\n\n${text}`),
+  ]);
+  assert.deepEqual(chat(config, [{ role: "user", content: [image], name: "bob" }], two), [
+    { role: "user", content: [image, { type: "text", text: `\n\n${text}` }], name: "bob" },
+  ]);
+  assert.deepEqual(chat(config, [user("q"), call, tool], two), [user("q"), call, tool, user(text)]);
+  assert.deepEqual(chat(config, [user("q"), beginning], two), [user(`q\n\n${text}`), beginning]);
+  assert.deepEqual(chat(config, [system], two), [system, user(text)]);
+  assert.deepEqual(chat(config, [beginning], two), [user(text), beginning]);
+});
+
+test("a prompt that both replaces the conversation and goes on with it is refused", () => {
+  const parsed = promptSchema.safeParse({ user: "a", append: "b" });
+  assert.match(JSON.stringify(parsed.error?.issues), /both user.*and append/);
+});
+
 test("user text stands in for the conversation, and keeps its images and system message", () => {
   const image = { type: "image_url", image_url: { url: "data:" } };
   const messages: ChatMessage[] = [
