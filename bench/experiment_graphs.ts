@@ -1,4 +1,5 @@
 import type { AgentGraph, AgentNode, ClusterNode, Graph } from "../router/moa/graph_types.ts";
+import type { Sampling } from "../router/engines/engine.ts";
 import { SIZES } from "./experiment_world.ts";
 
 /** A graph as the configuration has it. */
@@ -69,6 +70,18 @@ export function placesOf(graph: AgentGraph): ReadonlyMap<string, AgentPlace> {
 
 /** The same graph, in which each agent writes exactly so many tokens, whatever it reads. */
 export function withAnswerLengths(graph: Graph, lengthOf: (place: AgentPlace) => number): Graph {
+  return withSampling(graph, (place, own) => ({
+    ...own,
+    max_tokens: lengthOf(place),
+    extra: { ...own.extra, ignore_eos: true },
+  }));
+}
+
+/** The same graph, its agents with other parameters. */
+export function withSampling(
+  graph: Graph,
+  samplingOf: (place: AgentPlace, own: Sampling) => Sampling,
+): Graph {
   const places = placesOf(graph);
   const agents = new Map<AgentNode, AgentNode>();
   const clusters = new Map<ClusterNode, ClusterNode>();
@@ -81,11 +94,7 @@ export function withAnswerLengths(graph: Graph, lengthOf: (place: AgentPlace) =>
     return cluster;
   };
   for (const old of graph.agents) {
-    const sampling = {
-      ...old.sampling,
-      max_tokens: lengthOf(places.get(old.id) ?? { layer: 0, index: 0 }),
-      extra: { ...old.sampling.extra, ignore_eos: true },
-    };
+    const sampling = samplingOf(places.get(old.id) ?? { layer: 0, index: 0 }, old.sampling);
     agents.set(old, { ...old, sampling, reads: old.reads.map(clusterOf) });
   }
   return {

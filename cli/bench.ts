@@ -6,6 +6,7 @@ import {
   benchPrefillCommand,
   benchRunCommand,
 } from "./bench_experiment.ts";
+import { benchExitCommand, benchTauCommand } from "./bench_exit.ts";
 import { benchLoadCommand } from "./bench_load.ts";
 import { columns, type Command } from "./command.ts";
 
@@ -13,6 +14,8 @@ const commands: readonly Command[] = [
   benchRunCommand,
   benchPrefillCommand,
   benchChunkCommand,
+  benchExitCommand,
+  benchTauCommand,
   benchAllCommand,
   benchLoadCommand,
 ];

@@ -101,7 +101,9 @@ export class Backend {
     this.#random = new Random(options.seed).stream(`simulator/${options.models[0] ?? ""}/ids`);
     this.#scripted = options.answers === "scripted"
       ? scriptedAnswers({ size: options.cost, seed: options.seed })
-      : undefined;
+      : options.answers === "hashed"
+      ? undefined
+      : options.answers;
     const { pd } = options;
     this.pd = pd === undefined || options.engine === "vllm" ? undefined : this.#role(pd, hooks);
     this.kv = pd === undefined || options.engine === "sglang" ? undefined : this.#connector(pd, hooks);

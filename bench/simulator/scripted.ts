@@ -21,7 +21,7 @@ export interface ScriptedAnswers {
 const FLAT_QUESTIONS = QUESTIONS.map((question) => flat(question.question));
 
 /** How often a model of that size gets a question right: an easy one, and what difficulty costs. */
-const SKILL = {
+export const SKILL = {
   "4b": { easy: 0.95, loss: 0.75, extraSteps: 1 },
   "8b": { easy: 0.97, loss: 0.6, extraSteps: 2 },
   "32b": { easy: 0.99, loss: 0.35, extraSteps: 4 },

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
 import type { PdFabric } from "./pd_fabric.ts";
 import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
+import type { ScriptedAnswers } from "./scripted.ts";
 
 /** What a simulated server pretends to be. */
 export interface SimulatorOptions {
@@ -33,8 +34,8 @@ export interface SimulatorOptions {
   readonly maxQueued?: number;
   /** The tokenizer of the model that it pretends to serve; a small built-in one by default. */
   readonly tokenizer?: ModelTokenizer;
-  /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions. */
-  readonly answers?: "hashed" | "scripted";
+  /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions; or other ones. */
+  readonly answers?: "hashed" | "scripted" | ScriptedAnswers;
   /** Faults that strike at random, each generation request on its own. */
   /** One half of a prefill/decode pair; without it the server does both. */
   readonly pd?: PdOptions;
