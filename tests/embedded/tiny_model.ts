@@ -1,0 +1,19 @@
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { loadTokenizer } from "../../router/engines/hf_tokenizer.ts";
+import { MemoryTransport } from "../../router/transport/memory.ts";
+import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
+
+const fixtures = join(fileURLToPath(new URL(".", import.meta.url)), "..", "fixtures");
+
+/** The folder with the tokenizer and the configuration of the tiny Qwen3. */
+export const TINY_FOLDER = join(fixtures, "tiny-qwen3");
+
+/** The tokenizer of the tiny Qwen3. */
+export function tinyTokenizer(): Promise<ModelTokenizer> {
+  return loadTokenizer(TINY_FOLDER, {
+    transport: new MemoryTransport(() => undefined),
+    signal: new AbortController().signal,
+    env: {},
+  });
+}
