@@ -4,7 +4,7 @@ export interface Topic {
   readonly answers: readonly string[];
 }
 
-/** Hand-written, in four languages. */
+/** Hand-written, in six languages. */
 export const topics: readonly Topic[] = [
   {
     id: "eggs",
