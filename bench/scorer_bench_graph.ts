@@ -66,10 +66,15 @@ export class GraphWriter {
   }
 
   /** A product with random weights of 8 bits and a scale per channel, so that the numbers keep their size. */
-  linear({ values, scale, zero }: Quantised, from: number, to: number): string {
+  linear({ values, scale, zero }: Quantised, from: number, to: number, output?: string): string {
     const product = this.op("MatMulInteger", [values, this.#weights(from, to), zero, this.#zero]);
     const scales = this.floats(new Float32Array(to).fill(1 / (74 * Math.sqrt(from))), [to]);
-    return this.op("Mul", [this.op("Cast", [product], { to: 1 }), this.op("Mul", [scale, scales])]);
+    return this.op(
+      "Mul",
+      [this.op("Cast", [product], { to: 1 }), this.op("Mul", [scale, scales])],
+      {},
+      output,
+    );
   }
 
   /** Root mean square norm over the last axis, of which `axis` is the number. */

@@ -4,7 +4,7 @@ import { Random } from "../base/random.ts";
 import { encodeModel, type Value } from "../onnx/onnx_file.ts";
 import { GraphWriter } from "./scorer_bench_graph.ts";
 
-/** Sizes of a Qwen3 embedding model. */
+/** Sizes of a Qwen3 model. */
 export interface ModelSize {
   readonly layers: number;
   readonly hidden: number;
@@ -30,10 +30,15 @@ export const qwen06: ModelSize = {
 };
 
 /**
- * Writes a model with random weights in the form that exporters give Qwen3-Embedding: standard operators, a cache of
- * keys and values, dynamic int8, weights in a file beside it. Returns the path.
+ * Writes a model with random weights in the form that exporters give Qwen3: standard operators, a cache of keys and
+ * values, dynamic int8, weights in a file beside it. It gives features, as Qwen3-Embedding does, or logits. Returns the
+ * path.
  */
-export function writeModel(folder: string, size: ModelSize): string {
+export function writeModel(
+  folder: string,
+  size: ModelSize,
+  gives: "features" | "logits" = "features",
+): string {
   const graph = new GraphWriter(folder);
   const inputs: Value[] = [
     { name: "input_ids", type: "int64", shape: ["batch", "tokens"] },
@@ -41,7 +46,9 @@ export function writeModel(folder: string, size: ModelSize): string {
     { name: "position_ids", type: "int64", shape: ["batch", "tokens"] },
   ];
   const outputs: Value[] = [
-    { name: "last_hidden_state", type: "float32", shape: ["batch", "tokens", size.hidden] },
+    gives === "features"
+      ? { name: "last_hidden_state", type: "float32", shape: ["batch", "tokens", size.hidden] }
+      : { name: "logits", type: "float32", shape: ["batch", "tokens", size.vocabulary] },
   ];
   const random = new Random("embeddings");
   const table = graph.floats(
@@ -60,7 +67,11 @@ export function writeModel(folder: string, size: ModelSize): string {
     rows = graph.op("Add", [rows, attention(graph, size, rows, layer, rotation, bias)]);
     rows = graph.op("Add", [rows, feedForward(graph, size, rows)]);
   }
-  graph.norm(rows, 2, size.hidden, "last_hidden_state");
+  if (gives === "features") graph.norm(rows, 2, size.hidden, "last_hidden_state");
+  else {
+    const last = graph.quantise(graph.norm(rows, 2, size.hidden));
+    graph.linear(last, size.hidden, size.vocabulary, "logits");
+  }
   graph.close();
   const path = join(folder, "model.onnx");
   writeFileSync(path, encodeModel({ inputs, outputs, nodes: graph.nodes, constants: graph.constants }));

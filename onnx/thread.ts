@@ -3,6 +3,8 @@ import { Worker } from "node:worker_threads";
 /** A thread that a model may block. */
 export interface Thread<To> {
   post(message: To): void;
+  /** Whether the process waits for it before it ends; at first it does not. */
+  keepAlive(on: boolean): void;
   /** Ends it at once. */
   terminate(): void;
 }
@@ -19,7 +21,7 @@ export interface ThreadFile {
   readonly bundled: string;
 }
 
-/** Starts a program, which reads `data` as its `workerData`, in a thread that does not keep the process alive. */
+/** Starts a program, which reads `data` as its `workerData`, in a thread. */
 export function startThread<To, From>(
   file: ThreadFile,
   data: unknown,
@@ -42,6 +44,7 @@ export function startThread<To, From>(
   worker.unref();
   return {
     post: (message) => worker.postMessage(message),
+    keepAlive: (on) => on ? worker.ref() : worker.unref(),
     terminate: () => {
       over = true;
       worker.terminate();

@@ -2,12 +2,12 @@ import { startThread, type Thread, type ThreadEvents, type ThreadFile } from "..
 import type { FromWorker, ToWorker, WorkerOptions } from "./worker_messages.ts";
 
 /** A thread with an embedding model. */
-export type WorkerThread = Thread<ToWorker>;
+export type WorkerThread = Pick<Thread<ToWorker>, "post" | "terminate">;
 
 /** Starts a thread. */
 export type StartThread = (options: WorkerOptions, events: ThreadEvents<FromWorker>) => WorkerThread;
 
 const file: ThreadFile = { url: new URL("./worker.ts", import.meta.url), bundled: "./scorer/worker.ts" };
 
-/** Starts `worker.ts`. */
+/** Starts `worker.ts`. The process does not wait for it. */
 export const startWorkerThread: StartThread = (options, events) => startThread(file, options, events);

@@ -1,0 +1,320 @@
+import { CanopyError, messageOf } from "../base/errors.ts";
+import type { Decoder } from "./decoder.ts";
+import type { GeneratorCounts, SequenceEvent, SequenceRequest } from "./generator.ts";
+import { type KeyValuePool, type KeyValues, sizeFor } from "./key_values.ts";
+import { PrefixCache } from "./prefix_cache.ts";
+import { drawToken, TokenHistory } from "./sampling.ts";
+
+/** What became of a sequence, or that it cannot go on. */
+export type SchedulerEvent = SequenceEvent | { readonly type: "failed"; readonly reason: string };
+
+export interface SchedulerOptions {
+  readonly decoder: Pick<Decoder, "step">;
+  readonly pool: KeyValuePool;
+  /** Prompt and answer together. */
+  readonly maxContextTokens: number;
+  /** Sequences that are computed side by side. */
+  readonly maxRunning: number;
+  /** Prompt tokens per step: while no answer waits for its next token, and while one does. */
+  readonly chunkTokens: { readonly alone: number; readonly besides: number };
+  /** Told at once, step by step. */
+  readonly news: (key: number, events: readonly SchedulerEvent[]) => void;
+}
+
+/** Tokens of an answer that room is kept for before it starts. */
+const ANSWER_ROOM_TOKENS = 256;
+
+/**
+ * Shares a decoder among sequences: each step is a token of one of them or a piece of one prompt, in turns. Prompts are
+ * computed in the order of their coming, each when there is room for it; the one before is then known to the cache.
+ * When memory runs out, remembered prefixes go first, then the sequence that came last: it waits and is computed again.
+ */
+export class Scheduler {
+  readonly #options: SchedulerOptions;
+  readonly #cache = new PrefixCache();
+  readonly #waiting = new Map<number, Sequence>();
+  /** By their coming; the prompt that is being computed is the last one. */
+  readonly #running = new Map<number, Sequence>();
+  #promptTokens = 0;
+  #promptTokensCached = 0;
+  #generatedTokens = 0;
+  #wake: (() => void) | undefined;
+  #closed = false;
+
+  constructor(options: SchedulerOptions) {
+    this.#options = options;
+  }
+
+  counts(): GeneratorCounts {
+    return {
+      running: this.#running.size,
+      waiting: this.#waiting.size,
+      cachedTokens: this.#cache.tokens,
+      cacheCapacityTokens: this.#options.pool.maxTokens,
+      promptTokens: this.#promptTokens,
+      promptTokensCached: this.#promptTokensCached,
+      generatedTokens: this.#generatedTokens,
+    };
+  }
+
+  add(key: number, request: SequenceRequest): void {
+    this.#waiting.set(key, new Sequence(key, request));
+    this.#wake?.();
+  }
+
+  /** Ends a sequence after the step that is under way; nothing more is told of it. */
+  abort(key: number): void {
+    this.#waiting.delete(key);
+    const sequence = this.#running.get(key);
+    if (sequence !== undefined) sequence.aborted = true;
+  }
+
+  /** Works until it is closed. */
+  async run(): Promise<void> {
+    while (!this.#closed) {
+      if (this.#running.size + this.#waiting.size === 0) {
+        await new Promise<void>((resolve) => this.#wake = resolve);
+        this.#wake = undefined;
+        continue;
+      }
+      await this.#round();
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#wake?.();
+  }
+
+  /** A piece of the prompts that wait, and a token of each answer. */
+  async #round(): Promise<void> {
+    const { alone, besides } = this.#options.chunkTokens;
+    const answers = [...this.#running.values()].filter((sequence) => sequence.answers);
+    let left = answers.length > 0 ? besides : alone;
+    while (left > 0) {
+      const sequence = this.#nextPrompt();
+      if (sequence === undefined) break;
+      left -= await this.#guard(sequence, () => this.#prefill(sequence, left));
+    }
+    for (const sequence of answers) {
+      if (this.#running.get(sequence.key) !== sequence) continue;
+      await this.#guard(sequence, () => this.#decode(sequence));
+    }
+  }
+
+  /** The prompt that is being computed, or the next one if it may start. */
+  #nextPrompt(): Sequence | undefined {
+    for (const sequence of this.#running.values()) if (!sequence.answers) return sequence;
+    const [next] = this.#waiting.values();
+    if (next === undefined || this.#running.size >= this.#options.maxRunning || !this.#fits(next)) return;
+    this.#waiting.delete(next.key);
+    this.#running.set(next.key, next);
+    return next;
+  }
+
+  /** Room for all that run, for this one, and for one to write to. */
+  #fits(next: Sequence): boolean {
+    if (this.#running.size === 0) return true;
+    let sum = 0;
+    let most = 0;
+    for (const sequence of [...this.#running.values(), next]) {
+      const left = sequence.request.maxTokens - sequence.generated;
+      const size = sizeFor(sequence.ids.length + Math.min(left, ANSWER_ROOM_TOKENS));
+      sum += size;
+      most = Math.max(most, size);
+    }
+    return sum + most <= this.#options.pool.maxTokens;
+  }
+
+  /** Runs a step, and ends the sequence if it was aborted or the step fails. Gives the step's prompt tokens. */
+  async #guard(sequence: Sequence, step: () => Promise<number>): Promise<number> {
+    try {
+      if (!sequence.aborted) return await step();
+      this.#end(sequence);
+    } catch (error) {
+      this.#end(sequence);
+      const reason = CanopyError.is(error) ? error.message : `The decoder failed: ${messageOf(error)}`;
+      if (!sequence.aborted) this.#options.news(sequence.key, [{ type: "failed", reason }]);
+    }
+    return 1;
+  }
+
+  /** Computes at most so many tokens of a prompt; with its last one the first token of the answer is drawn. */
+  async #prefill(sequence: Sequence, most: number): Promise<number> {
+    const { ids, request } = sequence;
+    if (sequence.keyValues === undefined) this.#startFromCache(sequence);
+    const known = sequence.known;
+    const next = ids.slice(known, known + most);
+    let logits: Float32Array | undefined;
+    if (next.length > 0) {
+      logits = await this.#step(sequence, next);
+      if (logits === undefined || sequence.aborted) return next.length;
+      if (sequence.known < ids.length) return next.length;
+      this.#cache.insert(ids, sequence.keyValues!);
+    }
+    const events: SchedulerEvent[] = [];
+    if (sequence.cachedTokens !== undefined && !sequence.answered) {
+      this.#promptTokens += ids.length;
+      this.#promptTokensCached += sequence.cachedTokens;
+      events.push({ type: "prompt", cachedTokens: sequence.cachedTokens });
+    }
+    sequence.answered = true;
+    if (request.maxTokens === 0) {
+      events.push({ type: "end", reason: "length" });
+      this.#end(sequence);
+    } else this.#draw(sequence, logits!, events);
+    this.#options.news(sequence.key, events);
+    return next.length;
+  }
+
+  async #decode(sequence: Sequence): Promise<number> {
+    const logits = await this.#step(sequence, sequence.ids.slice(-1));
+    if (logits === undefined || sequence.aborted) return 0;
+    const events: SchedulerEvent[] = [];
+    this.#draw(sequence, logits, events);
+    this.#options.news(sequence.key, events);
+    return 0;
+  }
+
+  /** Draws the next token, and ends the sequence if that is its last. */
+  #draw(sequence: Sequence, logits: Float32Array, events: SchedulerEvent[]): void {
+    const { request, history, ids } = sequence;
+    const token = drawToken(logits, request, history);
+    history.push(token.id);
+    ids.push(token.id);
+    this.#generatedTokens++;
+    events.push({ type: "token", token });
+    const stops = request.stopIds.has(token.id) && sequence.generated >= request.minTokens;
+    const full = sequence.generated >= request.maxTokens || ids.length >= this.#options.maxContextTokens;
+    if (!stops && !full) return;
+    events.push({ type: "end", reason: stops ? "stop" : "length" });
+    this.#end(sequence);
+  }
+
+  /** Computes tokens behind those that are known; undefined when the sequence has to wait for memory. */
+  async #step(sequence: Sequence, next: readonly number[]): Promise<Float32Array | undefined> {
+    const past = sequence.keyValues;
+    const into = this.#room(sequence, (past?.tokens ?? 0) + next.length);
+    if (into === undefined) return undefined;
+    try {
+      const logits = await this.#options.decoder.step(next, past, into);
+      past?.release();
+      sequence.keyValues = into;
+      if (sequence.aborted) this.#end(sequence);
+      return logits;
+    } catch (error) {
+      into.release();
+      throw error;
+    }
+  }
+
+  #startFromCache(sequence: Sequence): void {
+    const { ids, request } = sequence;
+    const { tokens, source } = this.#cache.match(ids);
+    // A token is only drawn from logits, and those are not remembered.
+    const known = request.maxTokens === 0 ? tokens : Math.min(tokens, ids.length - 1);
+    if (source === undefined || known === 0) return sequence.start(undefined, 0);
+    source.retain();
+    if (source.tokens === known) return sequence.start(source, known);
+    // Nothing is to be computed: no need for a copy.
+    if (known === ids.length) {
+      source.release();
+      return sequence.start(undefined, known);
+    }
+    const { pool } = this.#options;
+    let copy = pool.prefix(source, known);
+    while (copy === undefined && this.#cache.evict()) copy = pool.prefix(source, known);
+    source.release();
+    sequence.start(copy, copy?.tokens ?? 0);
+  }
+
+  /** Memory for so many tokens. When there is none the sequence that came last gives way, maybe this one. */
+  #room(sequence: Sequence, tokens: number): KeyValues | undefined {
+    while (true) {
+      const room = this.#options.pool.take(tokens);
+      if (room !== undefined) return room;
+      if (this.#cache.evict()) continue;
+      const last = [...this.#running.values()].at(-1)!;
+      if (last === sequence && this.#running.size === 1) {
+        throw new CanopyError(`Cannot keep ${tokens} tokens: there is memory for fewer`, {
+          code: "cache_too_small",
+          status: 500,
+        });
+      }
+      this.#putOff(last);
+      if (last === sequence) return undefined;
+    }
+  }
+
+  /** Back to the head of those that wait. */
+  #putOff(sequence: Sequence): void {
+    this.#running.delete(sequence.key);
+    sequence.keyValues?.release();
+    sequence.reset();
+    const others = [...this.#waiting];
+    this.#waiting.clear();
+    this.#waiting.set(sequence.key, sequence);
+    for (const [key, other] of others) this.#waiting.set(key, other);
+  }
+
+  /** Remembers what was computed of a sequence. */
+  #end(sequence: Sequence): void {
+    if (this.#running.get(sequence.key) !== sequence) return;
+    this.#running.delete(sequence.key);
+    const { keyValues, ids } = sequence;
+    if (keyValues === undefined) return;
+    this.#cache.insert(ids.slice(0, keyValues.tokens), keyValues);
+    keyValues.release();
+    sequence.reset();
+  }
+}
+
+/** A sequence on its way. */
+class Sequence {
+  readonly key: number;
+  readonly request: SequenceRequest;
+  /** Of the prompt and of the answer so far. */
+  readonly ids: number[];
+  readonly history: TokenHistory;
+  keyValues: KeyValues | undefined;
+  /** Tokens of the prompt that were known when it started. */
+  cachedTokens: number | undefined;
+  /** The prompt has been told of. */
+  answered = false;
+  aborted = false;
+  /** Tokens whose keys and values are known, also when they are not held here. */
+  #known = 0;
+
+  constructor(key: number, request: SequenceRequest) {
+    this.key = key;
+    this.request = request;
+    this.ids = [...request.promptIds];
+    this.history = new TokenHistory(request.promptIds);
+  }
+
+  get generated(): number {
+    return this.history.length;
+  }
+
+  get known(): number {
+    return this.keyValues?.tokens ?? this.#known;
+  }
+
+  /** Only the last token is to be computed, and it is one of the answer. */
+  get answers(): boolean {
+    return this.generated > 0 && this.keyValues !== undefined &&
+      this.keyValues.tokens === this.ids.length - 1;
+  }
+
+  start(keyValues: KeyValues | undefined, known: number): void {
+    this.keyValues = keyValues;
+    this.#known = known;
+    this.cachedTokens ??= known;
+  }
+
+  /** What was computed is held elsewhere, or lost. */
+  reset(): void {
+    this.keyValues = undefined;
+    this.#known = 0;
+  }
+}

@@ -1,0 +1,64 @@
+import { basename } from "node:path";
+import { parentPort, workerData } from "node:worker_threads";
+import { CanopyError, messageOf } from "../base/errors.ts";
+import { loadOnnxRuntime } from "../onnx/runtime.ts";
+import { Decoder } from "./decoder.ts";
+import { KeyValuePool } from "./key_values.ts";
+import { Scheduler } from "./scheduler.ts";
+import type { DecoderOptions, FromWorker, ToWorker } from "./worker_messages.ts";
+
+// The thread that `WorkerGenerator` starts: it may be blocked for as long as a step of the model takes.
+
+const port = parentPort;
+if (port === null) throw new Error("This file is started by WorkerGenerator, in a thread of its own");
+const post = (message: FromWorker): void => port.postMessage(message);
+const options: DecoderOptions = workerData;
+
+/**
+ * Prompt tokens per step. Fewer while answers go on, since each of their tokens waits for one such step; more cost
+ * memory, for attention and for a row of logits each.
+ */
+const chunkTokens = { alone: 256, besides: 64 };
+
+try {
+  const decoder = await Decoder.open(await loadOnnxRuntime(), options.path, options.threads);
+  const pool = new KeyValuePool(
+    decoder.export.cache,
+    Math.floor(options.cacheBytes / decoder.bytesPerToken),
+  );
+  // A step reads one copy and writes another one, of a size that is rounded up by an eighth.
+  const maxContextTokens = Math.min(options.maxContextTokens, Math.floor(pool.maxTokens / 2.25) - 32);
+  if (maxContextTokens < 1) {
+    throw new CanopyError(
+      `Cannot generate with ${options.model}: ${options.cacheBytes} bytes hold ${pool.maxTokens} tokens of its cache`,
+      { code: "cache_too_small", status: 500 },
+    );
+  }
+  const scheduler = new Scheduler({
+    decoder,
+    pool,
+    maxContextTokens,
+    maxRunning: options.maxRunning,
+    chunkTokens,
+    news: (key, events) => post({ kind: "news", key, events, counts: scheduler.counts() }),
+  });
+  port.on("message", (message: ToWorker) => {
+    if (message.kind === "generate") scheduler.add(message.key, message.request);
+    else if (message.kind === "abort") scheduler.abort(message.key);
+    else scheduler.close();
+  });
+  const facts = {
+    model: options.model,
+    file: basename(options.path),
+    vocabSize: decoder.vocabSize,
+    maxContextTokens,
+    threads: options.threads,
+  };
+  post({ kind: "ready", facts, counts: scheduler.counts() });
+  await scheduler.run();
+  await decoder.close();
+  post({ kind: "closed" });
+} catch (error) {
+  const code = CanopyError.is(error) ? error.code : "model_unusable";
+  post({ kind: "failed", reason: messageOf(error), code });
+}
