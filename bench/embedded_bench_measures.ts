@@ -1,0 +1,67 @@
+import process from "node:process";
+import type { Clock } from "../base/clock.ts";
+import { Random } from "../base/random.ts";
+import type { Generator } from "../embedded/generator.ts";
+
+/** Tokens per second of a prompt, and of the answer behind its first token. */
+export interface Pace {
+  readonly promptPerSecond: number;
+  readonly answerPerSecond: number;
+}
+
+/** A prompt of random tokens. */
+export function promptOf(seed: string, tokens: number, vocabulary: number): number[] {
+  const random = new Random(seed);
+  return Array.from({ length: tokens }, () => random.int(vocabulary));
+}
+
+/** One greedy answer. */
+export async function generated(
+  clock: Clock,
+  generator: Generator,
+  promptIds: readonly number[],
+  maxTokens: number,
+): Promise<Pace> {
+  const startMs = clock.now();
+  let firstMs = startMs;
+  const sampling = {
+    temperature: 0,
+    topP: 1,
+    topK: 0,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    logitBias: new Map(),
+    seed: "0",
+  };
+  const request = {
+    promptIds,
+    maxTokens,
+    minTokens: 0,
+    sampling,
+    stopIds: new Set<number>(),
+    logprobs: undefined,
+  };
+  for await (const event of generator.generate(request, new AbortController().signal)) {
+    if (event.type === "prompt") firstMs = clock.now();
+  }
+  return {
+    promptPerSecond: promptIds.length / (firstMs - startMs) * 1000,
+    answerPerSecond: (maxTokens - 1) / (clock.now() - firstMs) * 1000,
+  };
+}
+
+/** By how many bytes the process's memory grows at most while `work` goes on. */
+export async function peakWhile(clock: Clock, work: () => Promise<unknown>): Promise<number> {
+  const before = process.memoryUsage.rss();
+  let peak = before;
+  let over = false;
+  const done = work().finally(() => over = true);
+  while (!over) {
+    await clock.sleep(20);
+    peak = Math.max(peak, process.memoryUsage.rss());
+  }
+  await done;
+  return peak - before;
+}
