@@ -45,7 +45,15 @@ function checkModel(name: string, model: ModelConfig): Finding[] {
     const message = `is the same as workers[${first}]: it would count twice`;
     findings.push(problem("warning", [...path, "workers", index], undefined, message));
   }
-  if (model.workers.length === 0 && model.launch === undefined) {
+  if (model.engine === "onnx") {
+    if (model.workers.length > 0) {
+      const message = 'is not empty, but the engine "onnx" runs in this process: leave the workers out';
+      findings.push(problem("error", [...path, "workers"], undefined, message));
+    }
+  } else if (model.onnx !== undefined) {
+    const message = `is for the engine "onnx", but the engine is "${model.engine}": leave it out`;
+    findings.push(problem("error", [...path, "onnx"], undefined, message));
+  } else if (model.workers.length === 0 && model.launch === undefined) {
     const message = "is empty: only `canopy launch`, which starts the engines itself, can use this model";
     findings.push(problem("warning", [...path, "workers"], [], message));
   }

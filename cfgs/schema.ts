@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { earlyExitSchema } from "./schema_early_exit.ts";
 import { launchSchema, modelLaunchSchema } from "./schema_launch.ts";
+import { modelOnnxSchema } from "./schema_onnx.ts";
 import { scorerSchema } from "./schema_scorer.ts";
 
 /** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
@@ -39,8 +40,12 @@ export const workerSchema = z.union([
 ]).describe("The URL of a server, or a prefill and a decode server that work together");
 
 export const modelSchema = z.strictObject({
-  model: z.string().min(1).describe("The name the engine knows: a Hub id or a served model name"),
-  engine: z.enum(["openai", "vllm", "sglang", "vllm-pd", "sglang-pd"]).describe("Protocol of the workers"),
+  model: z.string().min(1).describe(
+    "The name the engine knows: a Hub id or a served model name; of an embedded model a Hub id or a folder",
+  ),
+  engine: z.enum(["openai", "vllm", "sglang", "vllm-pd", "sglang-pd", "onnx"]).describe(
+    "Protocol of the workers; onnx: the model runs in this process, without workers",
+  ),
   workers: z.array(workerSchema).default([]).describe("Servers that share this model's requests"),
   api_key: z.string().optional().describe("Bearer token for the workers"),
   api_key_env: z.string().optional().describe("Environment variable that holds the bearer token"),
@@ -76,6 +81,7 @@ export const modelSchema = z.strictObject({
     failures: z.int().min(1).default(5).describe("Failed requests in a row that open the breaker"),
     open_ms: z.number().positive().default(10_000).describe("Time until one request may try again"),
   }).prefault({}).describe("Circuit breaker of each worker"),
+  onnx: modelOnnxSchema.optional(),
   launch: modelLaunchSchema.optional().describe("How its engines are planned and started"),
 });
 

@@ -79,7 +79,7 @@ function describe(model: ModelConfig, capabilities: EngineCapabilities): string 
 /** What would not work with this server, and the fix. */
 function limits(name: string, model: ModelConfig, capabilities: EngineCapabilities): string[] {
   const found: string[] = [];
-  if (model.engine !== "openai" && capabilities.version === undefined) {
+  if (model.engine !== "openai" && model.engine !== "onnx" && capabilities.version === undefined) {
     found.push(
       `does not tell its version, so it may not be ${model.engine}: if it is not, set models.${name}.engine`,
     );

@@ -1,6 +1,7 @@
 import type { Config } from "../cfgs/schema.ts";
 import { createRouter, type Router } from "../router/router.ts";
 import { makeEarlyExit } from "./early_exit.ts";
+import { startEmbeddedModels } from "./embedded_models.ts";
 import { version } from "./version.ts";
 import type { Io } from "./io.ts";
 
@@ -10,19 +11,21 @@ export async function startRouter(
   io: Io,
   address: { readonly host: string; readonly port: number },
 ): Promise<{ router: Router; url: string }> {
-  const { clock, transport } = io;
+  const { clock } = io;
+  const embedded = await startEmbeddedModels(config, io);
   const earlyExit = makeEarlyExit(config, io);
   let made: Router | undefined;
   const close = async () => {
     await made?.close();
     await earlyExit.close();
+    await embedded.close();
   };
   try {
     made = await createRouter({
-      config,
+      config: embedded.config,
       clock,
       random: io.random.stream("router"),
-      transport,
+      transport: embedded.transport,
       version,
       earlyExit: earlyExit.services,
     });

@@ -39,7 +39,9 @@ export interface ModelTargets {
  * everything is elsewhere has no targets. Throws 400 `nothing_to_start` for a model that nobody serves.
  */
 export function targetsOf(config: Config, engine: EngineChoice | undefined): ModelTargets[] {
-  return Object.entries(config.models).map(([modelKey, model]) => targetsOfModel(modelKey, model, engine));
+  // Embedded models are started by the router itself.
+  return Object.entries(config.models).filter(([, model]) => model.engine !== "onnx")
+    .map(([modelKey, model]) => targetsOfModel(modelKey, model, engine));
 }
 
 function targetsOfModel(

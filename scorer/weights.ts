@@ -1,5 +1,5 @@
 import { CanopyError } from "../base/errors.ts";
-import { onnxFileNames } from "./embedders/onnx_files.ts";
+import { onnxFileNames } from "../hub/onnx_files.ts";
 
 /** What a tokenizer and a model are described by; the first is needed. */
 const DESCRIPTIONS = ["tokenizer.json", "tokenizer_config.json", "config.json", "special_tokens_map.json"];

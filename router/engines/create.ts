@@ -12,6 +12,8 @@ export function createEngine(options: EngineOptions): Engine {
     case "openai":
       return new OpenAiEngine(options);
     case "vllm":
+    // Embedded models speak it, too.
+    case "onnx":
       return new VllmEngine(options);
     case "vllm-pd":
       return new VllmPdEngine(options);

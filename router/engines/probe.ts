@@ -40,6 +40,17 @@ export function defaultCapabilities(
         warm: "none",
         abort: "close",
       };
+    case "onnx":
+      return {
+        ...unknown,
+        tokenIds: true,
+        returnsTokenIds: true,
+        logprobs: true,
+        cachedTokens: true,
+        warm: "max_tokens_1",
+        abort: "close",
+        blockTokens: 1,
+      };
     case "vllm":
     case "vllm-pd":
       return {

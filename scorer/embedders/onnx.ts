@@ -8,7 +8,7 @@ import { Whitening } from "../whitening.ts";
 import type { Embedder } from "./embedder.ts";
 import { OnnxAnswer, STEP_TOKENS } from "./onnx_answer.ts";
 import { CacheBudget } from "./onnx_cache_budget.ts";
-import { describeFile, type OnnxFiles } from "./onnx_files.ts";
+import { describeFile, type OnnxFiles } from "../../hub/onnx_files.ts";
 import { EmbeddingTokenizer } from "./onnx_tokens.ts";
 
 export interface OnnxEmbedderOptions {
