@@ -21,6 +21,8 @@ export interface PairOptions<T> {
   readonly readDecode: HalfReader<T>;
   /** True where a prefill that is aborted while it waits costs its server a buffer for ever (SGLang before 0.5.10). */
   readonly finishPrefill: boolean;
+  /** The prefill half has answered. */
+  readonly onPrefilled?: (() => void) | undefined;
 }
 
 /**
@@ -84,10 +86,11 @@ export class PairStream<T> implements AsyncIterableIterator<T, void, void> {
 
   /** Reads the prefill half to its end. Never rejects. */
   async #drainPrefill(): Promise<void> {
-    const { at, readPrefill, decode } = this.#options;
+    const { at, readPrefill, decode, onPrefilled } = this.#options;
     try {
       for await (const _event of readPrefill(this.#prefill, at.prefill.url));
       at.release("ok", "prefill");
+      onPrefilled?.();
     } catch (error) {
       if (this.#over.signal.aborted || decode.signal.aborted) return;
       // Once decode has its first token, it needs the other half no more.

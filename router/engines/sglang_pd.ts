@@ -67,6 +67,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
       request.headers ?? {},
       (call, url) => readAnswer(this.options, sent, call, url),
       (call, url) => readShown(this.options, sent, request.sampling.stop, call, url),
+      request.onPrefilled,
     );
   }
 
@@ -77,6 +78,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
     headers: NonNullable<GenerateRequest["headers"]>,
     readPrefill: HalfReader<unknown>,
     readDecode: HalfReader<T>,
+    onPrefilled?: () => void,
   ): PairStream<T> {
     const { clock, random, capabilities } = this.options;
     const fields = bootstrapFields(at.prefill, random);
@@ -88,6 +90,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
       readPrefill,
       readDecode,
       finishPrefill: capabilities.version !== undefined && olderThan(capabilities.version, "0.5.10"),
+      onPrefilled,
     });
   }
 

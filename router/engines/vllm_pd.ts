@@ -50,6 +50,7 @@ export class VllmPdEngine extends PooledEngine implements Engine {
   async *#events(job: Job): AsyncGenerator<GenerateEvent, void, void> {
     const { at, signal } = job;
     const prefilled = await this.#prefill(job);
+    job.request.onPrefilled?.();
     let alone = prefilled.kind === "alone" ? prefilled.reason : undefined;
     if (prefilled.kind === "prefilled") {
       let begun = false;

@@ -238,19 +238,20 @@ export class AgentCall {
     placement: Placement,
     signal: AbortSignal,
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {
+    const hasRead = this.#context.warming.reads(homeOf(placement));
     const generate: GenerateRequest = {
       id: this.#context.nextRequestId(),
       prompt: request.prompt,
       sampling: request.sampling,
       ...(request.logprobs === undefined ? {} : { logprobs: request.logprobs }),
       ...(request.headers === undefined ? {} : { headers: request.headers }),
+      onPrefilled: hasRead,
     };
     this.#worker = placement.workerId;
     this.#placedAtMs = this.#context.trace.nowMs;
     this.#calls++;
     this.#note("agent_placed", { worker: placement.workerId, request: generate.id });
     let outcome: PlacementOutcome = "aborted";
-    const hasRead = this.#context.warming.reads(homeOf(placement));
     try {
       let end: Extract<GenerateEvent, { type: "end" }> | undefined;
       for await (const event of this.#context.model.engine.generate(generate, placement, signal)) {

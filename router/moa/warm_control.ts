@@ -99,7 +99,7 @@ export class WarmControl {
     return controls.includes(index) || (index > controls.at(-1)! && index % controlEvery === 0);
   }
 
-  /** A request went to a worker; the result is to be called when its first token is there or it has ended. */
+  /** A request went to a worker; the result is to be called when that has read its prompt, or it has ended. */
   reads(workerId: string): () => void {
     return this.turns.reads(workerId);
   }

@@ -4,7 +4,7 @@ import type { Clock } from "../../base/clock.ts";
 const stepTokens = 256;
 
 interface WorkerTurns {
-  /** Requests before their first token. */
+  /** Requests whose prompts it has not read yet. */
   reading: number;
   /** New tokens of the warms that are under way. */
   warmingTokens: number;
@@ -15,8 +15,8 @@ interface WorkerTurns {
 
 /**
  * Whose turn it is to warm on each worker of a model, over all runs: as many at a time as fill a step, and only while
- * no real prompt waits there for its first token. Without turns every prompt that was held back would be warmed in the moment in which a
- * worker becomes free, and the next real prompt would wait for them all.
+ * no real prompt waits there to be read. Without turns every prompt that was held back would be warmed in the moment in
+ * which a worker becomes free, and the next real prompt would wait for them all.
  */
 export class WarmTurns {
   readonly #clock: Clock;
@@ -26,7 +26,7 @@ export class WarmTurns {
     this.#clock = clock;
   }
 
-  /** A request went to a worker; the result is to be called when its first token is there or it has ended. */
+  /** A request went to a worker; the result is to be called when that has read its prompt, or it has ended. */
   reads(workerId: string): () => void {
     const worker = this.#worker(workerId);
     worker.reading++;

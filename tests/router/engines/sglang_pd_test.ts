@@ -111,6 +111,15 @@ test("a slow prefill answer gates nothing: decode's first token comes before it"
   await idle(pair);
 });
 
+test("that the prompt has been read is known when prefill has answered, whatever decode does then", async () => {
+  const pair = new FakePair();
+  pair.answers.decode = pair.stream("decode", DECODED, 500);
+  let readAtMs = Infinity;
+  await generated(pair, { ...textRequest, onPrefilled: () => readAtMs = pair.clock.now() });
+  assert.ok(readAtMs < 20, `${readAtMs} ms`);
+  await idle(pair);
+});
+
 test("a prefill server that never says it is done costs a second, not an answer", async () => {
   const pair = new FakePair();
   pair.answers.prefill = pair.hanging("prefill");

@@ -92,6 +92,21 @@ pairTest(
   },
 );
 
+pairTest(
+  "that the prompt has been read is known when prefill has answered, or cannot, whatever decode does then",
+  async ({ clock, pair, engine, at }) => {
+    pair.times.tokenMs = 500;
+    for (const faults of [[], [{ status: 500 }]]) {
+      pair.faults.prefill = faults;
+      const startMs = clock.now();
+      let readMs = Infinity;
+      const onPrefilled = () => readMs = clock.now() - startMs;
+      await collect(engine.generate({ ...request, onPrefilled }, at, never));
+      assert.ok(readMs < 100, `${readMs} ms`);
+    }
+  },
+);
+
 pairTest("a text is tokenised once, by the prefill server", async ({ pair, engine, at }) => {
   const prompt = { kind: "text", text: "hé" } as const;
   await collect(engine.generate({ ...request, prompt }, at, never));
