@@ -46,6 +46,7 @@ export class Metrics {
           completion: counts.completionTokens,
           reasoning: counts.reasoningTokens,
           wasted: counts.wastedTokens,
+          warm: counts.warmTokens,
           saved_estimate: counts.savedTokens,
         };
         for (const [kind, tokens] of Object.entries(kinds)) this.#tokens.add({ model, kind }, tokens);

@@ -73,6 +73,7 @@ interface Counts {
   cachedTokens: number | undefined;
   reasoningTokens: number;
   wastedTokens: number;
+  warmTokens: number;
   savedTokens: number;
 }
 
@@ -100,6 +101,7 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
       cachedTokens: undefined,
       reasoningTokens: 0,
       wastedTokens: 0,
+      warmTokens: 0,
       savedTokens: 0,
     };
     sum.calls += agent.calls;
@@ -107,6 +109,7 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
     sum.completionTokens += agent.completionTokens;
     sum.reasoningTokens += agent.reasoningTokens;
     sum.wastedTokens += agent.wastedTokens;
+    sum.warmTokens += agent.warmTokens ?? 0;
     sum.savedTokens += agent.savedTokens ?? 0;
     if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
     models.set(agent.model, sum);
@@ -115,7 +118,7 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
 }
 
 function countsBody(
-  counts: Readonly<Omit<Counts, "savedTokens">> & { readonly savedTokens?: number },
+  counts: Readonly<Omit<Counts, "warmTokens" | "savedTokens"> & Partial<Counts>>,
 ): JsonObject {
   return {
     calls: counts.calls,
@@ -124,6 +127,7 @@ function countsBody(
     cached_tokens: counts.cachedTokens ?? null,
     reasoning_tokens: counts.reasoningTokens,
     wasted_tokens: counts.wastedTokens,
+    warm_tokens: counts.warmTokens ?? 0,
     saved_tokens_estimate: counts.savedTokens ?? 0,
   };
 }

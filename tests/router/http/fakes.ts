@@ -39,6 +39,7 @@ export const USAGE: RunUsage = {
   cachedTokens: 64,
   reasoningTokens: 5,
   wastedTokens: 3,
+  warmTokens: 24,
   calls: 3,
   agents: [
     agentUsage("l1.c1.a1", "small", 30, 8, 32),
@@ -63,6 +64,7 @@ function agentUsage(
     cachedTokens: cached,
     reasoningTokens: agent === "l2.c1.a1" ? 5 : 0,
     wastedTokens: agent === "l1.c1.a2" ? 3 : 0,
+    ...(agent === "l2.c1.a1" ? { warmTokens: 24 } : {}),
   };
 }
 

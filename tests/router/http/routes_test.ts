@@ -141,6 +141,7 @@ test("metrics count requests, runs, calls and tokens in Prometheus' format", asy
       'canopy_agent_calls_total{model="small"} 4',
       'canopy_tokens_total{model="small",kind="prompt"} 120',
       'canopy_tokens_total{model="big",kind="reasoning"} 10',
+      'canopy_tokens_total{model="big",kind="warm"} 48',
       'canopy_run_duration_seconds_count{graph="moa"} 2',
       'canopy_run_duration_seconds_bucket{graph="moa",le="+Inf"} 2',
       "canopy_requests_in_flight 0",
