@@ -18,6 +18,7 @@ const MAX_CACHED_PIECES = 50_000;
 export class BuiltinTokenizer implements ModelTokenizer {
   readonly vocabSize: number = FIRST_SPECIAL + SPECIAL_TOKENS.length;
   readonly hasChatTemplate = true;
+  readonly textPrefix: readonly number[] = [];
   #ids = new Map(TOKEN_TEXTS.map((text, index) => [text, FIRST_TEXT + index]));
   #longest = Math.max(...TOKEN_TEXTS.map((text) => text.length));
   #pieces = new Map<string, readonly number[]>();

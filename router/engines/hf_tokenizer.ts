@@ -27,6 +27,7 @@ export class HfTokenizer implements ModelTokenizer {
   readonly #specialTokens: JsonObject;
   readonly #streamed: StreamedFiles;
   #streaming: Streaming | undefined;
+  #textPrefix: readonly number[] | undefined;
 
   constructor(source: string, files: TokenizerFiles) {
     try {
@@ -56,6 +57,10 @@ export class HfTokenizer implements ModelTokenizer {
 
   encode(text: string): number[] {
     return this.#tokenizer.encode(text, { add_special_tokens: false }).ids;
+  }
+
+  get textPrefix(): readonly number[] {
+    return this.#textPrefix ??= prefixOf(this.#tokenizer);
   }
 
   decode(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
@@ -95,6 +100,14 @@ export class HfTokenizer implements ModelTokenizer {
       );
     }
   }
+}
+
+/** The special tokens that a tokenizer adds in front of a text. */
+function prefixOf(tokenizer: Tokenizer): number[] {
+  const { ids } = tokenizer.encode("a", { add_special_tokens: true });
+  const own = tokenizer.encode("a", { add_special_tokens: false }).ids;
+  const at = ids.findIndex((_, begin) => own.every((id, index) => ids[begin + index] === id));
+  return ids.slice(0, Math.max(0, at));
 }
 
 function vocabSizeOf(tokenizer: Tokenizer): number {

@@ -8,6 +8,8 @@ export interface ModelTokenizer {
   readonly vocabSize: number;
   /** Token ids of a text, special tokens in it recognised, none added. */
   encode(text: string): number[];
+  /** Ids that engines put in front of a raw text, such as BOS; absent: not known. */
+  readonly textPrefix?: readonly number[];
   decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
   /** How a text is encoded while it is still written; absent: it cannot be. */
   readonly streaming?: Streaming;

@@ -76,8 +76,15 @@ export class RunPrompts {
     const open = this.open(node);
     const layout = this.#layout(open, model, sampling, key);
     if ("refusal" in layout) return layout;
-    if (open.kind !== "chat") return { refusal: "its prompt is a raw text" };
-    return new SplicedPrompt({ layout, responses: open.responses, slots, stream: streaming.open() });
+    if (open.kind === "moa-vllm") return { refusal: "MoA-vllm fills it" };
+    const { responses } = open;
+    const spliced = { layout, responses, slots, stream: streaming.open() };
+    if (open.kind === "chat") return new SplicedPrompt(spliced);
+    // The engine tokenises it, and says how it begins.
+    const { textPrefix } = tokenizer;
+    return textPrefix === undefined || sampling.extra?.["add_special_tokens"] !== undefined
+      ? { refusal: "the router does not know which tokens the engine puts in front of its raw text" }
+      : new SplicedPrompt({ ...spliced, prefix: textPrefix });
   }
 
   #layout(
@@ -86,7 +93,9 @@ export class RunPrompts {
     sampling: Sampling,
     key: string,
   ): Layout | Refused {
-    if (hasChatFields(sampling)) return { refusal: "its parameters need the engine's chat endpoint" };
+    if (open.kind === "chat" && hasChatFields(sampling)) {
+      return { refusal: "its parameters need the engine's chat endpoint" };
+    }
     let layouts = this.#layouts.get(open);
     if (layouts === undefined) this.#layouts.set(open, layouts = new Map());
     let layout = layouts.get(model);

@@ -10,6 +10,8 @@ export interface SpliceOptions {
   readonly responses: ResponsesFormat;
   readonly slots: Graph["slots"];
   readonly stream: TokenStream;
+  /** Tokens in front of the text. */
+  readonly prefix?: readonly number[];
 }
 
 /**
@@ -28,9 +30,16 @@ export class SplicedPrompt {
     this.#marks = [{ length: 0, mark: options.stream.mark() }];
   }
 
-  /** The first tokens of the final prompt, as far as they are certain. A live view. */
+  /** The first tokens of the final prompt, as far as they are certain. May be a live view. */
   get stable(): readonly number[] {
-    return this.#options.stream.stable;
+    const { stream, prefix } = this.#options;
+    return prefix === undefined ? stream.stable : [...prefix, ...stream.stable];
+  }
+
+  /** How many tokens are certain. */
+  get stableTokens(): number {
+    const { stream, prefix = [] } = this.#options;
+    return prefix.length + stream.stable.length;
   }
 
   /**
@@ -55,7 +64,7 @@ export class SplicedPrompt {
     return { ...known, kept };
   }
 
-  /** Exactly the tokens of a text; those of the prompt so far are not encoded again. */
+  /** Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again. */
   encode(text: string): number[] {
     this.#rewind(text);
     this.#feed(text.slice(this.#fed.length));
@@ -67,16 +76,16 @@ export class SplicedPrompt {
     this.#fed += text;
   }
 
-  /** Goes back to where the text fed so far is the beginning of `text`; returns the tokens that stay. */
+  /** Goes back to where the text fed so far is the beginning of `text`; returns how many tokens stay. */
   #rewind(text: string): number {
     const { stream } = this.#options;
-    if (text.startsWith(this.#fed)) return stream.stable.length;
+    if (text.startsWith(this.#fed)) return this.stableTokens;
     while (this.#marks.length > 1 && !text.startsWith(this.#fed.slice(0, this.#marks.at(-1)!.length))) {
       this.#marks.pop();
     }
     const { length, mark } = this.#marks.at(-1)!;
     stream.reset(mark);
     this.#fed = this.#fed.slice(0, length);
-    return stream.stable.length;
+    return this.stableTokens;
   }
 }

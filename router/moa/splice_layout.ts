@@ -19,7 +19,7 @@ export interface Refused {
 }
 
 /**
- * Where in a prompt's final text its slots are. The chat template is asked, with stand-ins of two kinds in the slots:
+ * Where in a prompt's final text its slots are. A raw text says so itself. Else the chat template is asked, with stand-ins of two kinds in the slots:
  * what is around them must be the same both times, and the stand-ins must be there, once each and unchanged, or the
  * template does more with a text than to put it somewhere. `render`: the final text of a filled prompt, undefined
  * where the engine makes it. `key`: a text that occurs in no prompt.
@@ -29,7 +29,10 @@ export function layoutOf(
   render: (prompt: FilledPrompt) => string | undefined,
   key: string,
 ): Layout | Refused {
-  if (open.kind !== "chat") return { refusal: "its prompt is a raw text, which the engine tokenises" };
+  if (open.kind === "raw") return { parts: open.pieces.map(partOf), trims: false };
+  if (open.kind === "moa-vllm") {
+    return { refusal: "MoA-vllm puts all answers wherever a text has its placeholder" };
+  }
   const plain = split(open, render, (index) => `${key}x${index}x`);
   if ("refusal" in plain) return plain;
   // White space, quotes, markup and letters of both cases: what filters for texts trim, escape or replace.
@@ -40,6 +43,10 @@ export function layoutOf(
   }
   const spaced = split(open, render, (index) => ` \n${key}y${index}y\n `);
   return { parts: plain, trims: "refusal" in spaced || !sameParts(plain, spaced) };
+}
+
+function partOf(piece: Piece): LayoutPart {
+  return piece.kind === "literal" ? { kind: "fixed", text: piece.text } : piece;
 }
 
 function sameParts(one: readonly LayoutPart[], other: readonly LayoutPart[]): boolean {

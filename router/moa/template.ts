@@ -66,7 +66,9 @@ export function parseTemplate(config: PromptConfig): PromptTemplate {
 
 /** All segments of a template, in the order in which they stand in the prompt. */
 export function segmentsOf(template: PromptTemplate): readonly Segment[] {
-  if (template.kind === "chat") return [...template.system ?? [], ...template.user ?? [], ...template.append ?? []];
+  if (template.kind === "chat") {
+    return [...template.system ?? [], ...template.user ?? [], ...template.append ?? []];
+  }
   if (template.kind === "messages") {
     return template.messages.flatMap((message) => message.kind === "open" ? message.pieces : []);
   }

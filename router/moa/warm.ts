@@ -10,7 +10,7 @@ import type { SplicedPrompt } from "./splice.ts";
 import type { Precursor } from "./splice_answers.ts";
 import type { Trace } from "./trace.ts";
 import { homeOf, type WarmControl } from "./warm_control.ts";
-import { blockTokensOf, stepTokens, streamsAt } from "./warm_step.ts";
+import { blockTokensOf, isUsable, stepTokens, streamsAt } from "./warm_step.ts";
 
 /** Warms of one prompt that the trace shows one by one, and waits for a turn; the others it counts. */
 export const tracedWarms = 48;
@@ -115,16 +115,23 @@ export class Warmer {
 
   /** The prompt itself is about to be sent: no warm begins any more, one under way goes on. */
   close(): Warmed {
-    this.#open = false;
-    this.#leaveLine();
-    this.#pause.abort();
+    this.#end();
+    // While it was held back nobody looked at what its precursors had come to.
+    const { kept } = this.#options.prompt.update(this.#options.precursors());
+    this.#sent = Math.min(this.#sent, kept);
     return { tokens: this.#sent, computed: this.#computed };
   }
 
   /** Ends a warm that is under way. */
   abort(reason: unknown): void {
-    this.close();
+    this.#end();
     this.#controller.abort(reason);
+  }
+
+  #end(): void {
+    this.#open = false;
+    this.#leaveLine();
+    this.#pause.abort();
   }
 
   /** What happened, for the trace. */
@@ -145,7 +152,7 @@ export class Warmer {
   }
 
   get #stable(): number {
-    return this.#options.prompt.stable.length;
+    return this.#options.prompt.stableTokens;
   }
 
   get #block(): number {
@@ -290,7 +297,7 @@ export class Warmer {
     this.#failures++;
     this.#options.control.failed();
     this.#note("warm_failed", { error: messageOf(error) });
-    if (this.#failures >= maxFailures) this.close();
+    if (this.#failures >= maxFailures) this.#end();
     else this.#sleep(pauseMs.failure * 2 ** this.#failures);
   }
 
@@ -314,10 +321,4 @@ export class Warmer {
     if (this.#warms >= tracedWarms) return;
     this.#options.trace.add(type, { agent: this.#options.agent, data });
   }
-}
-
-function isUsable({ pool }: ServedModel, workerId: string): boolean {
-  return pool.workers().some(({ id, health }) =>
-    id === workerId && (health === "healthy" || health === "unknown")
-  );
 }

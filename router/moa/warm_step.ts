@@ -44,6 +44,13 @@ export function streamsAt(model: ServedModel, workerId: string | undefined): num
   return counts.length === 0 ? 0 : Math.min(...counts);
 }
 
+/** Whether requests can go to a worker. */
+export function isUsable(model: ServedModel, workerId: string): boolean {
+  return model.pool.workers().some(({ id, health }) =>
+    id === workerId && (health === "healthy" || health === "unknown")
+  );
+}
+
 /** Tokens of one block of the prefix cache; a guess where the engine does not say. */
 export function blockTokensOf({ engine }: ServedModel): number {
   const { blockTokens, warm } = engine.capabilities;

@@ -33,6 +33,7 @@ async function play(
     record: (question: string, signal?: AbortSignal) => Promise<RunRecord>,
   ) => Promise<void>,
   replicas = 1,
+  prompts: Record<string, unknown> = {},
 ): Promise<void> {
   const limits = {
     connect_timeout_ms: 1000,
@@ -40,7 +41,7 @@ async function play(
     idle_timeout_ms: 3000,
     retries: 3,
   };
-  const world = makeWarmWorld({ seed, replicas, graphs: { moa: graph }, model: limits });
+  const world = makeWarmWorld({ seed, replicas, graphs: { moa: graph }, prompts, model: limits });
   await world.clock.run(async () => {
     const router = await world.router();
     await router.ready();
@@ -123,6 +124,43 @@ for (const slots of ["declared", "completion"]) {
     assert.ok(startMs[1]! * 10 < startMs[0]!, `${startMs[0]} ms, warmed ${startMs[1]} ms`);
   });
 }
+
+test("The trace says how much of a prompt was certain when it was sent, however its warming was held back", async () => {
+  const writer = (max_tokens: number) => ({ model: "32b", sampling: { max_tokens, ignore_eos: true } });
+  const graph = {
+    layers: [{ agents: [writer(50), writer(300)] }, { agents: [{ model: "32b" }] }],
+    sampling: { max_tokens: 20 },
+    incremental_prefill: { mode: "auto" },
+  };
+  await play("held", graph, async (_world, record) => {
+    const ended = await record("What is certain?");
+    const reader = ended.agents.at(-1)!;
+    const stopped = eventsOf(ended, "warm_stopped", reader.id)[0];
+    const { promptTokens } = reader.usage!;
+    assert.ok(figure(stopped, "yielded") > 0);
+    assert.ok(figure(stopped, "stable") > promptTokens - 8, JSON.stringify([promptTokens, stopped]));
+  });
+});
+
+test("A raw prompt is warmed, too: it is sent as text and found in the cache", async () => {
+  const raw = { text: "Q: [input_prompts]\n\n[responses]\n\nA:" };
+  const { layers: [writers, readers], ...rest } = aside({ mode: "auto" }, "completion", 600);
+  const graph = { ...rest, layers: [writers, { ...readers, prompt: "raw" }] };
+  await play(
+    "raw",
+    graph,
+    async (_world, record) => {
+      const ended = await record("What is raw?");
+      const reader = ended.agents.at(-1)!;
+      assert.equal(reader.prompt?.kind, "text");
+      assert.ok(eventsOf(ended, "warm_done").length > 8);
+      const { cachedTokens, promptTokens } = reader.usage!;
+      assert.ok(cachedTokens! >= 0.95 * promptTokens, `${cachedTokens} of ${promptTokens}`);
+    },
+    1,
+    { raw },
+  );
+});
 
 test("A reader's warms and its prompt go to one worker", { timeout: 120_000 }, async () => {
   await play("sticky", aside({ mode: "on" }), async (world, record) => {

@@ -62,6 +62,7 @@ export function makeWorld(options: {
   seed: string;
   replicas: number;
   graphs: Record<string, unknown>;
+  prompts?: Record<string, unknown>;
   cost?: SimulatorOptions["cost"];
   server?: Record<string, unknown>;
   model?: Record<string, unknown>;
@@ -137,6 +138,7 @@ export function makeWorld(options: {
       max_in_flight: 100_000,
       ...options.model,
     }])),
+    prompts: options.prompts,
     graphs: options.graphs,
   });
   return {

@@ -10,6 +10,7 @@ import { HfTokenizer, loadTokenizer } from "../../../router/engines/hf_tokenizer
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { TransportError } from "../../../base/transport.ts";
 import { fixtureFolder, loadCase, wireCases } from "./wire.ts";
+import { loadFixture } from "./tokenizer_shapes.ts";
 
 const folder = fixtureFolder("tiny-qwen3");
 const nobody = new MemoryTransport(() => undefined);
@@ -49,6 +50,12 @@ test("the rendered conversation has the ids that vLLM found for the same message
     }
   }
   assert.ok(checked >= 5, `${checked} cases`);
+});
+
+test("what an engine puts in front of a raw text is known: nothing for Qwen, BOS for Llama", async () => {
+  assert.deepEqual(tiny.textPrefix, []);
+  const { tokenizer } = await loadFixture("tokenizers/tiny-llama");
+  assert.deepEqual(tokenizer.textPrefix, [1]);
 });
 
 test("special tokens in a text are recognised, and decoding can leave them out", () => {

@@ -63,6 +63,8 @@ const promptsOf = (text: string, n: number): unknown[] => [
     system: `A: <|answer:a0|>${text}`,
     user: Array.from({ length: n }, (_, i) => `${i}<|answer:a${n - 1 - i}|>`).join(text) + text,
   },
+  { text: `${text}[input_prompts]\n[responses] ` },
+  { text: ` <|answer:a0|>${text}<|answer:a${n - 1}|>\n` },
 ];
 
 interface Fate {
@@ -133,12 +135,14 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
     const answering = (slots === "declared" ? fates : order).filter((fate) => !fate.fails || !fate.ended);
     const answers = answering.map((fate): Answer => ({ agent: fate.agent, text: text(fate) }));
     const prompt = prompts.wire(node, answers, model, {});
-    assert.ok(prompt.kind === "tokens");
-    return { ids: prompt.ids, answers };
+    assert.ok(prompt.kind !== "chat");
+    // Of a raw text the engine makes tokens.
+    const ids = prompt.kind === "tokens" ? prompt.ids : textTokens(model.tokenizer!, prompt.text);
+    return { prompt, ids, answers };
   };
   let expected = outcome();
   let checked = 0;
-  let before: number[] = [];
+  let before = [...spliced.stable];
   const check = () => {
     const { kept } = spliced.update(fates.map(precursor));
     const { stable } = spliced;
@@ -161,8 +165,13 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
     check();
   }
   const final = prompts.wire(node, expected.answers, model, {}, spliced);
-  assert.deepEqual(final, { kind: "tokens", ids: expected.ids });
+  assert.deepEqual(final, expected.prompt);
   return checked;
+}
+
+/** A raw text's tokens, as an engine makes them. */
+function textTokens(tokenizer: ModelTokenizer, text: string): number[] {
+  return [...tokenizer.textPrefix!, ...tokenizer.encode(text)];
 }
 
 /** Chat templates of which each does something else with contents. */
@@ -215,6 +224,7 @@ function withTemplate(tokenizer: ModelTokenizer, chatTemplate: string): ModelTok
     decode: (ids) => tokenizer.decode(ids),
     renderChat: (messages) => renderer.renderChat(messages),
     ...(tokenizer.streaming === undefined ? {} : { streaming: tokenizer.streaming }),
+    ...(tokenizer.textPrefix === undefined ? {} : { textPrefix: tokenizer.textPrefix }),
   };
 }
 
@@ -262,7 +272,11 @@ test("Without a tokenizer, token ids or a chat template of the router's own ther
   assert.match(refusal(served(undefined))!, /does not know the model's tokenizer/);
   assert.match(refusal(served(tokenizer, false))!, /takes no token ids/);
   assert.match(refusal(served(tokenizer), { extra: { tools: [] } })!, /chat endpoint/);
-  assert.match(refusal(served(tokenizer), {}, agent({ text: "[responses]" }))!, /raw text/);
+  const raw = agent({ text: "[responses]" });
+  assert.equal(refusal(served(tokenizer), { extra: { tools: [] } }, raw), undefined);
+  assert.match(refusal(served(tokenizer), { extra: { add_special_tokens: false } }, raw)!, /raw text/);
+  const { textPrefix: _, ...prefixless } = withTemplate(tokenizer, "");
+  assert.match(refusal(served(prefixless), {}, raw)!, /raw text/);
   assert.match(
     refusal(served({ ...withTemplate(tokenizer, ""), hasChatTemplate: false }))!,
     /engine applies/,
