@@ -40,6 +40,24 @@ export class GraphWriter {
     return output;
   }
 
+  /** ONNX Runtime's fused attention, which turns queries and keys itself, and goes on from a cache. */
+  groupQueryAttention(
+    inputs: readonly string[],
+    presents: readonly [string, string],
+    heads: number,
+    cacheHeads: number,
+  ): string {
+    const output = this.#name();
+    this.nodes.push({
+      operator: "GroupQueryAttention",
+      domain: "com.microsoft",
+      inputs,
+      outputs: [output, ...presents],
+      attributes: { num_heads: heads, kv_num_heads: cacheHeads, do_rotary: 1 },
+    });
+    return output;
+  }
+
   /** Halves along an axis. */
   halves(input: string, axis: number): [string, string] {
     const outputs: [string, string] = [this.#name(), this.#name()];
@@ -57,6 +75,10 @@ export class GraphWriter {
       [numbers.length],
       new Uint8Array(BigInt64Array.from(numbers, BigInt).buffer),
     );
+  }
+
+  integer(number: number): string {
+    return this.#constant("int64", [], new Uint8Array(BigInt64Array.of(BigInt(number)).buffer));
   }
 
   quantise(input: string): Quantised {

@@ -30,20 +30,23 @@ export const qwen06: ModelSize = {
 };
 
 /**
- * Writes a model with random weights in the form that exporters give Qwen3: standard operators, a cache of keys and
- * values, dynamic int8, weights in a file beside it. It gives features, as Qwen3-Embedding does, or logits. Returns the
- * path.
+ * Writes a model with random weights in the form that exporters give Qwen3: a cache of keys and values, dynamic int8,
+ * weights in a file beside it. It gives features, as Qwen3-Embedding does, or logits. Its attention is made of standard
+ * operators, or is ONNX Runtime's fused one. Returns the path.
  */
 export function writeModel(
   folder: string,
   size: ModelSize,
   gives: "features" | "logits" = "features",
+  form: "standard" | "fused" = "standard",
 ): string {
   const graph = new GraphWriter(folder);
   const inputs: Value[] = [
     { name: "input_ids", type: "int64", shape: ["batch", "tokens"] },
     { name: "attention_mask", type: "int64", shape: ["batch", "all_tokens"] },
-    { name: "position_ids", type: "int64", shape: ["batch", "tokens"] },
+    ...(form === "fused" ? [] : [
+      { name: "position_ids", type: "int64", shape: ["batch", "tokens"] } as const,
+    ]),
   ];
   const outputs: Value[] = [
     gives === "features"
@@ -55,8 +58,7 @@ export function writeModel(
     Float32Array.from({ length: size.vocabulary * size.hidden }, () => random.normal() / 30),
     [size.vocabulary, size.hidden],
   );
-  const rotation = rotations(graph, size);
-  const bias = causalBias(graph);
+  const attention = form === "fused" ? fusedAttention(graph, size) : standardAttention(graph, size);
   let rows = graph.op("Gather", [table, "input_ids"], { axis: 0 });
   for (let layer = 0; layer < size.layers; layer++) {
     for (const part of ["key", "value"]) {
@@ -64,7 +66,7 @@ export function writeModel(
       inputs.push({ name: `past_key_values.${layer}.${part}`, type: "float32", shape: shape("past") });
       outputs.push({ name: `present.${layer}.${part}`, type: "float32", shape: shape("all_tokens") });
     }
-    rows = graph.op("Add", [rows, attention(graph, size, rows, layer, rotation, bias)]);
+    rows = graph.op("Add", [rows, attention(rows, layer)]);
     rows = graph.op("Add", [rows, feedForward(graph, size, rows)]);
   }
   if (gives === "features") graph.norm(rows, 2, size.hidden, "last_hidden_state");
@@ -112,49 +114,95 @@ function causalBias(graph: GraphWriter): string {
   return graph.op("Where", [allowed, graph.floats([0], []), graph.floats([-1e9], [])]);
 }
 
-function attention(
-  graph: GraphWriter,
-  size: ModelSize,
-  rows: string,
-  layer: number,
-  { cosine, sine }: Rotation,
-  bias: string,
-): string {
+/** What a layer reads from all tokens so far, given its rows and its number. */
+type Attention = (rows: string, layer: number) => string;
+
+function standardAttention(graph: GraphWriter, size: ModelSize): Attention {
   const { hidden, heads, cacheHeads, headSize } = size;
-  const input = graph.quantise(graph.norm(rows, 2, hidden));
-  const split = (count: number) =>
-    graph.op("Reshape", [
-      graph.linear(input, hidden, count * headSize),
-      graph.integers(0, 0, count, headSize),
-    ]);
-  const byHead = (value: string) => graph.op("Transpose", [value], { perm: [0, 2, 1, 3] });
-  const rotated = (count: number) => {
-    const value = byHead(graph.norm(split(count), 3, headSize));
-    const [left, right] = graph.halves(value, 3);
-    const turned = graph.op("Concat", [graph.op("Neg", [right]), left], { axis: 3 });
-    return graph.op("Add", [graph.op("Mul", [value, cosine]), graph.op("Mul", [turned, sine])]);
+  const { cosine, sine } = rotations(graph, size);
+  const bias = causalBias(graph);
+  return (rows, layer) => {
+    const input = graph.quantise(graph.norm(rows, 2, hidden));
+    const split = (count: number) =>
+      graph.op("Reshape", [
+        graph.linear(input, hidden, count * headSize),
+        graph.integers(0, 0, count, headSize),
+      ]);
+    const byHead = (value: string) => graph.op("Transpose", [value], { perm: [0, 2, 1, 3] });
+    const rotated = (count: number) => {
+      const value = byHead(graph.norm(split(count), 3, headSize));
+      const [left, right] = graph.halves(value, 3);
+      const turned = graph.op("Concat", [graph.op("Neg", [right]), left], { axis: 3 });
+      return graph.op("Add", [graph.op("Mul", [value, cosine]), graph.op("Mul", [turned, sine])]);
+    };
+    /** Behind the cache, and then once for each of the heads that share it. */
+    const continued = (part: string, value: string) => {
+      const names = [`past_key_values.${layer}.${part}`, value];
+      const all = graph.op("Concat", names, { axis: 2 }, `present.${layer}.${part}`);
+      const copies = new Array<string>(heads / cacheHeads).fill(
+        graph.op("Unsqueeze", [all, graph.integers(2)]),
+      );
+      return graph.op("Reshape", [
+        graph.op("Concat", copies, { axis: 2 }),
+        graph.integers(0, heads, -1, headSize),
+      ]);
+    };
+    const queries = rotated(heads);
+    const keys = continued("key", rotated(cacheHeads));
+    const values = continued("value", byHead(split(cacheHeads)));
+    const products = graph.op("MatMul", [queries, graph.op("Transpose", [keys], { perm: [0, 1, 3, 2] })]);
+    const scaled = graph.op("Mul", [products, graph.floats([1 / Math.sqrt(headSize)], [])]);
+    const shares = graph.op("Softmax", [graph.op("Add", [scaled, bias])], { axis: 3 });
+    const read = byHead(graph.op("MatMul", [shares, values]));
+    const joined = graph.op("Reshape", [read, graph.integers(0, 0, heads * headSize)]);
+    return graph.linear(graph.quantise(joined), heads * headSize, hidden);
   };
-  /** Behind the cache, and then once for each of the heads that share it. */
-  const continued = (part: string, value: string) => {
-    const names = [`past_key_values.${layer}.${part}`, value];
-    const all = graph.op("Concat", names, { axis: 2 }, `present.${layer}.${part}`);
-    const copies = new Array<string>(heads / cacheHeads).fill(
-      graph.op("Unsqueeze", [all, graph.integers(2)]),
+}
+
+function fusedAttention(graph: GraphWriter, size: ModelSize): Attention {
+  const { hidden, heads, cacheHeads, headSize, positions } = size;
+  const angles = (of: (angle: number) => number) =>
+    graph.floats(
+      Float32Array.from({ length: positions * headSize / 2 }, (_, index) => {
+        const column = index % (headSize / 2);
+        return of(Math.floor(index / (headSize / 2)) * 1e6 ** (-2 * column / headSize));
+      }),
+      [positions, headSize / 2],
     );
-    return graph.op("Reshape", [
-      graph.op("Concat", copies, { axis: 2 }),
-      graph.integers(0, heads, -1, headSize),
-    ]);
+  const [cosines, sines] = [angles(Math.cos), angles(Math.sin)];
+  const counted = graph.op("ReduceSum", ["attention_mask", graph.integers(1)], { keepdims: 0 });
+  const last = graph.op("Cast", [graph.op("Sub", [counted, graph.integers(1)])], { to: 6 });
+  const length = graph.op("Gather", [graph.op("Shape", ["attention_mask"]), graph.integer(1)]);
+  const total = graph.op("Cast", [length], { to: 6 });
+  return (rows, layer) => {
+    const input = graph.quantise(graph.norm(rows, 2, hidden));
+    const normed = (count: number) => {
+      const split = graph.op("Reshape", [
+        graph.linear(input, hidden, count * headSize),
+        graph.integers(0, 0, count, headSize),
+      ]);
+      return graph.op("Reshape", [graph.norm(split, 3, headSize), graph.integers(0, 0, count * headSize)]);
+    };
+    const [queries, keys] = [normed(heads), normed(cacheHeads)];
+    const values = graph.linear(input, hidden, cacheHeads * headSize);
+    const read = graph.groupQueryAttention(
+      [
+        queries,
+        keys,
+        values,
+        `past_key_values.${layer}.key`,
+        `past_key_values.${layer}.value`,
+        last,
+        total,
+        cosines,
+        sines,
+      ],
+      [`present.${layer}.key`, `present.${layer}.value`],
+      heads,
+      cacheHeads,
+    );
+    return graph.linear(graph.quantise(read), heads * headSize, hidden);
   };
-  const queries = rotated(heads);
-  const keys = continued("key", rotated(cacheHeads));
-  const values = continued("value", byHead(split(cacheHeads)));
-  const products = graph.op("MatMul", [queries, graph.op("Transpose", [keys], { perm: [0, 1, 3, 2] })]);
-  const scaled = graph.op("Mul", [products, graph.floats([1 / Math.sqrt(headSize)], [])]);
-  const shares = graph.op("Softmax", [graph.op("Add", [scaled, bias])], { axis: 3 });
-  const read = byHead(graph.op("MatMul", [shares, values]));
-  const joined = graph.op("Reshape", [read, graph.integers(0, 0, heads * headSize)]);
-  return graph.linear(graph.quantise(joined), heads * headSize, hidden);
 }
 
 function feedForward(graph: GraphWriter, { hidden, feedForward: width }: ModelSize, rows: string): string {

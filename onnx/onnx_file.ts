@@ -21,6 +21,8 @@ export interface Value {
 /** One operator of a graph. Values are known by their names. */
 export interface Node {
   readonly operator: string;
+  /** Of operators that are not ONNX's own. */
+  readonly domain?: "com.microsoft";
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes?: Readonly<Record<string, Attribute>>;
@@ -41,11 +43,12 @@ export interface Graph {
   readonly constants?: readonly Constant[];
 }
 
-/** The graph as the bytes of an ONNX model with operator set 17. */
+/** The graph as the bytes of an ONNX model with operator set 17, and set 1 of ONNX Runtime's own operators. */
 export function encodeModel(graph: Graph): Uint8Array {
   return join([
     numberField(1, irVersion),
     bytesField(8, [bytesField(1, ""), numberField(2, 17)]),
+    bytesField(8, [bytesField(1, "com.microsoft"), numberField(2, 1)]),
     bytesField(7, [
       ...graph.nodes.map((node) => bytesField(1, nodeFields(node))),
       bytesField(2, "canopy"),
@@ -61,6 +64,7 @@ function nodeFields(node: Node): Field[] {
     ...node.inputs.map((name) => bytesField(1, name)),
     ...node.outputs.map((name) => bytesField(2, name)),
     bytesField(4, node.operator),
+    ...(node.domain === undefined ? [] : [bytesField(7, node.domain)]),
     ...Object.entries(node.attributes ?? {}).map(([name, value]) =>
       bytesField(5, [bytesField(1, name), ...attributeFields(value)])
     ),

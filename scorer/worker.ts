@@ -1,6 +1,7 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { SystemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
+import { yieldToOtherThreads } from "../onnx/priority.ts";
 import { OnnxEmbedder } from "./embedders/onnx.ts";
 import { InlineScorer } from "./inline_scorer.ts";
 import type { AnswerFeed } from "./scorer.ts";
@@ -13,6 +14,7 @@ if (port === null) throw new Error("This file is started by WorkerScorer, in a t
 const post = (message: FromWorker): void => port.postMessage(message);
 const { embedder: embedderOptions, maxQueued }: WorkerOptions = workerData;
 const clock = new SystemClock();
+yieldToOtherThreads();
 
 function serve(scorer: InlineScorer): void {
   const feeds = new Map<number, AnswerFeed>();

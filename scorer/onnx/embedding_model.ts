@@ -6,13 +6,17 @@ import {
   toFloat32,
 } from "../../onnx/runtime.ts";
 import { feedTokens } from "../../onnx/transformer_inputs.ts";
+import { CacheRoom } from "./cache_room.ts";
 import { cosine } from "../similarity.ts";
 import { type EmbeddingExport, readExport } from "./embedding_export.ts";
 
-/** Keys and values of the tokens so far, by the names of the inputs that take them. */
+/** Keys and values of the tokens so far. A step that goes on from it may write into it: it is used once. */
 export interface KeyValueCache {
   readonly tokens: number;
+  /** By the names of the inputs that take them. */
   readonly tensors: Readonly<Record<string, Tensor>>;
+  /** Where they are when there is room for more behind them. */
+  readonly room: CacheRoom | undefined;
 }
 
 /** What came of some tokens. */
@@ -34,6 +38,7 @@ export class EmbeddingModel {
   readonly #last: readonly string[];
   readonly #all: readonly string[];
   #streams: boolean;
+  #inPlace = false;
   #dimensions = 0;
 
   private constructor(runtime: OnnxRuntime, session: InferenceSession, source: string) {
@@ -58,6 +63,11 @@ export class EmbeddingModel {
     return this.#streams;
   }
 
+  /** True when steps do not copy the keys and values of earlier ones. */
+  get inPlace(): boolean {
+    return this.#inPlace;
+  }
+
   /** h, the columns of a row. */
   get dimensions(): number {
     return this.#dimensions;
@@ -65,6 +75,10 @@ export class EmbeddingModel {
 
   /** Embeds `ids`, at least one, behind the tokens of `cache`. With `more` what follows needs is kept. */
   async step(ids: readonly number[], cache: KeyValueCache | undefined, more: boolean): Promise<Step> {
+    return this.#inPlace ? await this.#stepInPlace(ids, cache, more) : await this.#step(ids, cache, more);
+  }
+
+  async #step(ids: readonly number[], cache: KeyValueCache | undefined, more: boolean): Promise<Step> {
     const past = cache?.tokens ?? 0;
     const feeds = feedTokens(this.#runtime, this.export, ids, past);
     for (const slot of this.export.cache) {
@@ -84,7 +98,30 @@ export class EmbeddingModel {
       const tensor = results[output]!;
       tensors[input] = type === "float16" ? this.#runtime.float16(halfBits(tensor), tensor.dims) : tensor;
     }
-    return { rows, cache: { tokens: past + ids.length, tensors } };
+    return { rows, cache: { tokens: past + ids.length, tensors, room: undefined } };
+  }
+
+  /** Keys and values are written behind those that are there: nothing is copied. */
+  async #stepInPlace(
+    ids: readonly number[],
+    cache: KeyValueCache | undefined,
+    more: boolean,
+  ): Promise<Step> {
+    const past = cache?.tokens ?? 0;
+    const room = CacheRoom.for(this.#runtime, this.export.cache, past + ids.length, cache);
+    const feeds = feedTokens(this.#runtime, this.export, ids, past);
+    const fetches: Record<string, Tensor | null> = { [this.export.hidden.name]: null };
+    for (const { input, output } of this.export.cache) {
+      feeds[input] = room.tensors[input]!;
+      fetches[output] = room.tensors[input]!;
+    }
+    const results = await this.#session.run(feeds, fetches);
+    const rows = toFloat32(results[this.export.hidden.name]!);
+    if (!more) return { rows, cache: undefined };
+    const next = { tokens: past + ids.length, tensors: room.tensors, room };
+    // Now, not when somebody waits for what comes next.
+    const roomier = CacheRoom.for(this.#runtime, this.export.cache, next.tokens + ROOM_AHEAD, next);
+    return { rows, cache: { ...next, tensors: roomier.tensors, room: roomier } };
   }
 
   async close(): Promise<void> {
@@ -93,18 +130,28 @@ export class EmbeddingModel {
 
   /**
    * Runs a few tokens in one go and in two steps. Exports whose cache does not continue the text (a mask that is read
-   * another way, positions that start anew) are embedded in one go. It also touches all weights once.
+   * another way, positions that start anew) are embedded in one go. It also touches all weights once. ONNX Runtime's
+   * fused attention can write behind what is in its cache, when that is given as its output too; other exports refuse
+   * an output of that size.
    */
   async #tryOut(): Promise<void> {
     const ids = [1, 2, 3, 5, 8, 13, 21, 34];
     const whole = (await this.step(ids, undefined, false)).rows;
     this.#dimensions = whole.length / ids.length;
     if (!this.#streams) return;
-    const first = await this.step(ids.slice(0, 5), undefined, true);
-    const second = (await this.step(ids.slice(5), first.cache, false)).rows;
-    this.#streams = cosine(whole.subarray(whole.length * 5 / 8), second) > leastAgreement;
+    const inSteps = async () => {
+      const first = await this.step(ids.slice(0, 5), undefined, true);
+      const second = (await this.step(ids.slice(5), first.cache, false)).rows;
+      return cosine(whole.subarray(whole.length * 5 / 8), second) > leastAgreement;
+    };
+    this.#inPlace = true;
+    this.#inPlace = await inSteps().catch(() => false);
+    if (!this.#inPlace) this.#streams = await inSteps();
   }
 }
+
+/** Tokens that there is room for before they come: a step, and the end token. */
+const ROOM_AHEAD = 65;
 
 /** Steps of int8 models differ a little, since their scales depend on what is in a call; wrong ones differ a lot. */
 const leastAgreement = 0.9;
