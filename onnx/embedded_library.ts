@@ -38,8 +38,10 @@ export async function openEmbeddedLibrary(): Promise<void> {
 }
 
 function embeddedLibrary(): EmbeddedFile | undefined {
-  const bun: { embeddedFiles?: readonly EmbeddedFile[] } | undefined = Reflect.get(globalThis, "Bun");
-  return bun?.embeddedFiles?.find(({ name }) => name.includes("libonnxruntime"));
+  // Bun's own types do not know that an embedded file has a name.
+  const bun: unknown = Reflect.get(globalThis, "Bun");
+  const files = (bun as { embeddedFiles?: readonly EmbeddedFile[] } | undefined)?.embeddedFiles;
+  return files?.find(({ name }) => name.includes("libonnxruntime"));
 }
 
 /** The path of the library in the user's cache. Bun puts a hash of the content into the name: one folder a version. */

@@ -151,8 +151,8 @@ test("The report of a load has the names of vLLM's bench serve, and a plot of wh
   const report = loadReport(result, "Measured in a test", { model_id: "m" });
   const json: Record<string, unknown> = JSON.parse(JSON.stringify(report.data));
   for (const name of ["ttft", "tpot", "itl", "e2el"]) {
-    for (const  of of["mean", "median", "std", "p99"]) {
-      assert.equal(typeof json[`${of}_${name}_ms`], "number", `${of}_${name}_ms`);
+    for (const statistic of ["mean", "median", "std", "p99"]) {
+      assert.equal(typeof json[`${statistic}_${name}_ms`], "number", `${statistic}_${name}_ms`);
     }
   }
   assert.equal(json["simulated"], false);
