@@ -262,10 +262,13 @@ export class Scheduler {
     if (this.#running.get(sequence.key) !== sequence) return;
     this.#running.delete(sequence.key);
     const { keyValues, ids } = sequence;
-    if (keyValues === undefined) return;
-    this.#cache.insert(ids.slice(0, keyValues.tokens), keyValues);
-    keyValues.release();
-    sequence.reset();
+    if (keyValues !== undefined) {
+      this.#cache.insert(ids.slice(0, keyValues.tokens), keyValues);
+      keyValues.release();
+      sequence.reset();
+    }
+    // For the counts that go with it: of an abort nothing else is told.
+    if (sequence.aborted) this.#options.news(sequence.key, []);
   }
 }
 
