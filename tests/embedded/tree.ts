@@ -1,0 +1,132 @@
+import { SystemClock } from "../../base/clock.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { type Config, configSchema } from "../../cfgs/schema.ts";
+import { startRouter } from "../../cli/local_router.ts";
+import type { RunRecord } from "../../router/moa/run_types.ts";
+import type { Router } from "../../router/router.ts";
+import { systemTransport } from "../../router/transport/system.ts";
+import { fakeIo } from "../cli/fake_io.ts";
+import { TINY_FOLDER } from "./tiny_model.ts";
+
+/** The names of the models; their weights are the same. */
+const SIZES = ["small", "middle", "large"];
+
+export interface TreeOptions {
+  /** Incremental prefill. */
+  readonly warm: boolean;
+  readonly earlyExit?: JsonObject;
+  readonly maxTokens?: number;
+}
+
+/** A tree of 13 agents over three embedded models of one computing thread each. */
+export function treeConfig({ warm, earlyExit, maxTokens = 24 }: TreeOptions): Config {
+  const three = SIZES.map((model) => ({ model }));
+  return configSchema.parse({
+    server: { log_level: "error" },
+    models: Object.fromEntries(SIZES.map((name) => [name, {
+      model: TINY_FOLDER,
+      engine: "onnx",
+      onnx: { file: "../tiny-qwen3-onnx/model.onnx", threads: 1, cache_bytes: 64 * 1024 * 1024 },
+    }])),
+    graphs: {
+      moa: {
+        // What the tiny model says has no end of its own.
+        sampling: { temperature: 0, max_tokens: maxTokens, ignore_eos: true },
+        layers: [
+          { clusters: 3, agents: three, prompt: "propose" },
+          { agents: three, prompt: "aggregate" },
+          { agents: [{ model: "large" }], prompt: "synthesize" },
+        ],
+        incremental_prefill: { mode: warm ? "on" : "off" },
+        ...(earlyExit === undefined ? {} : { early_exit: earlyExit }),
+      },
+    },
+  });
+}
+
+/** What the embedded servers have counted. */
+export interface EngineCounts {
+  readonly busy: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly generatedTokens: number;
+}
+
+/** A served tree, asked over HTTP. */
+export interface ServedTree {
+  readonly url: string;
+  readonly router: Router;
+  /** All models together. */
+  counts(): Promise<EngineCounts>;
+  /** Waits until no model computes anything. */
+  idle(): Promise<void>;
+  ask(question: string, signal?: AbortSignal): Promise<{ text: string; usage: JsonObject }>;
+  /** The last run, with prompts and texts. */
+  record(): RunRecord | undefined;
+}
+
+/** Serves a tree for as long as `use` takes. */
+export async function withTree(
+  options: TreeOptions,
+  use: (tree: ServedTree) => Promise<void>,
+): Promise<void> {
+  const network = systemTransport();
+  const io = fakeIo({ clock: new SystemClock(), transport: network });
+  const config = treeConfig(options);
+  try {
+    const { router, url } = await startRouter(config, io, { host: "127.0.0.1", port: 0 });
+    try {
+      await router.ready();
+      await use(treeAt(router, url));
+    } finally {
+      await router.close();
+    }
+  } finally {
+    await network.close();
+  }
+}
+
+function treeAt(router: Router, url: string): ServedTree {
+  const { transport, clock, models, moa } = router.services;
+  const signal = new AbortController().signal;
+  const counts = async (): Promise<EngineCounts> => {
+    const sum = { busy: 0, promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
+    for (const { config } of models.values()) {
+      const { body } = await transport.send(
+        { method: "GET", url: `${config.workers[0]}/metrics`, headers: {} },
+        signal,
+      );
+      const decoder = new TextDecoder();
+      let text = "";
+      for await (const chunk of body) text += decoder.decode(chunk, { stream: true });
+      const value = (name: string) => Number(new RegExp(`^vllm:${name}\\{.*\\} (.*)$`, "m").exec(text)?.[1]);
+      sum.busy += value("num_requests_running") + value("num_requests_waiting");
+      sum.promptTokens += value("prompt_tokens_total");
+      sum.cachedTokens += value("prompt_tokens_cached_total");
+      sum.generatedTokens += value("generation_tokens_total");
+    }
+    return sum;
+  };
+  return {
+    url,
+    router,
+    counts,
+    idle: async () => {
+      while ((await counts()).busy > 0) await clock.sleep(2);
+    },
+    ask: async (question, left) => {
+      const response = await fetch(`${url}/v1/chat/completions`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ model: "moa", messages: [{ role: "user", content: question }] }),
+        ...(left === undefined ? {} : { signal: left }),
+      });
+      const body: unknown = await response.json();
+      if (!isJsonObject(body) || !response.ok) throw new Error(JSON.stringify(body));
+      const [choice] = Array.isArray(body.choices) ? body.choices : [];
+      const message = isJsonObject(choice) && isJsonObject(choice.message) ? choice.message : {};
+      return { text: String(message.content), usage: isJsonObject(body.usage) ? body.usage : {} };
+    },
+    record: () => moa.get(moa.list()[0]?.id ?? "")?.record(),
+  };
+}

@@ -1,0 +1,127 @@
+import { test } from "node:test";
+import assert from "node:assert/strict";
+import type { AgentUsage, RunRecord } from "../../router/moa/run_types.ts";
+import { type ServedTree, withTree } from "./tree.ts";
+
+// A tree of 13 agents over real transformers with a real cache, in this process, asked over HTTP.
+
+const QUESTION = "Why is the sky blue, and why is it red when the sun sets?";
+
+function lastRun(tree: ServedTree): RunRecord {
+  const record = tree.record();
+  assert.ok(record !== undefined);
+  return record;
+}
+
+/** A conversation that an engine is to render itself, or ids. */
+function promptOf(record: RunRecord, id: string): unknown {
+  const prompt = record.agents.find((agent) => agent.id === id)?.prompt;
+  assert.ok(
+    prompt !== undefined && (prompt.kind === "tokens" || id.startsWith("l1.")),
+    `${id}: ${prompt?.kind}`,
+  );
+  return prompt;
+}
+
+test("all 13 agents answer, and usage is what the engines have counted", async () => {
+  await withTree({ warm: false }, async (tree) => {
+    const before = await tree.counts();
+    const { text, usage } = await tree.ask(QUESTION);
+    await tree.idle();
+    const record = lastRun(tree);
+    assert.deepEqual(record.agents.map(({ state }) => state), Array.from({ length: 13 }, () => "done"));
+    assert.equal(record.usage.calls, 13);
+    assert.equal(record.agents.at(-1)?.text, text);
+    for (const { usage: own } of record.agents) assert.equal(own?.completionTokens, 24);
+    const after = await tree.counts();
+    const cached = usage.prompt_tokens_details;
+    assert.deepEqual(
+      [usage.prompt_tokens, usage.completion_tokens, cached],
+      [
+        after.promptTokens - before.promptTokens,
+        after.generatedTokens - before.generatedTokens,
+        { ...Object(cached), cached_tokens: after.cachedTokens - before.cachedTokens },
+      ],
+    );
+    // Asked again, all but the last token of each prompt is in the cache.
+    await tree.ask(QUESTION);
+    for (const { usage: own } of lastRun(tree).agents) {
+      assert.ok(own !== undefined && own.promptTokens > 10);
+      assert.equal(own.cachedTokens, own.promptTokens - 1);
+    }
+    assert.equal(lastRun(tree).agents.at(-1)?.text, text);
+  });
+});
+
+test("with incremental prefill prompts and answers are the same, and exactly what was warmed is found in the cache", async () => {
+  const records: RunRecord[] = [];
+  for (const warm of [false, true]) {
+    await withTree({ warm, maxTokens: 48 }, async (tree) => {
+      await tree.ask(QUESTION);
+      await tree.idle();
+      records.push(lastRun(tree));
+    });
+  }
+  const [off, on] = records;
+  assert.ok(off !== undefined && on !== undefined);
+  assert.equal(off.usage.warmTokens ?? 0, 0);
+  for (const agent of off.agents) {
+    assert.deepEqual(promptOf(on, agent.id), promptOf(off, agent.id));
+    assert.equal(on.agents.find(({ id }) => id === agent.id)?.text, agent.text);
+  }
+  let warmed = 0;
+  // The root shares its model with others.
+  for (const id of ["l2.c1.a1", "l2.c1.a2"]) {
+    const tokens: readonly number[] = on.events.filter(({ type, agent }) =>
+      type === "warm_done" && agent === id
+    )
+      .map(({ data }) => Number(data?.tokens));
+    warmed += tokens.length;
+    const usage: AgentUsage | undefined = on.agents.find((agent) => agent.id === id)?.usage;
+    assert.equal(usage?.cachedTokens, Math.max(...tokens));
+    assert.ok(Math.max(...tokens) > (usage?.promptTokens ?? 0) / 2);
+    assert.ok((off.agents.find((agent) => agent.id === id)?.usage?.cachedTokens ?? 0) < Math.max(...tokens));
+  }
+  assert.ok(warmed > 2, "warms were sent while precursors wrote");
+});
+
+for (const layer of [1, 2, 3]) {
+  test(`a client that leaves while layer ${layer} writes leaves no sequence behind`, async () => {
+    await withTree({ warm: layer === 2, maxTokens: layer === 1 ? 300 : 60 }, async (tree) => {
+      const leaving = new AbortController();
+      const asked = tree.ask(QUESTION, leaving.signal);
+      const { clock } = tree.router.services;
+      const writes = () =>
+        tree.record()?.agents.some(({ id, state }) => id.startsWith(`l${layer}.`) && state === "running");
+      while (!writes()) await clock.sleep(2);
+      leaving.abort();
+      await assert.rejects(asked);
+      await tree.idle();
+      const { generatedTokens } = await tree.counts();
+      await clock.sleep(50);
+      assert.equal((await tree.counts()).generatedTokens, generatedTokens);
+      assert.equal(lastRun(tree).state, "cancelled");
+    });
+  });
+}
+
+test("an early exit ends the other members on the engine, and their successors go on without them", async () => {
+  const earlyExit = { metric: "random", probability: 1, min_agents: 1 };
+  await withTree({ warm: true, earlyExit, maxTokens: 80 }, async (tree) => {
+    await tree.ask(QUESTION);
+    await tree.idle();
+    const record = lastRun(tree);
+    assert.equal(record.state, "done");
+    assert.ok(record.exits.some(({ exit }) => exit));
+    const cut = record.agents.filter(({ state }) => state === "cancelled");
+    const { generatedTokens } = await tree.counts();
+    const written = record.agents.reduce((sum, { usage }) => sum + (usage?.completionTokens ?? 0), 0);
+    assert.ok(cut.length > 0 && cut.every(({ usage }) => (usage?.completionTokens ?? 0) < 80));
+    // Warms draw a token each.
+    const warms = record.events.filter(({ type }) => type === "warm_sent").length;
+    assert.ok(
+      generatedTokens >= written && generatedTokens < 13 * 80 - cut.length + warms,
+      `${generatedTokens} were generated, ${written} heard of; ${warms} warms, ${cut.length} cut`,
+    );
+  });
+});
