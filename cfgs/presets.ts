@@ -1,3 +1,5 @@
+import embedded31 from "./presets/embedded-3-1.jsonc" with { type: "text" };
+import embedded931 from "./presets/embedded-9-3-1.jsonc" with { type: "text" };
 import launch1Gpu from "./presets/launch-1-gpu.jsonc" with { type: "text" };
 import launch2GpusPd from "./presets/launch-2-gpus-pd.jsonc" with { type: "text" };
 import launch2GpusVllm from "./presets/launch-2-gpus-vllm.jsonc" with { type: "text" };
@@ -15,6 +17,8 @@ const presets: Readonly<Record<string, string>> = {
   "single-model-9-3-1": singleModel931,
   "moa-vllm-example": moaVllmExample,
   "ollama-3-1": ollama31,
+  "embedded-3-1": embedded31,
+  "embedded-9-3-1": embedded931,
   "launch-1-gpu": launch1Gpu,
   "launch-2-gpus-vllm": launch2GpusVllm,
   "launch-2-gpus-pd": launch2GpusPd,

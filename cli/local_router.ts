@@ -1,7 +1,8 @@
 import type { Config } from "../cfgs/schema.ts";
+import { startEmbeddedModels } from "../router/embedded_models.ts";
 import { createRouter, type Router } from "../router/router.ts";
 import { makeEarlyExit } from "./early_exit.ts";
-import { startEmbeddedModels } from "./embedded_models.ts";
+
 import { version } from "./version.ts";
 import type { Io } from "./io.ts";
 
@@ -12,7 +13,13 @@ export async function startRouter(
   address: { readonly host: string; readonly port: number },
 ): Promise<{ router: Router; url: string }> {
   const { clock } = io;
-  const embedded = await startEmbeddedModels(config, io);
+  const embedded = await startEmbeddedModels(config, {
+    clock,
+    random: io.random,
+    transport: io.transport,
+    env: io.env,
+    signal: io.stop,
+  });
   const earlyExit = makeEarlyExit(config, io);
   let made: Router | undefined;
   const close = async () => {

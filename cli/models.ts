@@ -3,7 +3,7 @@ import { nearest } from "../cfgs/nearest.ts";
 import { scorerSchema } from "../cfgs/schema_scorer.ts";
 import { isHubId } from "../hub/cache.ts";
 import { pullModel, type PullProgress } from "../hub/pull.ts";
-import { weightFiles } from "../scorer/weights.ts";
+import { weightFiles } from "../hub/weights.ts";
 import { UsageError } from "./args.ts";
 import { Progress } from "./bench_output.ts";
 import { columns, type Command, defineCommand } from "./command.ts";
@@ -11,10 +11,10 @@ import type { Io } from "./io.ts";
 
 const defaults = scorerSchema.parse({});
 
-/** `canopy models pull`: fetches the embedding model of the scorer. */
+/** `canopy models pull`: fetches the embedding model of the scorer, or an embedded language model. */
 const pullCommand = defineCommand({
   name: "models pull",
-  summary: "Fetch the weights of an embedding model into the Hub's cache on this machine",
+  summary: "Fetch the weights of a model in ONNX into the Hub's cache on this machine",
   arguments: "[MODEL]",
   maxArguments: 1,
   options: {
@@ -26,7 +26,7 @@ const pullCommand = defineCommand({
     revision: { type: "text", value: "NAME", help: "Branch, tag or commit; main by default" },
   },
   details: `MODEL is a Hub id; by default ${defaults.model}, which the scorer uses unless
-scorer.model names another one. What is there already is not fetched again, and what was cut off goes on where it ended.
+scorer.model names another one. Models with the engine "onnx" are fetched in the same way. What is there already is not fetched again, and what was cut off goes on where it ended.
 
 Environment: HF_HOME or HF_HUB_CACHE (where the cache is), HF_ENDPOINT (a mirror), HF_TOKEN (for models that are not
 public), HF_HUB_OFFLINE.`,
@@ -69,10 +69,10 @@ public), HF_HUB_OFFLINE.`,
 
 const commands: readonly Command[] = [pullCommand];
 
-/** `canopy models`: embedding models on this machine. */
+/** `canopy models`: models on this machine. */
 export const modelsCommand: Command = {
   name: "models",
-  summary: "Fetch the weights of embedding models",
+  summary: "Fetch the weights of models that run in this process",
   help: overview,
   run: async ([name, ...args], io) => {
     if (name === undefined || name === "--help" || name === "-h") {
@@ -109,7 +109,8 @@ const CHANGE_MS = 100;
 /** Where there is no terminal a line is written at each tenth of a file. */
 const SHARES = 10;
 
-function progressOf(progress: Progress, io: Io): (state: PullProgress) => void {
+/** Shows how far a model is fetched. */
+export function progressOf(progress: Progress, io: Io): (state: PullProgress) => void {
   let shownAtMs = -Infinity;
   let shown = "";
   return ({ file, index, files, bytes, size }) => {
@@ -126,6 +127,7 @@ function progressOf(progress: Progress, io: Io): (state: PullProgress) => void {
   };
 }
 
-function sizeText(bytes: number): string {
+/** Bytes as people read them. */
+export function sizeText(bytes: number): string {
   return bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }

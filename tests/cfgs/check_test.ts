@@ -199,3 +199,17 @@ test("Early exit that names nobody is refused, and a skip_root without effect is
     /moa\.layers\[0\]\.early_exit\.never_skip\[0\] is "9b"/,
   );
 });
+
+test("An embedded model has no workers, and needs none; its settings are for no other engine", () => {
+  const text = configText({
+    models: {
+      fine: { model: "acme/small", engine: "onnx", onnx: { threads: 2, cache_bytes: 1_000_000 } },
+      served: { model: "acme/small", engine: "onnx", workers: ["http://h:1"] },
+      other: { model: "acme/small", engine: "vllm", workers: ["http://h:1"], onnx: {} },
+    },
+  });
+  assert.deepEqual(complaints(text).map((line) => line.replace(/^\S+ /, "")), [
+    'models.served.workers is not empty, but the engine "onnx" runs in this process: leave the workers out',
+    'models.other.onnx is for the engine "onnx", but the engine is "vllm": leave it out',
+  ]);
+});

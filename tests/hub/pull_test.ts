@@ -10,7 +10,7 @@ import type { Environment } from "../../hub/environment.ts";
 import { type Pulled, pullModel, type PullOptions, type PullProgress } from "../../hub/pull.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { findOnnxFiles } from "../../scorer/embedders/onnx_files.ts";
-import { weightFiles } from "../../scorer/weights.ts";
+import { weightFiles } from "../../hub/weights.ts";
 import { COMMIT, FakeHub, type FakeHubOptions } from "./fake_hub.ts";
 
 const text = (content: string) => ({ content: new TextEncoder().encode(content), large: false });

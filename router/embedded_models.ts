@@ -1,14 +1,17 @@
 import { availableParallelism } from "node:os";
+import type { Clock } from "../base/clock.ts";
 import { logger } from "../base/log.ts";
+import type { Random } from "../base/random.ts";
 import type { Config } from "../cfgs/schema.ts";
 import { embeddedModels, startModel, threadsOf } from "../embedded/models.ts";
 import { EmbeddedServer } from "../embedded/server.ts";
+import type { TextTokenizer } from "../embedded/detokenizer.ts";
+import type { Environment } from "../hub/environment.ts";
 import type { WorkerGenerator } from "../embedded/worker_generator.ts";
-import { loadTokenizer } from "../router/engines/hf_tokenizer.ts";
-import type { MemoryHandler } from "../router/transport/memory.ts";
-import { insideUrl, RoutedTransport } from "../router/transport/routed.ts";
+import { loadTokenizer } from "./engines/hf_tokenizer.ts";
+import type { MemoryHandler } from "./transport/memory.ts";
+import { insideUrl, RoutedTransport } from "./transport/routed.ts";
 import type { Transport } from "../base/transport.ts";
-import type { Io } from "./io.ts";
 
 /** The embedded models of a configuration while they run. */
 export interface RunningModels {
@@ -19,22 +22,35 @@ export interface RunningModels {
   close(): Promise<void>;
 }
 
+/** What embedded models are loaded with. */
+export interface EmbeddedModelsOptions {
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The way to all other workers, and to tokenizers that are not beside the weights. */
+  readonly transport: Transport;
+  readonly env: Environment;
+  readonly signal: AbortSignal;
+  /** In the place of the one that lies beside the weights, or that the configuration names. */
+  readonly tokenizer?: TextTokenizer;
+}
+
 /**
  * Loads the embedded models of a configuration. Without any, both it and the transport stay as they are.
  * Throws 500 `weights_unavailable` and `unsupported_export`.
  */
 export async function startEmbeddedModels(
   config: Config,
-  io: Pick<Io, "clock" | "random" | "transport" | "env" | "stop">,
+  options: EmbeddedModelsOptions,
 ): Promise<RunningModels> {
-  const found = await embeddedModels(config, io.env);
-  if (found.length === 0) return { config, transport: io.transport, close: () => Promise.resolve() };
+  const { clock, random, env, signal } = options;
+  const found = await embeddedModels(config, env);
+  if (found.length === 0) return { config, transport: options.transport, close: () => Promise.resolve() };
   const threads = threadsOf(availableParallelism(), found.length);
   const log = logger("embedded");
   const servers = new Map<string, MemoryHandler>();
   const generators: WorkerGenerator[] = [];
   const models = { ...config.models };
-  const transport = new RoutedTransport(servers, io.transport);
+  const transport = new RoutedTransport(servers, options.transport);
   const close = async () => {
     await Promise.all(generators.map((generator) => generator.close()));
     await transport.close();
@@ -43,8 +59,8 @@ export async function startEmbeddedModels(
     for (const [index, model] of found.entries()) {
       const { key, files } = model;
       const source = typeof model.config.tokenizer === "string" ? model.config.tokenizer : files.folder;
-      const tokenizer = await loadTokenizer(source, { transport, signal: io.stop, env: io.env });
-      const generator = await startModel(model, { clock: io.clock, log, threads });
+      const tokenizer = options.tokenizer ?? await loadTokenizer(source, { transport, signal, env });
+      const generator = await startModel(model, { clock, log, threads });
       generators.push(generator);
       const server = new EmbeddedServer({
         model: model.config.model,
@@ -52,8 +68,8 @@ export async function startEmbeddedModels(
         tokenizer,
         endIds: files.endIds,
         defaults: files.defaults,
-        clock: io.clock,
-        random: io.random.stream(`embedded/${key}`),
+        clock,
+        random: random.stream(`embedded/${key}`),
       });
       const url = insideUrl(key, index);
       servers.set(new URL(url).hostname, (request, signal) => server.handle(request, signal));

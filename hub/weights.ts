@@ -1,11 +1,18 @@
 import { CanopyError } from "../base/errors.ts";
-import { onnxFileNames } from "../hub/onnx_files.ts";
+import { onnxFileNames } from "./onnx_files.ts";
 
 /** What a tokenizer and a model are described by; the first is needed. */
-const DESCRIPTIONS = ["tokenizer.json", "tokenizer_config.json", "config.json", "special_tokens_map.json"];
+const DESCRIPTIONS = [
+  "tokenizer.json",
+  "tokenizer_config.json",
+  "config.json",
+  "special_tokens_map.json",
+  "generation_config.json",
+  "chat_template.jinja",
+];
 
 /**
- * The files of a model that the scorer needs, out of the names of all its files: the ONNX file (the one that is named,
+ * The files of an exported model that are needed to run it, out of the names of all its files: the ONNX file (the one that is named,
  * else the one that a CPU runs fastest), the weights that lie beside it, and its tokenizer.
  * Throws 400 `weights_unavailable` when the model has none.
  */
