@@ -31,6 +31,7 @@ test("The JSON Schema lets defaults be left out, refuses unknown keys and explai
     "sglang",
     "vllm-pd",
     "sglang-pd",
+    "onnx",
   ]);
 });
 

@@ -118,7 +118,7 @@ test("Wrong values are named with line, path, value and what was expected", () =
     'canopy.jsonc:2:43: server.log_level is "warn": expected one of "trace", "debug", "info", "warning", "error", ' +
     '"fatal"; did you mean "warning"?',
     'canopy.jsonc:6:17: models.4b.engine is "vlm": expected one of "openai", "vllm", "sglang", "vllm-pd", ' +
-    '"sglang-pd"; did you mean "vllm"?',
+    '"sglang-pd", "onnx"; did you mean "vllm"?',
     'canopy.jsonc:7:7: models.4b.wrokers is not a known key; did you mean "workers"?',
     "canopy.jsonc:9:11: models.8b.model is missing: expected a text",
     'canopy.jsonc:11:19: models.8b.workers[0] is "localhost:8000": expected a URL such as http://127.0.0.1:30000',
