@@ -1,10 +1,14 @@
+import { CanopyError } from "../base/errors.ts";
 import { checkLoaded, loadConfig, type LoadedConfig } from "../cfgs/load.ts";
 import { ConfigError, problemText } from "../cfgs/problems.ts";
+import { findGpus } from "../launcher/gpus.ts";
+import { gib } from "../launcher/memory.ts";
+import { runTool } from "../launcher/run_tool.ts";
 import { defineCommand } from "./command.ts";
 import { defaultConfigFiles, findConfigFile } from "./config_file.ts";
 import { checkLaunch } from "./doctor_engines.ts";
 import { checkWorkers, type Finding } from "./doctor_workers.ts";
-import { hostFacts, listGpus } from "./host_facts.ts";
+import { hostFacts } from "./host_facts.ts";
 import type { Io } from "./io.ts";
 import { portProblem } from "./ports.ts";
 import { colorsOf } from "./terminal.ts";
@@ -39,12 +43,21 @@ export const doctorCommand = defineCommand({
 });
 
 async function checkGpus(io: Io): Promise<Finding> {
-  const listed = await listGpus(io.stop);
-  if (listed === undefined || listed.gpus.length === 0) {
-    const text = 'no nvidia-smi or rocm-smi answers here: use engines on other hosts, or try "canopy demo"';
-    return { level: "warning", subject: "GPU", text };
+  const subject = "GPU";
+  try {
+    const { gpus, source } = await findGpus({ run: runTool, env: io.env, signal: io.stop });
+    const kinds = Map.groupBy(gpus, (gpu) => `${gpu.name}, ${gib(gpu.totalMiB)} GiB`);
+    const text = [...kinds].map(([kind, { length }]) => length === 1 ? kind : `${length} × ${kind}`).join(
+      "; ",
+    );
+    return { level: "ok", subject, text: `${text} (${source})` };
+  } catch (error) {
+    if (!CanopyError.is(error)) throw error;
+    const text = error.code === "no_driver"
+      ? error.message.replace("Cannot plan: ", "")
+      : 'no nvidia-smi, rocm-smi or amd-smi lists one: use engines on other hosts, or try "canopy demo"';
+    return { level: error.code === "no_driver" ? "problem" : "warning", subject, text };
   }
-  return { level: "ok", subject: "GPU", text: `${listed.gpus.join("; ")} (${listed.tool})` };
 }
 
 function checkConfiguration(

@@ -1,11 +1,13 @@
+import { existsSync, writeFileSync } from "node:fs";
 import { freemem } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { startLog } from "../base/log.ts";
 import { loadCheckedConfig, type LoadedConfig } from "../cfgs/load.ts";
 import { presetNames } from "../cfgs/presets.ts";
+import { problemSentence } from "../launcher/engine_status.ts";
 import { checkPairs } from "../launcher/pair_check.ts";
-import { withPlannedWorkers } from "../launcher/plan.ts";
+import { modelPortsOf, withPlannedWorkers } from "../launcher/plan.ts";
 import { planText } from "../launcher/plan_text.ts";
 import type { Plan, PlannedEngine } from "../launcher/plan_types.ts";
 import { SystemProcesses } from "../launcher/process.ts";
@@ -105,6 +107,7 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
   if (taken !== undefined) throw new CanopyError(taken, { code: "address_in_use", status: 500 });
   const plan = await planFromOptions({ loaded, values, canopy: selfCommand([]), severalHosts: false, io });
   io.out.write(`${planText(plan)}\n`);
+  if (loaded.format !== "canopy") writeModelPorts(loaded, plan, io);
 
   const state = new StateWriter(folder, newState(loaded.source, table, io));
   const processes = new SystemProcesses({ launchId: state.id, env: io.env, table });
@@ -154,6 +157,18 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
   }
 }
 
+/** MoA-vllm's own programs look for the engines' ports in a file beside its configuration. */
+function writeModelPorts({ config, source }: LoadedConfig, plan: Plan, io: Io): void {
+  if (!existsSync(source)) return; // a preset
+  const path = join(dirname(source), "model2port.json");
+  try {
+    writeFileSync(path, `${JSON.stringify(modelPortsOf(config, plan), null, 2)}\n`);
+    io.out.write(`Ports of the engines are in ${path}\n`);
+  } catch (error) {
+    io.err.write(`Cannot write ${path}, which MoA-vllm's programs read: ${messageOf(error)}\n`);
+  }
+}
+
 function plannedModels(plan: Plan): string[] {
   return [...new Set(plan.engines.map((engine) => engine.modelKey))];
 }
@@ -163,7 +178,10 @@ function setDown(router: Router, engine: PlannedEngine, reason: string | undefin
   for (const model of router.services.models.values()) {
     for (const worker of model.pool.workers()) {
       if (new URL(worker.url).host !== new URL(urlOf(engine)).host) continue;
-      model.membership.setDown(worker.id, reason?.split("\n")[0]);
+      model.membership.setDown(
+        worker.id,
+        reason === undefined ? undefined : problemSentence({ name: engine.name, problem: reason }),
+      );
     }
   }
 }

@@ -1,4 +1,4 @@
-import type { EngineStatus } from "../launcher/engine_status.ts";
+import { type EngineStatus, problemText } from "../launcher/engine_status.ts";
 import type { Io } from "./io.ts";
 import { colorsOf, LiveRegion, truncate } from "./terminal.ts";
 
@@ -53,7 +53,7 @@ export class LaunchProgress {
   #print(status: EngineStatus): void {
     const seconds = Math.round((this.#io.clock.now() - this.#startMs) / 1000);
     const why = status.problem !== undefined && ["restarting", "failed"].includes(status.phase)
-      ? `: ${status.problem}`
+      ? `: ${problemText(status)}`
       : "";
     this.#region.print(`${String(seconds).padStart(4)} s  ${status.name}: ${phaseText(status)}${why}`);
   }

@@ -1,7 +1,7 @@
 import { leftoverGroups } from "../launcher/leftovers.ts";
 import { systemProcessTable } from "../launcher/process_table.ts";
 import { type LaunchState, readState, stateFolder } from "../launcher/state.ts";
-import type { EngineStatus } from "../launcher/engine_status.ts";
+import { type EngineStatus, problemSentence } from "../launcher/engine_status.ts";
 import { defineCommand } from "./command.ts";
 import type { Io } from "./io.ts";
 import { launchNameOptions } from "./launch_options.ts";
@@ -58,7 +58,7 @@ function statusText(
     engine.pid === undefined ? "-" : String(engine.pid),
     engine.url,
     String(engine.restarts),
-    engine.problem?.split("\n")[0] ?? "",
+    problemSentence({ name: engine.name, problem: engine.problem }),
   ]);
   const lines = textTable(["ENGINE", "STATE", "PROCESS", "URL", "RESTARTS", "LAST PROBLEM"], rows);
   return head + lines.map((line) => `${line}\n`).join("");

@@ -21,8 +21,18 @@ export interface EngineStatus {
   readonly startTime: string | undefined;
   /** Times that it was started again after a crash. */
   readonly restarts: number;
-  /** Why it is, or was last, down: one sentence. */
+  /** Why it is, or was last, down: one sentence that begins with its name; lines behind it are the end of its log. */
   readonly problem: string | undefined;
   readonly url: string;
   readonly logFile: string;
+}
+
+/** A problem without the name of its engine, where that is told anyway. */
+export function problemText({ name, problem = "" }: Pick<EngineStatus, "name" | "problem">): string {
+  return problem.startsWith(`${name}: `) ? problem.slice(name.length + 2) : problem;
+}
+
+/** The same without lines of a log. */
+export function problemSentence(status: Pick<EngineStatus, "name" | "problem">): string {
+  return problemText(status).split("\n")[0] ?? "";
 }

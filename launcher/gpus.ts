@@ -1,4 +1,5 @@
 import { CanopyError } from "../base/errors.ts";
+import { AMD_SMI_COMMANDS, parseAmdSmi } from "./gpus_amd_smi.ts";
 import { parseRocm, ROCM_ARGUMENTS } from "./gpus_amd.ts";
 import { linkOf, NVIDIA_COMMANDS, parseNvidia } from "./gpus_nvidia.ts";
 import type { Gpu, HostGpus } from "./plan_types.ts";
@@ -24,7 +25,7 @@ export function isBusy(gpu: Gpu): boolean {
 }
 
 /**
- * The GPUs of this host as nvidia-smi, else rocm-smi shows them, without those that the environment hides.
+ * The GPUs of this host as nvidia-smi, else rocm-smi, else amd-smi shows them, without those that the environment hides.
  * Throws 500 `no_gpu` when no tool answers, and `no_driver` when one cannot reach its driver.
  */
 export async function findGpus(options: FindGpusOptions): Promise<HostGpus> {
@@ -32,7 +33,7 @@ export async function findGpus(options: FindGpusOptions): Promise<HostGpus> {
   const found = nvidia === undefined || nvidia.gpus.length === 0 ? await amdGpus(options) ?? nvidia : nvidia;
   if (found === undefined || found.gpus.length === 0) {
     throw new CanopyError(
-      "Cannot plan: this host shows no GPU (neither nvidia-smi nor rocm-smi lists one): install the GPU's driver, " +
+      "Cannot plan: this host shows no GPU (nvidia-smi, rocm-smi and amd-smi list none): install the GPU's driver, " +
         "plan for another host with --gpus 6xH200, or rehearse without GPUs with --engine sim",
       { code: "no_gpu", status: 500 },
     );
@@ -83,7 +84,13 @@ async function amdGpus({ run, signal }: FindGpusOptions): Promise<HostGpus | und
   const output = await run("rocm-smi", ROCM_ARGUMENTS, signal);
   const parsed = output === undefined ? undefined : parseRocm(output.stdout);
   // Instinct cards of one host are joined by xGMI.
-  return parsed === undefined ? undefined : { ...parsed, linked: (a, b) => a !== b, source: "rocm-smi" };
+  const linked = (a: number, b: number) => a !== b;
+  if (parsed !== undefined) return { ...parsed, linked, source: "rocm-smi" };
+  const [cards, usage] = await Promise.all(
+    AMD_SMI_COMMANDS.map(async (args) => (await run("amd-smi", args, signal))?.stdout ?? ""),
+  );
+  const newer = parseAmdSmi(cards ?? "", usage ?? "");
+  return newer === undefined ? undefined : { ...newer, linked, source: "amd-smi" };
 }
 
 /** As CUDA reads the variable: indexes or beginnings of UUIDs, in this order, up to the first that names no GPU. */

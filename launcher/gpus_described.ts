@@ -3,6 +3,7 @@ import { didYouMean } from "../cfgs/nearest.ts";
 import { linkOf, parseNvidia } from "./gpus_nvidia.ts";
 import type { Gpu, HostGpus } from "./plan_types.ts";
 import { parseRocm } from "./gpus_amd.ts";
+import { parseAmdSmi } from "./gpus_amd_smi.ts";
 
 interface KnownGpu {
   readonly name: string;
@@ -99,7 +100,7 @@ function ofSize(name: string): KnownGpu | undefined {
 }
 
 /**
- * The GPUs of another host, from what was recorded there: the output of `NVIDIA_COMMANDS`, or of rocm-smi in JSON.
+ * The GPUs of another host, from what was recorded there: the output of `NVIDIA_COMMANDS`, or of rocm-smi or `amd-smi static` in JSON.
  * Throws 400 `bad_gpus` when no GPU is in it.
  */
 export function recordedGpus(text: string, file: string): HostGpus {
@@ -108,9 +109,9 @@ export function recordedGpus(text: string, file: string): HostGpus {
     const { gpus, driver, links } = recorded;
     return { gpus, driver, linked: (a, b) => links.has(linkOf(a, b)), source: file };
   }
-  const rocm = parseRocm(text);
   // Instinct cards of one host are joined by xGMI.
-  if (rocm !== undefined) return { ...rocm, linked: (a, b) => a !== b, source: file };
+  const amd = parseRocm(text) ?? parseAmdSmi(text, "");
+  if (amd !== undefined) return { ...amd, linked: (a, b) => a !== b, source: file };
   throw new CanopyError(
     `Option --gpus names the file ${file}, which lists no GPU: write into it what ` +
       `"nvidia-smi --query-gpu=index,uuid,name,memory.total,memory.used,compute_cap,driver_version,mig.mode.current ` +

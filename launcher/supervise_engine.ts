@@ -239,7 +239,7 @@ export class EngineSupervisor {
   #withTail(sentence: string, watch: LogWatch): string {
     const lines = watch.tail(SHOWN_LINES);
     if (lines.length === 0) return `${sentence}; it wrote nothing to ${this.#options.logFile}`;
-    return `${sentence}; the end of ${this.#options.logFile}:\n${
+    return `${sentence}\nThe end of ${this.#options.logFile}:\n${
       lines.map((line) => `  ${line}`).join("\n")
     }`;
   }

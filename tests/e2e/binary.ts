@@ -1,6 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import process from "node:process";
 import { createInterface } from "node:readline";
+import { mortalEnv } from "../lifeline.ts";
+
+const LIMIT_MS = 120_000;
 
 /** A `canopy` process that listens. */
 export interface RunningBinary {
@@ -18,6 +21,7 @@ export const binaryPath = process.env["CANOPY_BIN"] ?? new URL("../../dist/canop
 export function startBinary(args: readonly string[], options: { cwd?: string } = {}): Promise<RunningBinary> {
   const child = spawn(binaryPath, args, {
     stdio: ["ignore", "pipe", "pipe"],
+    env: mortalEnv(),
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   });
   let text = "";
@@ -51,13 +55,15 @@ export function startBinary(args: readonly string[], options: { cwd?: string } =
   });
 }
 
-/** Runs the binary to its end. */
+/** Runs the binary to its end, for at most two minutes. */
 export function runBinary(
   args: readonly string[],
   options: { cwd?: string } = {},
 ): Promise<{ code: number | null; stdout: string; stderr: string }> {
   const child = spawn(binaryPath, args, {
     stdio: ["ignore", "pipe", "pipe"],
+    env: mortalEnv(),
+    signal: AbortSignal.timeout(LIMIT_MS),
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   });
   let stdout = "";

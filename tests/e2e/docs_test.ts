@@ -6,6 +6,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { mortalEnv } from "../lifeline.ts";
 import { binaryPath } from "./binary.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -33,8 +34,9 @@ function run(script: string, folder: string): Promise<{ code: number | null; out
   const body = `set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n${script}`;
   const child = spawn("bash", ["-c", body], {
     cwd: folder,
-    env: { ...process.env, PATH: `${folder}/bin:${process.env["PATH"]}`, NO_COLOR: "1" },
+    env: { ...mortalEnv(), PATH: `${folder}/bin:${process.env["PATH"]}`, NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "pipe"],
+    signal: AbortSignal.timeout(120_000),
   });
   let output = "";
   child.stdout.on("data", (chunk) => output += chunk);

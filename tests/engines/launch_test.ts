@@ -115,7 +115,7 @@ test("a launch starts real engines, serves a tree, brings back one that was kill
     const before = state().engines.find(({ name }) => name === "v");
     assert.ok(before?.pid !== undefined);
     table.signal(before.pid, "SIGKILL");
-    const down = () => Promise.resolve(/v: starts again soon: v: the engine was killed/.test(output));
+    const down = () => Promise.resolve(/v: starts again soon: the engine was killed/.test(output));
     await eventually("the end is noticed", down, 5_000);
     assert.equal((await ask()).status, 200, "the tree is served by the other engine");
     const back = () =>

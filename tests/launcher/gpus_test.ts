@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { findGpus, isBusy } from "../../launcher/gpus.ts";
-import { describedGpus } from "../../launcher/gpus_described.ts";
+import { describedGpus, recordedGpus } from "../../launcher/gpus_described.ts";
 import type { RunTool } from "../../launcher/run_tool.ts";
 import { fixture, recorded } from "./planned.ts";
 
@@ -72,6 +72,43 @@ test("AMD's cards are read from rocm-smi when there is no nvidia-smi", async () 
   ]);
 });
 
+test("Where rocm-smi is gone, amd-smi is read, in the forms of ROCm 6 and 7", async () => {
+  const cards = [0, 1].map((gpu) => ({
+    gpu,
+    asic: { market_name: "AMD Instinct MI300X", asic_serial: `0xA${gpu}`, target_graphics_version: "gfx942" },
+    driver: { name: "amdgpu", version: "6.14.14" },
+    vram: { type: "HBM3", size: { value: 196_592, unit: "MB" } },
+    numa: { node: gpu, affinity: gpu },
+  }));
+  const used = [0, 1].map((gpu) => ({ gpu, mem_usage: { used_vram: { value: 285 + gpu, unit: "MB" } } }));
+  for (const wrap of [(list: unknown) => list, (gpu_data: unknown) => ({ gpu_data })]) {
+    const run: RunTool = (command, [what]) =>
+      Promise.resolve(
+        command !== "amd-smi" ? undefined : {
+          code: 0,
+          stdout: `WARNING: a group is missing\n${
+            JSON.stringify(wrap(what === "static" ? cards : used), null, 4)
+          }`,
+          stderr: "",
+        },
+      );
+    const host = await findGpus({ run, env: { HIP_VISIBLE_DEVICES: "1" }, signal });
+    assert.deepEqual([host.source, host.driver], ["amd-smi, HIP_VISIBLE_DEVICES=1", "6.14.14"]);
+    assert.deepEqual(host.gpus, [{
+      id: "1",
+      index: 1,
+      uuid: "0xA1",
+      name: "AMD Instinct MI300X",
+      vendor: "amd",
+      totalMiB: 196_592,
+      usedMiB: 286,
+      computeCapability: "gfx942",
+      numaNode: 1,
+    }]);
+  }
+  assert.equal(recordedGpus(JSON.stringify({ gpu_data: cards }), "cards.json").gpus.length, 2);
+});
+
 test("CUDA_VISIBLE_DEVICES limits the GPUs as CUDA reads it: by index or UUID, up to the first wrong one", async () => {
   const run = tools({ "nvidia-smi": { stdout: fixture("h200x6.txt") } });
   const visible = async (list: string) =>
@@ -102,7 +139,7 @@ test("A driver that does not know compute_cap is asked without it", async () => 
 test("A host without any tool, and one whose driver is not loaded, are told what to do", async () => {
   await assert.rejects(findGpus({ run: tools({}), env: {}, signal }), {
     message:
-      "Cannot plan: this host shows no GPU (neither nvidia-smi nor rocm-smi lists one): install the GPU's " +
+      "Cannot plan: this host shows no GPU (nvidia-smi, rocm-smi and amd-smi list none): install the GPU's " +
       "driver, plan for another host with --gpus 6xH200, or rehearse without GPUs with --engine sim",
   });
   const stdout =

@@ -1,7 +1,7 @@
 /** `canopy launch --engine sim`: real processes on real ports, from a plan to served trees and back to nothing. */
 import assert from "node:assert/strict";
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -9,45 +9,75 @@ import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../base/clock.ts";
+import { dispatch } from "../../cli/dispatch.ts";
+import { launchCommand } from "../../cli/launch.ts";
+import { statusCommand } from "../../cli/launch_status.ts";
+import { stopCommand } from "../../cli/launch_stop.ts";
 import { systemProcessTable } from "../../launcher/process_table.ts";
 import { selfCommand } from "../../launcher/self_command.ts";
 import { type LaunchState, readState } from "../../launcher/state.ts";
 import { systemTransport } from "../../router/transport/system.ts";
+import { type FakeIo, fakeIo } from "../cli/fake_io.ts";
+import { mortalEnv } from "../lifeline.ts";
 
 const clock = new SystemClock();
 const table = systemProcessTable();
+/** Longest wait for anything here; a test that hangs is a failure that says for what. */
+const LIMIT_MS = 60_000;
 
 /** Recorded output of `nvidia-smi`. */
 function hostFile(name: string): string {
   return fileURLToPath(new URL(`../fixtures/launcher/${name}`, import.meta.url));
 }
 
-/** A run of the program. */
-class Canopy {
+/** Polls until this gives something. */
+async function until<T>(what: string, look: () => T | undefined): Promise<T> {
+  const giveUpAtMs = clock.now() + LIMIT_MS;
+  while (true) {
+    const found = look();
+    if (found !== undefined) return found;
+    assert.ok(clock.now() < giveUpAtMs, `no ${what} within ${LIMIT_MS / 1000} s`);
+    await clock.sleep(20);
+  }
+}
+
+/** A run of the program: in a process of its own, or, where nobody needs that process, in this one. */
+interface Canopy {
+  /** What it has printed so far. */
+  out(): string;
+  err(): string;
+  /** The exit code. */
+  ended(): Promise<number | null>;
+  /** Waits for this in its output. */
+  says(pattern: RegExp): Promise<RegExpExecArray>;
+}
+
+function says(one: { out(): string; err(): string }, code: () => unknown, pattern: RegExp) {
+  return until(`output like ${pattern}`, () => {
+    const match = pattern.exec(one.out());
+    assert.ok(match !== null || code() === undefined, `it ended:\n${one.out()}\n${one.err()}`);
+    return match ?? undefined;
+  });
+}
+
+class CanopyProcess implements Canopy {
   readonly child: ChildProcess;
-  readonly ended: Promise<number | null>;
-  out = "";
-  err = "";
+  #out = "";
+  #err = "";
+  #code: number | null | undefined;
 
   constructor(args: readonly string[]) {
     const [program, ...rest] = selfCommand(args);
-    this.child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe"] });
-    this.child.stdout?.on("data", (chunk) => this.out += chunk);
-    this.child.stderr?.on("data", (chunk) => this.err += chunk);
-    this.ended = new Promise((resolve) => this.child.once("close", (code) => resolve(code)));
+    this.child = spawn(program, rest, { stdio: ["ignore", "pipe", "pipe"], env: mortalEnv() });
+    this.child.stdout?.on("data", (chunk) => this.#out += chunk);
+    this.child.stderr?.on("data", (chunk) => this.#err += chunk);
+    this.child.once("close", (code) => this.#code = code);
   }
 
-  /** Waits for this in its output. */
-  async says(pattern: RegExp): Promise<RegExpExecArray> {
-    let over = false;
-    void this.ended.then(() => over = true);
-    while (true) {
-      const match = pattern.exec(this.out);
-      if (match !== null) return match;
-      assert.ok(!over, `it ended:\n${this.out}\n${this.err}`);
-      await clock.sleep(20);
-    }
-  }
+  out = () => this.#out;
+  err = () => this.#err;
+  ended = () => until("end of the program", () => this.#code);
+  says = (pattern: RegExp) => says(this, () => this.#code, pattern);
 
   // Not `child.kill`: under Deno the exit event then names the signal, whatever the exit code was.
   signal(name: NodeJS.Signals): void {
@@ -55,18 +85,39 @@ class Canopy {
   }
 }
 
+class CanopyHere implements Canopy {
+  readonly #io: FakeIo;
+  #code: number | undefined;
+
+  constructor(args: readonly string[]) {
+    const transport = systemTransport();
+    this.#io = fakeIo({ clock, transport, env: mortalEnv(), cwd: tmpdir() });
+    void dispatch([launchCommand, statusCommand, stopCommand], args, this.#io).then(async (code) => {
+      await transport.close();
+      this.#code = code;
+    });
+  }
+
+  out = () => this.#io.out.text;
+  err = () => this.#io.err.text;
+  ended = () => until("end of the command", () => this.#code);
+  says = (pattern: RegExp) => says(this, () => this.#code, pattern);
+  interrupt = () => this.#io.interrupt();
+}
+
 interface Stage {
   readonly folder: string;
   readonly state: () => LaunchState;
   /** Starts the program; ended with the test, whatever happens. */
-  readonly canopy: (...args: string[]) => Canopy;
+  readonly process: (...args: string[]) => CanopyProcess;
+  readonly here: (...args: string[]) => CanopyHere;
 }
 
 /** Takes what a launch of these tests needs; afterwards no process of it may be left. */
 async function onStage(use: (stage: Stage) => Promise<void>): Promise<void> {
   const root = mkdtempSync(join(tmpdir(), "canopy-launch-"));
   const folder = join(root, "default");
-  const started: Canopy[] = [];
+  const started: (CanopyProcess | CanopyHere)[] = [];
   const ids = new Set<string>();
   const state = () => {
     const read = readState(folder);
@@ -74,24 +125,26 @@ async function onStage(use: (stage: Stage) => Promise<void>): Promise<void> {
     ids.add(read.id);
     return read;
   };
+  const add = <T extends CanopyProcess | CanopyHere>(one: T): T => {
+    started.push(one);
+    return one;
+  };
+  const left = () => table.list().filter(({ pid }) => [...ids].some((id) => table.bearsMark(pid, id)));
   try {
     await use({
       folder,
       state,
-      canopy: (...args) => {
-        const one = new Canopy([...args, "--state-dir", root]);
-        started.push(one);
-        return one;
-      },
+      process: (...args) => add(new CanopyProcess([...args, "--state-dir", root])),
+      here: (...args) => add(new CanopyHere([...args, "--state-dir", root])),
     });
-    const left = table.list().filter(({ pid }) => [...ids].some((id) => table.bearsMark(pid, id)));
-    assert.deepEqual(left, [], "a process is left");
+    assert.deepEqual(left(), [], "a process is left");
   } finally {
-    for (const one of started) table.signal(one.child.pid ?? 0, "SIGTERM");
-    await Promise.all(started.map((one) => one.ended));
-    for (const { pid } of table.list()) {
-      if ([...ids].some((id) => table.bearsMark(pid, id))) table.signal(pid, "SIGKILL");
+    for (const one of started) {
+      if (one instanceof CanopyHere) one.interrupt();
+      else table.signal(one.child.pid ?? 0, "SIGTERM");
     }
+    for (const one of started) await one.ended();
+    for (const { pid } of left()) table.signal(pid, "SIGKILL");
     rmSync(root, { recursive: true, force: true });
   }
 }
@@ -120,7 +173,7 @@ async function ask(url: string): Promise<{ status: number; text: string }> {
     const headers = { "content-type": "application/json" };
     const response = await transport.send(
       { method: "POST", url: `${url}/v1/chat/completions`, headers, body },
-      new AbortController().signal,
+      AbortSignal.timeout(LIMIT_MS),
     );
     let text = "";
     const decoder = new TextDecoder();
@@ -134,9 +187,9 @@ async function ask(url: string): Promise<{ status: number; text: string }> {
 const LISTENING = /listening on (http:\/\/\S+)/;
 
 test("on six GPUs: the tree is served, an engine that is killed is back and no run is lost, a stop leaves nothing", async () => {
-  await onStage(async ({ canopy, state }) => {
+  await onStage(async ({ process, here, state }) => {
     const twice = ["--set", "models.4b.workers=http://127.0.0.1:30000,http://127.0.0.1:30003"];
-    const launched = canopy(...await launchArgs("h200x6.txt", ...twice));
+    const launched = process(...await launchArgs("h200x6.txt", ...twice));
     const url = (await launched.says(LISTENING))[1] ?? "";
     const before = state();
     assert.equal(before.phase, "serving");
@@ -156,62 +209,67 @@ test("on six GPUs: the tree is served, an engine that is killed is back and no r
     });
     await clock.sleep(100);
     table.signal(victim.pid, "SIGKILL");
-    await launched.says(/4b-1: starts again soon: 4b-1: the engine was killed/);
-    await launched.says(/starts again soon[^]*4b-1: ready/);
-    killed = true;
+    try {
+      await launched.says(/4b-1: starts again soon: the engine was killed: if nobody did it on purpose/);
+      await launched.says(/starts again soon[^]*4b-1: ready/);
+    } finally {
+      killed = true;
+    }
     assert.ok((await Promise.all(runs)).flat().every((status) => status === 200), "a run was lost");
     const after = state().engines.find(({ name }) => name === "4b-1");
     assert.ok(after?.phase === "ready" && after.restarts === 1 && after.pid !== victim.pid);
 
-    const status = canopy("status");
-    assert.equal(await status.ended, 0);
-    assert.match(status.out, /^preset moa-9-3-1: serving on http:\S+, process \d+, for 0 minutes\n/);
-    assert.match(status.out, /\n4b-1 +ready +\d+ +http:\S+ +1/);
-    const stop = canopy("stop");
-    assert.equal(await stop.ended, 0);
-    assert.equal(stop.out, 'Launch "default" has ended\n');
-    assert.equal(await launched.ended, 0);
+    const status = here("status");
+    assert.equal(await status.ended(), 0);
+    assert.match(status.out(), /^preset moa-9-3-1: serving on http:\S+, process \d+, for 0 minutes\n/);
+    assert.match(status.out(), /\n4b-1 +ready +\d+ +http:\S+ +1/);
+    const stop = here("stop");
+    assert.equal(await stop.ended(), 0);
+    assert.equal(stop.out(), 'Launch "default" has ended\n');
+    assert.equal(await launched.ended(), 0);
   });
 });
 
-test("on one GPU: what a killed launch has left is ended by the next one, which goes on detached", async () => {
-  await onStage(async ({ canopy, state }) => {
+test("on one GPU: what a launch that was killed has left is ended by the next one, which goes on detached", async () => {
+  await onStage(async ({ process, here, state }) => {
     const args = await launchArgs("h200x1.txt");
-    const first = canopy(...args);
-    await first.says(LISTENING);
-    const again = canopy(...args);
-    assert.equal(await again.ended, 1);
+    const first = process(...args);
+    // In the middle of its start: engines that share a GPU come one after the other.
+    await first.says(/4b: ready/);
+    const again = here(...args);
+    assert.equal(await again.ended(), 1);
     assert.match(
-      again.err,
+      again.err(),
       /Launch "default" runs already \(process \d+\): stop it with canopy stop, or give/,
     );
-    const orphans = state().engines.map(({ pid }) => pid ?? 0);
     first.signal("SIGKILL");
-    await first.ended;
+    await first.ended();
+    const orphans = state().engines.flatMap(({ pid }) => pid ?? []);
+    assert.ok(orphans.length > 0);
     assert.ok(
       orphans.every((pid) => table.startTime(pid) !== undefined),
       "the engines outlive their supervisor",
     );
-    const status = canopy("status");
-    assert.equal(await status.ended, 1);
-    assert.match(status.out, /Launch "default" was killed and has left process groups/);
+    const status = here("status");
+    assert.equal(await status.ended(), 1);
+    assert.match(status.out(), /Launch "default" was killed and has left process groups? /);
 
-    const second = canopy(...args, "--detach");
-    assert.equal(await second.ended, 0, second.err);
-    assert.match(second.out, /Canopy is listening on http:\S+ \(process \d+\)/);
+    const second = process(...args, "--detach");
+    assert.equal(await second.ended(), 0, second.err());
+    assert.match(second.out(), /Canopy is listening on http:\S+ \(process \d+\)/);
     assert.ok(orphans.every((pid) => table.startTime(pid) === undefined), "they were ended first");
     const { url, pid } = state();
     assert.equal((await ask(url ?? "")).status, 200);
-    assert.equal(await canopy("stop").ended, 0);
+    assert.equal(await here("stop").ended(), 0);
     assert.equal(table.startTime(pid), undefined);
-    assert.equal(await canopy("stop").ended, 1);
+    assert.equal(await here("stop").ended(), 1);
   });
 });
 
 test("pairs on six GPUs: a simulated prefill and decode server hand over, and SIGTERM ends all in order", async () => {
-  await onStage(async ({ canopy, state }) => {
+  await onStage(async ({ process, state }) => {
     const ports = ["--port", "0", "--base-port", String(10_000 + await freePort() % 20_000)];
-    const launched = canopy(
+    const launched = process(
       ...["launch", "launch-6-gpus-pd", "--engine", "sim", "--gpus", hostFile("h200x6.txt"), ...ports],
       ...["--set", "launch.sim_args=--speedup,100,--scripted"],
       ...["--set", `launch.bootstrap_port=${10_000 + await freePort() % 20_000}`],
@@ -221,13 +279,13 @@ test("pairs on six GPUs: a simulated prefill and decode server hand over, and SI
     const { status, text } = await ask(url);
     assert.equal(status, 200, text);
     launched.signal("SIGTERM");
-    assert.equal(await launched.ended, 0);
-    assert.match(launched.out, /Draining[^]*: stopping[^]*: stopped/);
+    assert.equal(await launched.ended(), 0);
+    assert.match(launched.out(), /Draining[^]*: stopping[^]*: stopped/);
   });
 });
 
 test("on two GPUs: a port of the router that is taken is told before any engine starts", async () => {
-  await onStage(async ({ canopy }) => {
+  await onStage(async ({ here }) => {
     const server = createServer();
     const port = await new Promise<number>((resolve) =>
       server.listen(0, "127.0.0.1", () => {
@@ -236,34 +294,55 @@ test("on two GPUs: a port of the router that is taken is told before any engine 
       })
     );
     try {
-      const launched = canopy(...await launchArgs("a100x2.txt"), "--port", String(port));
-      assert.equal(await launched.ended, 1);
+      const launched = here(...await launchArgs("a100x2.txt"), "--port", String(port));
+      assert.equal(await launched.ended(), 1);
       assert.equal(
-        launched.err,
+        launched.err(),
         `canopy launch: Cannot listen on 127.0.0.1:${port}: the port is taken; choose another one, or stop what uses it\n`,
       );
-      assert.equal(launched.out, "");
+      assert.equal(launched.out(), "");
     } finally {
       server.close();
     }
-    const served = canopy(...await launchArgs("a100x2.txt"));
+    const served = here(...await launchArgs("a100x2.txt"));
     const url = (await served.says(LISTENING))[1] ?? "";
     assert.equal((await ask(url)).status, 200);
-    served.signal("SIGINT");
-    assert.equal(await served.ended, 0);
+    served.interrupt();
+    assert.equal(await served.ended(), 0);
+  });
+});
+
+test("MoA-vllm's configuration on two GPUs: its programs find the engines in model2port.json beside it", async () => {
+  await onStage(async ({ folder, here, state }) => {
+    const base = 10_000 + await freePort() % 20_000;
+    const path = `${folder}.configs.json`;
+    const fixture = new URL("../fixtures/cfgs/moa_vllm/configs.json", import.meta.url);
+    writeFileSync(path, readFileSync(fixture));
+    const quick = ["--set", "launch.sim_args=--speedup,100,--scripted"];
+    const where = ["--engine", "sim", "--base-port", String(base), "--port", "0"];
+    const served = here("launch", path, ...where, ...quick);
+    const url = (await served.says(LISTENING))[1] ?? "";
+    const ports: unknown = JSON.parse(readFileSync(join(folder, "../model2port.json"), "utf8"));
+    assert.deepEqual(
+      Object.values(ports ?? {}),
+      state().engines.map((engine) => Number(new URL(engine.url).port)).sort(),
+    );
+    assert.equal((await ask(url)).status, 200);
+    served.interrupt();
+    assert.equal(await served.ended(), 0);
   });
 });
 
 test("an engine that cannot start fails the launch with its own words", async () => {
-  await onStage(async ({ canopy }) => {
-    const launched = canopy(...await launchArgs("h200x1.txt"), "--set", "launch.sim_args=--no-such-option");
-    assert.equal(await launched.ended, 1);
+  await onStage(async ({ process, here }) => {
+    const launched = process(...await launchArgs("h200x1.txt"), "--set", "launch.sim_args=--no-such-option");
+    assert.equal(await launched.ended(), 1);
     assert.match(
-      launched.err,
+      launched.err(),
       /^canopy launch: \S+: the simulator does not take --no-such-option: correct launch\.sim_args\n$/,
     );
-    const status = canopy("status");
-    assert.equal(await status.ended, 1);
-    assert.match(status.out, /^Launch "default" failed: /);
+    const status = here("status");
+    assert.equal(await status.ended(), 1);
+    assert.match(status.out(), /^Launch "default" failed: /);
   });
 });

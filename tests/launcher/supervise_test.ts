@@ -183,8 +183,8 @@ test("an engine that crashes too often stays down, and the others go on", async 
     assert.equal(stage.processes.starts.filter(([name]) => name === "a").length, 5);
     assert.equal(
       a?.problem,
-      "a: crashed 5 times within 10 minutes and stays down; the last time: a: the engine ended with code 1; " +
-        "the end of /logs/a.log:\n  Boom",
+      "a: crashed 5 times within 10 minutes and stays down; the last time: a: the engine ended with code 1\n" +
+        "The end of /logs/a.log:\n  Boom",
     );
     assert.deepEqual([a.phase, b?.phase], ["failed", "ready"]);
   });
@@ -198,7 +198,7 @@ test("an engine that fails at its first start fails the launch, with the end of 
   }, async (stage) => {
     assert.equal(
       await failure(stage.supervisor.start(never)),
-      "a: the engine ended with code 3 before it was ready; the end of /logs/a.log:\n  one\n  two",
+      "a: the engine ended with code 3 before it was ready\nThe end of /logs/a.log:\n  one\n  two",
     );
     assert.ok(stage.clock.now() < 2_000);
   });
@@ -248,7 +248,7 @@ test("a download that moves is no lateness, silence is", async () => {
   await onStage([plannedEngine("a", 1)], { a: [{ lines }] }, async (stage) => {
     assert.match(
       await failure(stage.supervisor.start(never)),
-      /^a: not ready after 60 s without progress \(downloading\): allow more with --ready-timeout; the end of \/logs\/a\.log:\n/,
+      /^a: not ready after 60 s without progress \(downloading\): allow more with --ready-timeout\nThe end of \/logs\/a\.log:\n/,
     );
     assert.ok(stage.clock.now() > 1_000_000);
   }, { rules: { readyTimeoutMs: 60_000 } });
