@@ -18,7 +18,8 @@ import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { BareDecoder } from "./embedded_bench_bare.ts";
 import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_measures.ts";
 import { median } from "./measure.ts";
-import { delayWhile } from "./scorer_bench_measures.ts";
+import { delaysWhile } from "./scorer_bench_measures.ts";
+
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
 
 const PROMPT_TOKENS = 512;
@@ -110,17 +111,14 @@ try {
     }
   }
 
-  line("\nDelay of timers in the router's thread, ms", "p50", "p99");
-  const show = (name: string, { p50, p99 }: { p50: number; p99: number }) =>
-    line(name, p50.toFixed(2), p99.toFixed(2));
-  show("idle", await delayWhile(clock, () => clock.sleep(2000)));
-  show(
-    "while four sequences are computed",
-    await delayWhile(
-      clock,
-      () => Promise.all([1, 2, 3, 4].map(() => generated(clock, generator, prompt(), ANSWER_TOKENS))),
-    ),
+  const delays = await delaysWhile(
+    clock,
+    2,
+    () => Promise.all([1, 2, 3, 4].map(() => generated(clock, generator, prompt(), ANSWER_TOKENS))),
   );
+  line(`\nDelay of 1 ms timers in the router's thread, ${delays.idle.samples} each, ms`, "p50", "p99");
+  line("idle", delays.idle.p50.toFixed(2), delays.idle.p99.toFixed(2));
+  line("while four sequences are computed", delays.busy.p50.toFixed(2), delays.busy.p99.toFixed(2));
   await generator.close();
   await bare.close();
 

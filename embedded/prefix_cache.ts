@@ -58,8 +58,9 @@ export class PrefixCache {
     this.#tokens += rest.length;
     if (node.keyValues !== undefined && inNode === node.ids.length) {
       // The sequence has grown.
-      node.keyValues.release();
+      const shorter = node.keyValues;
       node.keyValues = keyValues.retain();
+      shorter.release();
       node.ids = [...node.ids, ...rest];
       return this.#touch(node);
     }

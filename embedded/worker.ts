@@ -1,6 +1,7 @@
 import { basename } from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
 import { CanopyError, messageOf } from "../base/errors.ts";
+import { yieldToOtherThreads } from "../onnx/priority.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { Decoder } from "./decoder.ts";
 import { KeyValuePool } from "./key_values.ts";
@@ -21,6 +22,7 @@ const options: DecoderOptions = workerData;
 const chunkTokens = { alone: 256, besides: 64 };
 
 try {
+  yieldToOtherThreads();
   const decoder = await Decoder.open(await loadOnnxRuntime(), options.path, options.threads);
   const pool = new KeyValuePool(
     decoder.export.cache,
