@@ -1,11 +1,7 @@
 import { nearest } from "../cfgs/nearest.ts";
 import { UsageError } from "./args.ts";
-import {
-  benchAllCommand,
-  benchChunkCommand,
-  benchPrefillCommand,
-  benchRunCommand,
-} from "./bench_experiment.ts";
+import { benchAllCommand } from "./bench_all.ts";
+import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./bench_experiment.ts";
 import { benchExitCommand, benchTauCommand } from "./bench_exit.ts";
 import { benchLoadCommand } from "./bench_load.ts";
 import { columns, type Command } from "./command.ts";

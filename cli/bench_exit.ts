@@ -1,6 +1,7 @@
-import { compareExits } from "../bench/experiment_exit.ts";
+import { compareExits, type ExitOptions } from "../bench/experiment_exit.ts";
 import { sweepTau } from "../bench/experiment_tau.ts";
 import { exitReport } from "../bench/report/exit_report.ts";
+import type { Report } from "../bench/report/report.ts";
 import { tauReport } from "../bench/report/tau_report.ts";
 import { UsageError } from "./args.ts";
 import {
@@ -10,10 +11,12 @@ import {
   workloadOption,
   workloadsOf,
   worldOptions,
+  type WorldSettings,
   worldSettings,
 } from "./bench_experiment.ts";
 import { writeReport } from "./bench_output.ts";
 import { defineCommand } from "./command.ts";
+import type { Io } from "./io.ts";
 
 /** Where nothing else is said: for a look of a minute; differences of some per cent take a hundred. */
 const DEFAULT_QUESTIONS = { exit: 8, tau: 4 };
@@ -47,15 +50,28 @@ ${WORKLOAD_HELP}`,
       questions: values.questions ?? DEFAULT_QUESTIONS.exit,
       concurrency: values.concurrency ?? 1,
     };
-    const report = await experiment(
-      settings,
-      io,
-      async (options) =>
-        exitReport(await compareExits({ ...settings, ...options }), originOf(settings), settings),
-    );
-    return await writeReport(report, values, io);
+    return await writeReport(await exitOf(settings, io), values, io);
   },
 });
+
+/** What `bench exit` asks where nothing else is said. */
+export const EXIT_DEFAULTS = {
+  workloads: [DEFAULT_WORKLOAD],
+  questions: DEFAULT_QUESTIONS.exit,
+  concurrency: 1,
+} as const;
+
+export function exitOf(
+  settings: WorldSettings & Pick<ExitOptions, "workloads" | "questions" | "concurrency">,
+  io: Io,
+): Promise<Report> {
+  return experiment(
+    settings,
+    io,
+    async (options) =>
+      exitReport(await compareExits({ ...settings, ...options }), originOf(settings), settings),
+  );
+}
 
 /** `canopy bench tau`: the metric of the paper over its parameters. */
 export const benchTauCommand = defineCommand({

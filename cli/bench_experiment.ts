@@ -13,7 +13,7 @@ import { defineCommand, type OptionValues } from "./command.ts";
 import type { Io } from "./io.ts";
 
 /** Questions of each workload where nothing else is said: with them every experiment takes less than half a minute. */
-const DEFAULT_QUESTIONS = { run: 8, prefill: 6, chunk: 2 };
+export const DEFAULT_QUESTIONS = { run: 8, prefill: 6, chunk: 2 };
 
 export const worldOptions = {
   questions: { type: "number", value: "N", min: 1, max: 10_000, help: "Questions of each workload" },
@@ -139,47 +139,12 @@ export const benchChunkCommand = defineCommand({
   },
 });
 
-const PREFILL_DEFAULTS = { maxTokens: 2048, outputTokens: 64, chunkTokens: 512 };
-const DEFAULT_STEPS: readonly number[] = [64, 128, 256, 512, 1024];
+export const PREFILL_DEFAULTS = { maxTokens: 2048, outputTokens: 64, chunkTokens: 512 };
+export const DEFAULT_STEPS: readonly number[] = [64, 128, 256, 512, 1024];
 
-/** `canopy bench all`: every simulated experiment as it is by default. */
-export const benchAllCommand = defineCommand({
-  name: "bench all",
-  summary: "All simulated experiments, as they are by default, into a folder",
-  arguments: "FOLDER",
-  maxArguments: 1,
-  options: {
-    seed: worldOptions.seed,
-    serving: worldOptions.serving,
-    slots: worldOptions.slots,
-  },
-  details: "Writes run, prefill and chunk as .json and .svg into FOLDER, which must exist.",
-  run: async (values, [folder], io) => {
-    if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
-    const settings = worldSettings({ ...values, "engine-version": undefined });
-    const workloads = workloadNames;
-    const reports = {
-      run: () =>
-        runReport({ ...settings, workloads, questions: DEFAULT_QUESTIONS.run, concurrency: [1] }, io),
-      prefill: () =>
-        prefillOf({ ...settings, ...PREFILL_DEFAULTS, questions: DEFAULT_QUESTIONS.prefill }, io),
-      chunk: () =>
-        chunkOf(
-          { ...settings, workloads, questions: DEFAULT_QUESTIONS.chunk, chunkTokens: DEFAULT_STEPS },
-          io,
-        ),
-    };
-    for (const [name, make] of Object.entries(reports)) {
-      const files = { json: `${folder}/${name}.json`, svg: `${folder}/${name}.svg` };
-      await writeReport(await make(), files, io);
-    }
-    return 0;
-  },
-});
+export type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
 
-type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
-
-function runReport(
+export function runReport(
   settings: WorldSettings & {
     readonly workloads: readonly WorkloadName[];
     readonly questions: number;
@@ -195,7 +160,7 @@ function runReport(
   );
 }
 
-function prefillOf(
+export function prefillOf(
   settings: WorldSettings & typeof PREFILL_DEFAULTS & { readonly questions: number },
   io: Io,
 ): Promise<Report> {
@@ -207,7 +172,7 @@ function prefillOf(
   );
 }
 
-function chunkOf(
+export function chunkOf(
   settings: WorldSettings & {
     readonly workloads: readonly WorkloadName[];
     readonly questions: number;
