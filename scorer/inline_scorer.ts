@@ -237,7 +237,9 @@ export class InlineScorer implements Scorer {
     if (left === undefined || right === undefined) return;
     a.inStep = b.inStep = true;
     try {
-      settle(pair, resultOf(metric, left, right, await left.compare(right, metric)));
+      const nothing = left.dimensions === 0 || right.dimensions === 0;
+      const value = nothing ? undefined : await left.compare(right, metric);
+      settle(pair, resultOf(metric, left, right, value));
     } catch (error) {
       settle(pair, unknown(pair, `they could not be compared: ${messageOf(error)}`));
     }

@@ -7,7 +7,13 @@ import { FeatureSum } from "../onnx/feature_sum.ts";
 import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { ScorerFacts } from "../scorer.ts";
 import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedder.ts";
-import { type EmbeddingEndpoint, embeddingsEndpoint, poolingEndpoint } from "./http_wire.ts";
+import {
+  type EmbeddingEndpoint,
+  embeddingsEndpoint,
+  type HttpEmbedding,
+  poolingEndpoint,
+  tokenizeEndpoint,
+} from "./http_wire.ts";
 import { OnnxFeatures } from "./onnx_features.ts";
 import { NoFeatures, PooledFeatures, RowFeatures } from "./row_features.ts";
 
@@ -103,7 +109,7 @@ export class HttpEmbedder implements Embedder {
   async #embed(text: string, signal: AbortSignal): Promise<AnswerFeatures> {
     if (text.trim() === "") return new NoFeatures();
     const { graphs, transform = (vector) => vector } = this.#options;
-    const { values, dimensions, tokens } = await ask(this.#options, this.#endpoint, text, signal);
+    const { values, dimensions, tokens } = await this.#ask(text, signal);
     if (!values.every(Number.isFinite)) throw new Error("the endpoint gave numbers that are not finite");
     if (!this.#endpoint.rows) return new PooledFeatures(tokens, transform(values));
     const pooled = transform(values.slice(values.length - dimensions));
@@ -112,30 +118,57 @@ export class HttpEmbedder implements Embedder {
     await sum.add(values);
     return new OnnxFeatures(graphs, (await sum.correlation()).correlation, pooled);
   }
+
+  async #ask(text: string, signal: AbortSignal): Promise<HttpEmbedding> {
+    const { model, span, maxTokens } = this.#options;
+    const found = await ask(this.#options, this.#endpoint, text, signal);
+    if (!this.#endpoint.rows || span === "tail" || found.tokens < maxTokens) return found;
+    // vLLM 0.32 cuts the end token off with the rest, and there the model pools.
+    const { path, body, read } = tokenizeEndpoint;
+    const ids = read(await post(this.#options, path, body(model, text), signal));
+    if (ids.length <= maxTokens) return found;
+    return await ask(
+      this.#options,
+      this.#endpoint,
+      [...ids.slice(0, maxTokens - 1), ...ids.slice(-1)],
+      signal,
+    );
+  }
 }
 
 async function ask(
-  { clock, transport, url, model, apiKey, maxTokens, span }: HttpEmbedderOptions,
+  options: HttpEmbedderOptions,
   endpoint: EmbeddingEndpoint,
-  text: string,
+  input: string | readonly number[],
+  signal: AbortSignal,
+): Promise<HttpEmbedding> {
+  return endpoint.read(
+    await post(options, endpoint.path, endpoint.body(options.model, input, options), signal),
+  );
+}
+
+async function post(
+  { clock, transport, url, apiKey }: HttpEmbedderOptions,
+  path: string,
+  body: JsonObject,
   parent: AbortSignal,
-) {
+): Promise<JsonObject> {
   const late = new Error(`it did not answer within ${REQUEST_MS / 1000} s`);
   const { signal, release } = deadlineSignal(clock, REQUEST_MS, late, parent);
   try {
     const response = await transport.send({
       method: "POST",
-      url: url.replace(/\/+$/, "").replace(/\/v1$/, "") + endpoint.path,
+      url: url.replace(/\/+$/, "").replace(/\/v1$/, "") + path,
       headers: {
         "content-type": "application/json",
         ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
       },
-      body: JSON.stringify(endpoint.body(model, text, { maxTokens, span })),
+      body: JSON.stringify(body),
     }, signal);
     const answer = await jsonOf(response);
     if (response.status !== 200) throw new Error(refusalOf(response.status, answer));
     if (answer === undefined) throw new Error("its answer is not JSON");
-    return endpoint.read(answer);
+    return answer;
   } finally {
     release();
   }

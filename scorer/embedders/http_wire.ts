@@ -15,7 +15,7 @@ export interface EmbeddingEndpoint {
   readonly path: string;
   /** Whether it gives the features of each token, or one vector. */
   readonly rows: boolean;
-  body(model: string, text: string, limit: TextLimit): JsonObject;
+  body(model: string, input: string | readonly number[], limit: TextLimit): JsonObject;
   /** Throws an error that says what is wrong with the answer. */
   read(answer: JsonObject): HttpEmbedding;
 }
@@ -35,7 +35,7 @@ export const poolingEndpoint: EmbeddingEndpoint = {
   rows: true,
   body: (model, input, { maxTokens, span }) => ({
     model,
-    input,
+    input: typeof input === "string" ? input : [...input],
     task: "token_embed",
     use_activation: false,
     encoding_format: "base64",
@@ -64,11 +64,22 @@ export const poolingEndpoint: EmbeddingEndpoint = {
   },
 };
 
+/** vLLM's endpoint for a text's ids, special tokens included. */
+export const tokenizeEndpoint = {
+  path: "/tokenize",
+  body: (model: string, prompt: string): JsonObject => ({ model, prompt, add_special_tokens: true }),
+  read: ({ tokens }: JsonObject): number[] => numbersOf(tokens),
+};
+
 /** OpenAI's endpoint for embeddings: one vector for each text. */
 export const embeddingsEndpoint: EmbeddingEndpoint = {
   path: "/v1/embeddings",
   rows: false,
-  body: (model, input) => ({ model, input, encoding_format: "float" }),
+  body: (model, input) => ({
+    model,
+    input: typeof input === "string" ? input : [...input],
+    encoding_format: "float",
+  }),
   read: (answer) => {
     const { embedding } = firstOf(answer);
     const values = typeof embedding === "string"

@@ -223,6 +223,48 @@ test("an answer without text is not sent, and compared with nothing", () =>
     assert.equal(seen.length, 1);
   }));
 
+test("an empty answer beside another one is told as having nothing to compare", () =>
+  withServer(pooling, async ({ open, clock }) => {
+    const scorer = new InlineScorer(await open(), { clock, maxQueued: 8 });
+    for (const id of ["", "one two"]) {
+      const feed = scorer.open(id);
+      feed.append(id);
+      feed.end();
+    }
+    const { value, reason } = await scorer.similarity("one two", "", "fcs", 300);
+    assert.deepEqual([value, reason], [undefined, "one of the answers has nothing to compare"]);
+    await scorer.close();
+  }));
+
+test("a text that the endpoint cut, its end token with it, is sent again as its first tokens and the end token", () =>
+  withServer(
+    (one) => {
+      if (one.path === "/tokenize") return { body: { count: 6, tokens: [5, 6, 7, 8, 9, 99] } };
+      const { input, truncate_prompt_tokens: most } = one.body;
+      const words = Array.isArray(input)
+        ? input.map(String)
+        : String(input).split(" ").slice(0, Number(most));
+      const rows = rowsOf(words.join(" ")).subarray(0, words.length * WIDTH);
+      return {
+        body: { data: [{ data: base64(Float32Array.from(rows)) }], usage: { prompt_tokens: words.length } },
+      };
+    },
+    async ({ open, seen }) => {
+      const embedder = await open({ maxTokens: 4, graphs: undefined });
+      const features = await embed(embedder, "one two three four five");
+      assert.deepEqual(seen.map(({ path }) => path), ["/pooling", "/pooling", "/tokenize", "/pooling"]);
+      assert.deepEqual(seen[2]!.body, {
+        model: "Qwen/Qwen3-Embedding-0.6B",
+        prompt: "one two three four five",
+        add_special_tokens: true,
+      });
+      assert.deepEqual(seen[3]!.body["input"], [5, 6, 7, 99]);
+      assert.equal(features.tokens, 4);
+      await embed(await open({ maxTokens: 4, span: "tail" }), "one two three four five");
+      assert.equal(seen.length, 6, "cut at its beginning it still has its end");
+    },
+  ));
+
 test("an endpoint that embeds nothing is refused in one sentence that says what to start", () =>
   withServer(
     ({ path }) =>
