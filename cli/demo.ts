@@ -5,6 +5,7 @@ import { listModels, serverUrl, streamChat } from "./client.ts";
 import { defineCommand } from "./command.ts";
 import { demoConfig, type DemoModel } from "./demo_config.ts";
 import { type DemoEngines, startDemoEngines } from "./demo_engines.ts";
+import { REAL_MODELS, realDemo } from "./demo_real.ts";
 import { type DemoPair, reportLines } from "./demo_report.ts";
 import { askAndShow, type DemoStage } from "./demo_run.ts";
 import type { Io } from "./io.ts";
@@ -18,7 +19,10 @@ const DEFAULT_SPEEDUP = 4;
 
 /** The questions of the demonstration, by their ids in the simulator's book. */
 const WARM_UP_QUESTION = "machines";
-const DEMO_QUESTIONS = ["eggs", "lily-pads", "language"];
+const DEMO_QUESTIONS = ["eggs", "lily-pads", "language"] as const;
+
+/** A question in all modes then takes some minutes on two cores. */
+const REAL_MAX_TOKENS = 96;
 
 /** `canopy demo`: the tour. */
 export const demoCommand = defineCommand({
@@ -31,7 +35,13 @@ export const demoCommand = defineCommand({
       value: "URL",
       help: "Use a real OpenAI-compatible endpoint instead of simulated engines",
     },
-    model: { type: "list", value: "NAME", help: "Model at that endpoint, from the smallest to the largest" },
+    real: { type: "flag", help: "Use real models in this process instead of simulated engines" },
+    yes: { type: "flag", help: "With --real: fetch their weights without asking" },
+    model: {
+      type: "list",
+      value: "NAME",
+      help: "Model at that endpoint, from the smallest to the largest; with --real a Hub id or a folder",
+    },
     question: { type: "list", value: "TEXT", help: "Ask this instead of the three built-in questions" },
     speedup: {
       type: "number",
@@ -57,13 +67,34 @@ export const demoCommand = defineCommand({
   details:
     `The demonstration starts simulated engines of three sizes, serves a tree of 13 agents over them, asks it and
 its all-to-all baseline of 19 agents the same questions over HTTP, and compares them. The key of a real endpoint
-is taken from OPENAI_API_KEY.
+is taken from OPENAI_API_KEY. With --real three small models are fetched, which then run in this process, and the
+question is asked in all modes.
 
 Examples:
   canopy demo
+  canopy demo --real
   canopy demo --serve-only --port 8000
   canopy demo --url http://127.0.0.1:11434 --model qwen3:4b --model qwen3:8b`,
   run: async (values, _, io) => {
+    if (values.yes && !values.real) {
+      throw new UsageError("Option --yes needs --real: nothing else is fetched");
+    }
+    if (values.real) {
+      if (values.url !== undefined || values.speedup !== undefined || values["serve-only"]) {
+        throw new UsageError(
+          "Option --real goes together neither with --url nor with --speedup and --serve-only",
+        );
+      }
+      await realDemo({
+        models: values.model.length > 0 ? values.model : REAL_MODELS,
+        questions: values.question.length > 0 ? values.question : [questionText(DEMO_QUESTIONS[0])],
+        maxTokens: values["max-tokens"] ?? REAL_MAX_TOKENS,
+        yes: values.yes,
+        host: values.host ?? "127.0.0.1",
+        port: values.port ?? 0,
+      }, io);
+      return 0;
+    }
     const simulated = values.url === undefined;
     if (simulated && values.model.length > 0) {
       throw new UsageError("Option --model needs --url: the simulated engines have models of their own");

@@ -70,6 +70,32 @@ export async function pullModel(options: PullOptions): Promise<Pulled> {
   }
 }
 
+/** Bytes of the files that `pullModel` would have in the end. Throws as it does. */
+export async function pullSize(options: Omit<PullOptions, "clock" | "onProgress">): Promise<number> {
+  const { transport, env, model, revision, signal } = options;
+  try {
+    const hub = {
+      transport,
+      endpoint: hubEndpoint(env),
+      id: model,
+      token: env["HF_TOKEN"] || undefined,
+      signal,
+    };
+    const { commit, names } = await modelInfo(new HubClient({ ...hub, revision }));
+    const client = new HubClient({ ...hub, revision: commit });
+    let bytes = 0;
+    for (const file of options.choose(names)) {
+      const facts = await client.head(file);
+      if (facts === undefined) throw failure(400, "model_not_found", `${model} has no file ${file}`);
+      bytes += facts.size ?? 0;
+    }
+    return bytes;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw explained(options, error);
+  }
+}
+
 async function pull(options: PullOptions): Promise<Pulled> {
   const { transport, env, model, signal, clock } = options;
   const hub = {
@@ -171,7 +197,10 @@ async function exists(path: string): Promise<boolean> {
   return await stat(path).then(() => true, () => false);
 }
 
-function explained({ model, revision, env }: PullOptions, error: unknown): CanopyError {
+function explained(
+  { model, revision, env }: Pick<PullOptions, "model" | "revision" | "env">,
+  error: unknown,
+): CanopyError {
   if (CanopyError.is(error)) return error;
   const endpoint = hubEndpoint(env);
   if (error instanceof HubError) {

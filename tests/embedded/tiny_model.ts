@@ -17,3 +17,12 @@ export function tinyTokenizer(): Promise<ModelTokenizer> {
     env: {},
   });
 }
+
+/** The files of the tiny Qwen3 as an export has them in one folder, by their names there. */
+export const tinyFiles: Readonly<Record<string, string>> = {
+  "config.json": join(TINY_FOLDER, "config.json"),
+  "generation_config.json": join(TINY_FOLDER, "generation_config.json"),
+  "tokenizer.json": join(TINY_FOLDER, "tokenizer.json"),
+  "tokenizer_config.json": join(TINY_FOLDER, "tokenizer_config.json"),
+  "onnx/model.onnx": join(fixtures, "tiny-qwen3-onnx", "model.onnx"),
+};

@@ -1,0 +1,126 @@
+/**
+ * The modes of the paper on real transformers in this process: how long a question takes end to end, and how long an
+ * agent's first token takes when the last answer that it reads is there. Without `--model` the models are three of
+ * random weights in the form of Qwen3-0.6B with 1, 2 and 4 layers, whose answers are noise of a fixed length; their
+ * exits are drawn by lot, for there is nothing to agree on.
+ *
+ *     deno task bench:embedded-tree [--model FOLDER_OR_ID] [--layers 1,2,4] [--tokens 64] [--rounds 3]
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism, tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { SystemClock } from "../base/clock.ts";
+import { Random } from "../base/random.ts";
+import { configSchema } from "../cfgs/schema.ts";
+import { startEmbeddedModels } from "../router/embedded_models.ts";
+import { createRouter } from "../router/router.ts";
+import { systemTransport } from "../router/transport/system.ts";
+import { LexicalEmbedder } from "../scorer/embedders/lexical.ts";
+import { InlineScorer } from "../scorer/inline_scorer.ts";
+import { exitPolicyOf } from "../scorer/policies.ts";
+import { verdictPrompt, yesProbability } from "../scorer/verdict_prompt.ts";
+import { askMode, MODE_NAMES, modeGraphs, type ModeRun, newQuestion } from "./embedded_tree.ts";
+import { median } from "./measure.ts";
+import { qwen06, writeModel } from "./scorer_bench_model.ts";
+import { BuiltinTokenizer } from "./simulator/tokenizer.ts";
+
+const QUESTION_WORDS = 150;
+
+const textAfter = (flag: string, otherwise: string): string => {
+  const at = process.argv.indexOf(flag);
+  return at < 0 ? otherwise : process.argv[at + 1] ?? otherwise;
+};
+const real = textAfter("--model", "");
+const layers = textAfter("--layers", "1,2,4").split(",").map(Number);
+const tokens = Number(textAfter("--tokens", "64"));
+const rounds = Number(textAfter("--rounds", "3"));
+const write = (text: string) => process.stdout.write(`${text}\n`);
+
+const folder = mkdtempSync(join(tmpdir(), "canopy-tree-"));
+const clock = new SystemClock();
+const network = systemTransport();
+const { signal } = new AbortController();
+const tokenizer = new BuiltinTokenizer();
+try {
+  const sources = real === "" ? layers.map(randomModel) : [real];
+  const names = sources.map((_, index) => `m${index + 1}`);
+  const config = configSchema.parse({
+    server: { log_level: "error" },
+    models: Object.fromEntries(names.map((name, index) => [name, { model: sources[index], engine: "onnx" }])),
+    graphs: modeGraphs(
+      names,
+      { temperature: 0.7, max_tokens: tokens, ignore_eos: true },
+      { metric: "random", probability: 0.5, min_agents: 2 },
+    ),
+  });
+  const random = new Random("bench");
+  const embedded = await startEmbeddedModels(config, {
+    clock,
+    random,
+    transport: network,
+    env: process.env,
+    signal,
+    ...(real === "" ? { tokenizer } : {}),
+  });
+  const router = await createRouter({
+    config: embedded.config,
+    clock,
+    random,
+    transport: embedded.transport,
+    earlyExit: {
+      scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
+      verdict: { prompt: verdictPrompt, yes: yesProbability },
+      policyOf: (settings) => exitPolicyOf(settings, random),
+    },
+    ...(real === "" ? { loadTokenizer: () => Promise.resolve(tokenizer) } : {}),
+  });
+  try {
+    const { url } = await router.listen({ host: "127.0.0.1", port: 0 });
+    await router.ready();
+    const what = real === ""
+      ? `models of random weights: Qwen3-0.6B's form with ${layers.join(", ")} layers, int8`
+      : `${real} in all places`;
+    write(
+      `${what}; ${tokens} tokens per answer; ${availableParallelism()} cores; medians of ${rounds} questions`,
+    );
+    const runs = new Map<string, ModeRun[]>(Object.keys(MODE_NAMES).map((mode) => [mode, []]));
+    for (let round = 0; round <= rounds; round++) {
+      for (const [mode, list] of runs) {
+        const question = newQuestion(QUESTION_WORDS, `${mode}/${round}`);
+        const run = await askMode({ router, url, transport: network, clock }, mode, question, signal);
+        // The first round warms the compiler up.
+        if (round > 0) list.push(run);
+      }
+    }
+    const row = (...cells: string[]) =>
+      write(cells.map((cell, index) => index === 0 ? cell.padEnd(42) : cell.padStart(22)).join(""));
+    row("", "end to end, s", "aggregator's gap, ms", "root's gap, ms", "prompt cached, %");
+    for (const [mode, list] of runs) {
+      const of = (figure: (run: ModeRun) => number) => median(list.map(figure));
+      row(
+        MODE_NAMES[mode] ?? mode,
+        (of((run) => run.endToEndMs) / 1000).toFixed(2),
+        of((run) => run.aggregatorGapMs).toFixed(0),
+        of((run) => run.rootGapMs).toFixed(0),
+        of((run) => 100 * run.cachedTokens / run.promptTokens).toFixed(0),
+      );
+    }
+    write("gap: from the last token of the last answer that it reads to an agent's own first token");
+  } finally {
+    await router.close();
+    await embedded.close();
+  }
+} finally {
+  await network.close();
+  rmSync(folder, { recursive: true });
+}
+
+/** Writes a model of so many layers; gives its folder. */
+function randomModel(count: number, index: number): string {
+  const at = join(folder, `m${index}`);
+  mkdirSync(at);
+  writeModel(at, { ...qwen06, layers: count, vocabulary: tokenizer.vocabSize }, "logits");
+  writeFileSync(join(at, "config.json"), JSON.stringify({ max_position_embeddings: 8192 }));
+  return at;
+}
