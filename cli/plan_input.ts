@@ -94,6 +94,9 @@ async function hostOf({ loaded, values, io }: PlanRequest, run: RunTool): Promis
   if (gpus !== undefined) {
     const file = join(io.cwd, gpus);
     const path = existsSync(gpus) ? gpus : existsSync(file) ? file : undefined;
+    if (path === undefined && /[/\\]|\.\w+$/.test(gpus)) {
+      throw new UsageError(`Option --gpus names the file ${gpus}, which does not exist`);
+    }
     try {
       return path === undefined ? describedGpus(gpus) : recordedGpus(readFileSync(path, "utf8"), gpus);
     } catch (error) {

@@ -70,6 +70,14 @@ function sentenceOf(
       return `the GPU driver is too old for the installed ${product}: update the driver, or set launch.${family}.version to a ${product} made for it`;
     case "no_driver":
       return `${product} finds no GPU driver: install it (nvidia-smi must work), or rehearse without GPUs with --engine sim`;
+    case "no_container_gpu":
+      return "docker cannot give the container GPUs: install the NVIDIA Container Toolkit and restart docker";
+    case "no_container_daemon":
+      return "docker's daemon cannot be reached: start it, or let this user use it (group docker)";
+    case "no_image":
+      return `docker cannot pull the image ${
+        engine.image ?? ""
+      }: correct ${setting}.image or launch.${family}.image, or log in (docker login)`;
     case "unknown_option":
       if (family === "sim") return `the simulator does not take ${first.trim()}: correct launch.sim_args`;
       return `the installed ${product} does not take this option (${first.trim()}): set launch.${family}.version to the installed version, or correct ${setting}.extra_args`;

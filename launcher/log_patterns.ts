@@ -10,12 +10,12 @@ export interface StartSign {
 
 /**
  * Lines by which vLLM 0.6 to 0.32 and SGLang 0.4 to 0.5.23 show where they are, read in their sources and in logs of
- * real starts. Both use progress bars of tqdm, whose lines hold a percentage.
+ * real starts. Both use progress bars of tqdm, whose lines hold a percentage. Of docker: the layers of an image.
  */
 const SIGNS: readonly (readonly [StartPhase, RegExp])[] = [
   [
     "downloading",
-    /\bFetching \d+ files|\bDownloading\b|model-\d+-of-\d+\.safetensors:\s+\d+%|Time spent downloading/,
+    /\bFetching \d+ files|\bDownloading\b|: (?:Pulling fs layer|Download complete|Pull complete)|model-\d+-of-\d+\.safetensors:\s+\d+%|Time spent downloading/,
   ],
   [
     "loading",
@@ -48,6 +48,9 @@ export type FailureKind =
   | "port_taken"
   | "driver_too_old"
   | "no_driver"
+  | "no_container_gpu"
+  | "no_container_daemon"
+  | "no_image"
   | "unknown_option"
   | "unsupported_model"
   | "unsupported_gpu"
@@ -93,8 +96,11 @@ const FAILURES: readonly (readonly [FailureKind, RegExp])[] = [
   ],
   [
     "no_driver",
-    /Found no NVIDIA driver|NVML Shared Library Not Found|libcuda\.so(?:\.1)?: cannot open|Failed to infer device type|No CUDA GPUs are available|not compiled with CUDA|no CUDA-capable device|No accelerator \(.*\) is available|could not select device driver/,
+    /Found no NVIDIA driver|NVML Shared Library Not Found|libcuda\.so(?:\.1)?: cannot open|Failed to infer device type|No CUDA GPUs are available|not compiled with CUDA|no CUDA-capable device|No accelerator \(.*\) is available/,
   ],
+  ["no_container_gpu", /could not select device driver|nvidia-container-cli: initialization error/],
+  ["no_container_daemon", /Cannot connect to the Docker daemon|permission denied .*docker/i],
+  ["no_image", /pull access denied|manifest unknown|manifest for .* not found|invalid reference format/],
   ["unknown_option", /error: unrecognized arguments: (.+)$/],
   ["unknown_option", /error: (argument --?[\w-]+.*)$/],
   ["unknown_option", /Unknown option (--[\w-]+)/],

@@ -9,7 +9,6 @@ import type { Demand, Placement } from "./place_types.ts";
 import type { PlanOptions } from "./plan_options.ts";
 import type { ModelShape, Plan, PlannedEngine } from "./plan_types.ts";
 import { assignPorts } from "./plan_ports.ts";
-import { Started } from "./started.ts";
 import { type ModelTargets, type Target, targetsOf } from "./targets.ts";
 
 /** An engine to start, with its name. */
@@ -30,14 +29,13 @@ export async function makePlan(config: Config, options: PlanOptions): Promise<Pl
   const shapes = await shapesOf(models, launch, options);
   const placements = placeAll(named, shapes, launch, options);
   const ports = await assignPorts(named, config, launch, options);
-  const started = new Started();
   const engines: PlannedEngine[] = [];
   for (const one of named) {
     const placement = placements.get(one.name);
     const shape = shapes.get(one.model.modelKey);
     engines.push(
       await planEngine(
-        { ...one, placement, placements, shape, ports, launch, started, within: processOf(one, named) },
+        { ...one, placement, placements, shape, ports, launch, within: processOf(one, named) },
         options,
       ),
     );

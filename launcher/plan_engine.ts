@@ -5,6 +5,7 @@ import type { EngineSpec } from "./commands/engine_spec.ts";
 import { sglangCommand, transferOf } from "./commands/sglang.ts";
 import { simCommand } from "./commands/sim.ts";
 import { vllmCommand } from "./commands/vllm.ts";
+import { fractionOf } from "./fraction.ts";
 import { nothingKnown } from "./installed.ts";
 import { gib } from "./memory.ts";
 import type { Placement } from "./place_types.ts";
@@ -12,7 +13,6 @@ import type { NamedTarget } from "./plan.ts";
 import type { PlanOptions } from "./plan_options.ts";
 import { ENGINE_HOST } from "./plan_ports.ts";
 import type { EngineCommand, EngineMemory, ModelShape, PlannedEngine } from "./plan_types.ts";
-import type { Started } from "./started.ts";
 import { NEWEST } from "./versions.ts";
 
 /** Ports by the name of the engine. */
@@ -30,7 +30,6 @@ export interface EngineInput extends NamedTarget {
   readonly shape: ModelShape | undefined;
   readonly ports: PlannedPorts;
   readonly launch: Launch;
-  readonly started: Started;
   /** Simulated halves of a model are one process: that of its first prefill server. */
   readonly within: string | undefined;
 }
@@ -42,7 +41,7 @@ const PASSED_ON = ["HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"];
 export async function planEngine(input: EngineInput, options: PlanOptions): Promise<PlannedEngine> {
   const { name, model, target, placement, launch } = input;
   const own = model.launch;
-  const memoryFraction = placement === undefined ? own.memory_fraction : input.started.fractionOf(placement);
+  const memoryFraction = placement === undefined ? own.memory_fraction : fractionOf(placement);
   const spec = await specOf(input, memoryFraction, options);
   const bare = commandOf(input, spec, options);
   const image = model.family === "sim" ? undefined : own.image ?? launch[model.family].image;

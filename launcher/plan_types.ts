@@ -98,7 +98,7 @@ export interface PlannedEngine {
 /** All engines of a configuration on one host. */
 export interface Plan {
   readonly host: HostGpus;
-  /** Those that share a GPU are to be started one after the other, in this order: their fractions count on it. */
+  /** Those that share a GPU are to be started one after the other, in this order: each measures what is free. */
   readonly engines: readonly PlannedEngine[];
   /** What the router is to use, by model key; models that had workers in the configuration keep them. */
   readonly workers: ReadonlyMap<string, readonly WorkerConfig[]>;

@@ -42,7 +42,7 @@ export class SystemProcesses implements Processes {
     const [program, ...args] = command.argv;
     const container = containerOf(command.argv);
     // One of this name may be left of a launch that was killed.
-    if (container !== undefined) await removeContainer(container);
+    if (container !== undefined) await removeContainer(container, env);
     const log = new LogFile(logFile);
     log.write(new TextEncoder().encode(`\n$ ${command.argv.join(" ")}\n`));
     const child = spawn(program, args, {
@@ -83,7 +83,7 @@ export class SystemProcesses implements Processes {
       signal: (name) => {
         table.signal(-pid, name);
         // The engine is no child of the client that is killed here.
-        if (name === "SIGKILL" && container !== undefined) void removeContainer(container);
+        if (name === "SIGKILL" && container !== undefined) void removeContainer(container, env);
       },
       groupAlive: () => {
         const alive = groupRuns(table, pid);
@@ -100,9 +100,9 @@ function containerOf(argv: readonly string[]): string | undefined {
   return argv[0] === "docker" && argv[1] === "run" && at > 0 ? argv[at + 1] : undefined;
 }
 
-function removeContainer(name: string): Promise<void> {
+function removeContainer(name: string, env: SystemProcessesOptions["env"]): Promise<void> {
   return new Promise((resolve) => {
-    const child = spawn("docker", ["rm", "--force", name], { stdio: "ignore" });
+    const child = spawn("docker", ["rm", "--force", name], { stdio: "ignore", env: { ...env } });
     child.once("error", () => resolve());
     child.once("exit", () => resolve());
   });

@@ -46,7 +46,7 @@ export class StartGate {
     for (const entry of [...this.#waiting]) {
       const { engine } = entry;
       const clear = engine.gpus.every((gpu) => !blocked.has(gpu.id));
-      // Also one that waits keeps its GPUs from those behind it: their fractions count on this order.
+      // Also one that waits keeps its GPUs from those behind it: an engine that is large comes to its turn.
       for (const gpu of engine.gpus) blocked.add(gpu.id);
       if (!clear || !this.#fitsHost(engine)) continue;
       this.#waiting.splice(this.#waiting.indexOf(entry), 1);

@@ -135,25 +135,18 @@ export class EngineSupervisor {
         },
       });
     } catch (error) {
-      const sentence = `${engine.name}: ${
-        messageOf(error)
-      }: install it, or name its command in launch.${engine.family}.command`;
+      const way = engine.image === undefined
+        ? `name its command in launch.${engine.family}.command`
+        : "use no image";
+      const sentence = `${engine.name}: ${messageOf(error)}: install it, or ${way}`;
       return { kind: "not_installed", sentence, mayPass: false };
     }
     this.#process = started;
     this.#set({ pid: started.pid, startTime: started.startTime });
-    const life = new AbortController();
-    const onAbort = () => life.abort(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    let exit: Exit | undefined;
-    void started.exited.then((ended) => {
-      exit = ended;
-      life.abort(new Error("The engine has ended"));
-    });
-    try {
+    return await this.#whileRunning(watch, signal, async (life) => {
       while (true) {
-        await clock.sleep(POLL_MS, life.signal);
-        if (await this.#answers(life.signal)) return undefined;
+        await clock.sleep(POLL_MS, life);
+        if (await this.#answers(life)) return undefined;
         const hopelessAtMs = watch.hopelessAtMs ?? Infinity;
         if (clock.now() - hopelessAtMs > SETTLE_MS) {
           return this.#explain(watch, { code: undefined, signal: undefined });
@@ -162,6 +155,25 @@ export class EngineSupervisor {
           return this.#lateness(watch);
         }
       }
+    });
+  }
+
+  /** Does this with a signal that also aborts when the process ends; its end is then what comes of it. */
+  async #whileRunning<T>(
+    watch: LogWatch,
+    signal: AbortSignal,
+    act: (life: AbortSignal) => Promise<T>,
+  ): Promise<T | Explanation> {
+    const life = new AbortController();
+    const onAbort = () => life.abort(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    let exit: Exit | undefined;
+    void this.#process?.exited.then((ended) => {
+      exit = ended;
+      life.abort(new Error("The engine has ended"));
+    });
+    try {
+      return await act(life.signal);
     } catch (error) {
       signal.throwIfAborted();
       if (exit === undefined) throw error;
@@ -193,30 +205,16 @@ export class EngineSupervisor {
   /** Waits for the end of an engine that is ready; one that has not answered for minutes is taken for ended. */
   async #watchReady(watch: LogWatch, signal: AbortSignal): Promise<Explanation> {
     const { clock, engine } = this.#options;
-    const life = new AbortController();
-    const onAbort = () => life.abort(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    let exit: Exit | undefined;
-    void this.#process?.exited.then((ended) => {
-      exit = ended;
-      life.abort(new Error("The engine has ended"));
-    });
-    try {
+    return await this.#whileRunning(watch, signal, async (life): Promise<Explanation> => {
       let silent = 0;
       while (silent < MAX_SILENT_LOOKS) {
-        await clock.sleep(WATCH_MS, life.signal);
-        silent = await isHealthy(urlOf(engine), this.#options, life.signal) ? 0 : silent + 1;
+        await clock.sleep(WATCH_MS, life);
+        silent = await isHealthy(urlOf(engine), this.#options, life) ? 0 : silent + 1;
       }
       const sentence =
         `${engine.name}: the engine runs, but has not answered its health check ${MAX_SILENT_LOOKS} times`;
       return { kind: "unknown", sentence, mayPass: true };
-    } catch (error) {
-      signal.throwIfAborted();
-      if (exit === undefined) throw error;
-      return this.#explain(watch, exit);
-    } finally {
-      signal.removeEventListener("abort", onAbort);
-    }
+    });
   }
 
   #explain(watch: LogWatch, exit: Exit): Explanation {

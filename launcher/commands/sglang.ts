@@ -19,7 +19,7 @@ export function sglangCommand(spec: EngineSpec): EngineCommand {
     spec.contextTokens === undefined ? [] : ["--context-length", String(spec.contextTokens)],
     placement === undefined || placement.ranks === 1 ? [] : ["--tp-size", String(placement.ranks)],
     spec.memoryFraction === undefined ? [] : ["--mem-fraction-static", String(spec.memoryFraction)],
-    // Beside others the fraction depends on what they have taken by then; the tokens do not.
+    // Beside others the fraction is one of little free memory; where more is free, this is the limit.
     placement !== undefined && lean ? ["--max-total-tokens", String(placement.kvTokens)] : [],
     placement !== undefined && isLeanReserve(placement.reserve)
       ? [

@@ -91,6 +91,11 @@ test("canopy plan says in one sentence why it cannot", async () => {
       "canopy plan: Option --gpus must be like 6xH200, 2xA100-40GB,1xL4 or 4x48GB (at most 64 GPUs), or a file " +
       'with the output of nvidia-smi: current value is "six" (see "canopy plan --help")\n',
   });
+  assert.equal(
+    (await plan("moa-9-3-1", "--gpus", "hosts/none.txt")).err,
+    "canopy plan: Option --gpus names the file hosts/none.txt, which does not exist " +
+      '(see "canopy plan --help")\n',
+  );
   const { code, err } = await plan("moa-9-3-1", "--gpus", "1xL4");
   assert.equal(code, 1);
   assert.match(err, /^canopy plan: Cannot place 32b: it needs .* more GPUs like NVIDIA L4\n$/);

@@ -57,12 +57,6 @@ test("no driver: the log of an engine without a GPU names the driver and the reh
     ]),
     expected,
   );
-  assert.equal(
-    sentence([
-      'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
-    ], sglang),
-    expected.replace("vLLM", "SGLang"),
-  );
 });
 
 test("an old driver: the log names the driver and the version to set", () => {
@@ -189,6 +183,28 @@ test("an end that the log does not explain is told as it was", () => {
   assert.equal(ended, "32b: the engine ended with code 7 before it was ready");
 });
 
+test("a container that docker does not start: the GPUs, the daemon or the image", () => {
+  assert.equal(
+    sentence([
+      'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].',
+    ]),
+    "32b: docker cannot give the container GPUs: install the NVIDIA Container Toolkit and restart docker",
+  );
+  assert.equal(
+    sentence([
+      "docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?",
+    ]),
+    "32b: docker's daemon cannot be reached: start it, or let this user use it (group docker)",
+  );
+  assert.equal(
+    sentence([
+      "Unable to find image 'vllm/none:v1' locally",
+      "docker: Error response from daemon: pull access denied for vllm/none, repository does not exist or may require 'docker login'",
+    ], { ...vllm, image: "vllm/none:v1" }),
+    "32b: docker cannot pull the image vllm/none:v1: correct models.32b.launch.image or launch.vllm.image, or log in (docker login)",
+  );
+});
+
 test("lines of real starts tell the phase", () => {
   const phases = (lines: readonly string[]) => lines.map((line) => startSign(line)?.phase);
   assert.deepEqual(
@@ -202,6 +218,7 @@ test("lines of real starts tell the phase", () => {
       "INFO:     Application startup complete.",
       "model-00003-of-00014.safetensors:  12%|█▏        | 461M/3.87G",
       'INFO:     127.0.0.1:1 - "GET /health HTTP/1.1" 200 OK',
+      "5ed3a44a4b5b: Pull complete",
     ]),
     [
       "loading",
@@ -213,6 +230,7 @@ test("lines of real starts tell the phase", () => {
       "warming",
       "downloading",
       undefined,
+      "downloading",
     ],
   );
   assert.equal(startSign("model-00003-of-00014.safetensors:  12%|█▏  | 461M/3.87G")?.percent, 12);

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
@@ -62,6 +62,31 @@ test("an engine's output is split into lines and kept, its helpers are in its gr
     assert.equal((await started.exited).signal, "SIGTERM");
     await until(() => !started.groupAlive());
     await until(() => readFileSync(join(folder, "logs", "a.log"), "utf8").includes("hello"));
+    processes.close();
+  });
+});
+
+test("a container of the same name is removed before the start, and with the client that is killed", async () => {
+  await withFolder(async (folder) => {
+    // It writes down what it is asked; `run` goes on until it is ended.
+    const docker = `#!/bin/sh\necho "$*" >> ${folder}/asked\n[ "$1" != run ] || exec sleep 300\n`;
+    writeFileSync(join(folder, "docker"), docker, { mode: 0o755 });
+    const env = { ...process.env, PATH: `${folder}:${process.env.PATH ?? ""}` };
+    const processes = new SystemProcesses({ launchId: "test-docker", env, table });
+    const argv = ["docker", "run", "--rm", "--name", "canopy-8b", "image", "serve"] as const;
+    const started = await processes.start({
+      command: { argv: [...argv], env: {} },
+      logFile: join(folder, "8b.log"),
+      onLine: () => {},
+    });
+    const asked = () => readFileSync(join(folder, "asked"), "utf8").trim().split("\n");
+    await until(() => asked().length === 2);
+    started.signal("SIGKILL");
+    await until(() => asked().length === 3);
+    const [first, second, third] = asked();
+    const remove = "rm --force canopy-8b";
+    assert.deepEqual([first, second, third], [remove, argv.slice(1).join(" "), remove]);
+    await until(() => !started.groupAlive());
     processes.close();
   });
 });

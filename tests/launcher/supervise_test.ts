@@ -114,7 +114,7 @@ test("engines on different GPUs start at once, those that share one in the plan'
   const life = [{ healthyAtMs: 10_000 }];
   await onStage(engines, { a: life, b: life, c: life, d: life, e: life }, async (stage) => {
     await stage.supervisor.start(never);
-    // d shares a GPU with c, which waits for b, which waits for a: their fractions count on this order.
+    // d shares a GPU with c, which waits for b, which waits for a.
     assert.deepEqual(stage.processes.starts, [
       ["a", 0],
       ["e", 0],
