@@ -1,5 +1,7 @@
 import { messageOf } from "../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../cfgs/schema.ts";
+import { modelOnnxSchema } from "../cfgs/schema_onnx.ts";
+import { findModel } from "../embedded/model_files.ts";
 import type { EngineCapabilities } from "../router/engines/engine.ts";
 import { probe } from "../router/engines/probe.ts";
 import { workerHeaders } from "../router/pool/worker_access.ts";
@@ -17,9 +19,23 @@ export interface Finding {
 /** Asks every worker of a configuration who it is and what it can do, all at once. */
 export async function checkWorkers(config: Config, io: Io): Promise<Finding[]> {
   const jobs = Object.entries(config.models).flatMap(([name, model]) =>
-    model.workers.map((worker) => checkWorker(name, model, worker, io))
+    model.engine === "onnx"
+      ? [checkWeights(name, model, io)]
+      : model.workers.map((worker) => checkWorker(name, model, worker, io))
   );
   return (await Promise.all(jobs)).flat();
+}
+
+/** Whether an embedded model is on this machine. */
+async function checkWeights(name: string, { model, onnx }: ModelConfig, { env }: Io): Promise<Finding[]> {
+  const subject = `model ${name} in this process`;
+  const { revision, file } = onnx ?? modelOnnxSchema.parse({});
+  try {
+    const { path, contextTokens } = await findModel({ model, revision, file }, env);
+    return [{ level: "ok", subject, text: `${path}, ${contextTokens} tokens of context` }];
+  } catch (error) {
+    return [{ level: "problem", subject, text: messageOf(error) }];
+  }
 }
 
 /** A server, or both servers of a pair. */
@@ -79,7 +95,7 @@ function describe(model: ModelConfig, capabilities: EngineCapabilities): string 
 /** What would not work with this server, and the fix. */
 function limits(name: string, model: ModelConfig, capabilities: EngineCapabilities): string[] {
   const found: string[] = [];
-  if (model.engine !== "openai" && model.engine !== "onnx" && capabilities.version === undefined) {
+  if (model.engine !== "openai" && capabilities.version === undefined) {
     found.push(
       `does not tell its version, so it may not be ${model.engine}: if it is not, set models.${name}.engine`,
     );

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { startSimulator } from "../../bench/simulator/serve.ts";
 import { dispatch } from "../../cli/dispatch.ts";
 import { doctorCommand } from "../../cli/doctor.ts";
+import { TINY_FOLDER } from "../embedded/tiny_model.ts";
 import { withSystem } from "./served.ts";
 
 /** Runs the doctor on a configuration of these models. */
@@ -97,4 +98,14 @@ test("canopy doctor names what would not work, with the fix, and ends with 1", a
   } finally {
     await engine.close();
   }
+});
+
+test("canopy doctor says whether the weights of embedded models are here, and how to get them", async () => {
+  const { code, out } = await doctor({
+    here: { model: TINY_FOLDER, engine: "onnx", onnx: { file: "../tiny-qwen3-onnx/model.onnx" } },
+    away: { model: "acme/no-such-model", engine: "onnx" },
+  }, 0);
+  assert.equal(code, 1);
+  assert.match(out, /^✓ model here in this process: \S+model\.onnx, 32768 tokens of context$/m);
+  assert.match(out, /^✗ model away in this process: .* run `canopy models pull acme\/no-such-model`/m);
 });
