@@ -113,10 +113,10 @@ try {
 
   const delays = await delaysWhile(
     clock,
-    2,
+    5,
     () => Promise.all([1, 2, 3, 4].map(() => generated(clock, generator, prompt(), ANSWER_TOKENS))),
   );
-  line(`\nDelay of 1 ms timers in the router's thread, ${delays.idle.samples} each, ms`, "p50", "p99");
+  line("\nDelay of 1 ms timers in the router's thread, ms", "p50", "p99");
   line("idle", delays.idle.p50.toFixed(2), delays.idle.p99.toFixed(2));
   line("while four sequences are computed", delays.busy.p50.toFixed(2), delays.busy.p99.toFixed(2));
   await generator.close();

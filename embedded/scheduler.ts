@@ -3,7 +3,8 @@ import type { Decoder } from "./decoder.ts";
 import type { GeneratorCounts, SequenceEvent, SequenceRequest } from "./generator.ts";
 import { type KeyValuePool, type KeyValues, sizeFor } from "./key_values.ts";
 import { PrefixCache } from "./prefix_cache.ts";
-import { drawToken, TokenHistory } from "./sampling.ts";
+import { drawToken } from "./sampling.ts";
+import { Sequence } from "./sequence.ts";
 
 /** What became of a sequence, or that it cannot go on. */
 export type SchedulerEvent = SequenceEvent | { readonly type: "failed"; readonly reason: string };
@@ -89,17 +90,23 @@ export class Scheduler {
   /** A piece of the prompts that wait, and a token of each answer. */
   async #round(): Promise<void> {
     const { alone, besides } = this.#options.chunkTokens;
-    const answers = [...this.#running.values()].filter((sequence) => sequence.answers);
-    let left = answers.length > 0 ? besides : alone;
-    while (left > 0) {
-      const sequence = this.#nextPrompt();
+    const answers = this.#answers();
+    let spent = 0;
+    while (true) {
+      const left = (this.#answers().length > 0 ? besides : alone) - spent;
+      const sequence = left > 0 ? this.#nextPrompt() : undefined;
       if (sequence === undefined) break;
-      left -= await this.#guard(sequence, () => this.#prefill(sequence, left));
+      spent += await this.#guard(sequence, () => this.#prefill(sequence, left));
     }
     for (const sequence of answers) {
       if (this.#running.get(sequence.key) !== sequence) continue;
       await this.#guard(sequence, () => this.#decode(sequence));
     }
+  }
+
+  /** Those whose next token is an answer's. */
+  #answers(): Sequence[] {
+    return [...this.#running.values()].filter((sequence) => sequence.answers);
   }
 
   /** The prompt that is being computed, or the next one if it may start. */
@@ -269,55 +276,5 @@ export class Scheduler {
     }
     // For the counts that go with it: of an abort nothing else is told.
     if (sequence.aborted) this.#options.news(sequence.key, []);
-  }
-}
-
-/** A sequence on its way. */
-class Sequence {
-  readonly key: number;
-  readonly request: SequenceRequest;
-  /** Of the prompt and of the answer so far. */
-  readonly ids: number[];
-  readonly history: TokenHistory;
-  keyValues: KeyValues | undefined;
-  /** Tokens of the prompt that were known when it started. */
-  cachedTokens: number | undefined;
-  /** The prompt has been told of. */
-  answered = false;
-  aborted = false;
-  /** Tokens whose keys and values are known, also when they are not held here. */
-  #known = 0;
-
-  constructor(key: number, request: SequenceRequest) {
-    this.key = key;
-    this.request = request;
-    this.ids = [...request.promptIds];
-    this.history = new TokenHistory(request.promptIds);
-  }
-
-  get generated(): number {
-    return this.history.length;
-  }
-
-  get known(): number {
-    return this.keyValues?.tokens ?? this.#known;
-  }
-
-  /** Only the last token is to be computed, and it is one of the answer. */
-  get answers(): boolean {
-    return this.generated > 0 && this.keyValues !== undefined &&
-      this.keyValues.tokens === this.ids.length - 1;
-  }
-
-  start(keyValues: KeyValues | undefined, known: number): void {
-    this.keyValues = keyValues;
-    this.#known = known;
-    this.cachedTokens ??= known;
-  }
-
-  /** What was computed is held elsewhere, or lost. */
-  reset(): void {
-    this.keyValues = undefined;
-    this.#known = 0;
   }
 }

@@ -1,0 +1,53 @@
+import type { SequenceRequest } from "./generator.ts";
+import type { KeyValues } from "./key_values.ts";
+import { TokenHistory } from "./sampling.ts";
+
+/** A sequence on its way through the scheduler. */
+export class Sequence {
+  readonly key: number;
+  readonly request: SequenceRequest;
+  /** Of the prompt and of the answer so far. */
+  readonly ids: number[];
+  readonly history: TokenHistory;
+  keyValues: KeyValues | undefined;
+  /** Tokens of the prompt that were known when it started. */
+  cachedTokens: number | undefined;
+  /** The prompt has been told of. */
+  answered = false;
+  aborted = false;
+  /** Tokens whose keys and values are known, also when they are not held here. */
+  #known = 0;
+
+  constructor(key: number, request: SequenceRequest) {
+    this.key = key;
+    this.request = request;
+    this.ids = [...request.promptIds];
+    this.history = new TokenHistory(request.promptIds);
+  }
+
+  get generated(): number {
+    return this.history.length;
+  }
+
+  get known(): number {
+    return this.keyValues?.tokens ?? this.#known;
+  }
+
+  /** Only the last token is to be computed, and it is one of the answer. */
+  get answers(): boolean {
+    return this.generated > 0 && this.keyValues !== undefined &&
+      this.keyValues.tokens === this.ids.length - 1;
+  }
+
+  start(keyValues: KeyValues | undefined, known: number): void {
+    this.keyValues = keyValues;
+    this.#known = known;
+    this.cachedTokens ??= known;
+  }
+
+  /** What was computed is held elsewhere, or lost. */
+  reset(): void {
+    this.keyValues = undefined;
+    this.#known = 0;
+  }
+}
