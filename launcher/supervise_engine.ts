@@ -10,7 +10,8 @@ import { generatesToken, isHealthy } from "./readiness.ts";
 import type { StartGate } from "./start_gate.ts";
 import { restartDelayMs, type SuperviseRules } from "./supervise_rules.ts";
 
-const POLL_MS = 500;
+/** Time between two looks at an engine that starts. */
+const POLL_MS = 250;
 /** Time for an engine that has shown a failure to end by itself. */
 const SETTLE_MS = 5_000;
 /** Time between two looks at an engine that is ready, and how many may find no answer before it counts as hung. */
@@ -50,6 +51,7 @@ export class EngineSupervisor {
   #status: EngineStatus;
   #process: EngineProcess | undefined;
   #wasReady = false;
+  #lastCrash: string | undefined;
 
   constructor(options: EngineSupervision) {
     const { engine, logFile } = options;
@@ -109,7 +111,7 @@ export class EngineSupervisor {
     }
     if (problem !== undefined) return problem;
     this.#wasReady = true;
-    this.#set({ phase: "ready", percent: undefined, problem: undefined });
+    this.#set({ phase: "ready", percent: undefined, problem: this.#lastCrash });
     for (const one of [engine, ...inside]) onUp(one);
     this.#first.resolve();
     const ended = await this.#watchReady(watch, signal);
@@ -259,6 +261,7 @@ export class EngineSupervisor {
       this.#fail(`${often}; the last time: ${problem.sentence}`, often);
       return false;
     }
+    this.#lastCrash = problem.sentence;
     const restarts = this.#status.restarts + 1;
     this.#set({
       phase: "restarting",

@@ -51,6 +51,9 @@ export function startBinary(args: readonly string[], options: { cwd?: string } =
       });
     }
     child.once("error", reject);
+    AbortSignal.timeout(LIMIT_MS).addEventListener("abort", () => {
+      reject(new Error(`${binaryPath} ${args.join(" ")} names no URL within ${LIMIT_MS / 1000} s:\n${text}`));
+    });
     ended.then((code) => reject(new Error(`${binaryPath} ${args.join(" ")} ended with ${code}:\n${text}`)));
   });
 }

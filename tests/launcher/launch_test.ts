@@ -222,7 +222,7 @@ test("on six GPUs: the tree is served, an engine that is killed is back and no r
     const status = here("status");
     assert.equal(await status.ended(), 0);
     assert.match(status.out(), /^preset moa-9-3-1: serving on http:\S+, process \d+, for 0 minutes\n/);
-    assert.match(status.out(), /\n4b-1 +ready +\d+ +http:\S+ +1/);
+    assert.match(status.out(), /\n4b-1 +ready +\d+ +http:\S+ +1 +the engine was killed: /);
     const stop = here("stop");
     assert.equal(await stop.ended(), 0);
     assert.equal(stop.out(), 'Launch "default" has ended\n');

@@ -158,11 +158,11 @@ test("an engine that crashes is told of at once and started again, later each ti
         "a: the engine was killed: if nobody did it on purpose, the host ran out of memory (see dmesg); " +
         "start fewer engines at once, or give the host more memory; it wrote nothing to /logs/a.log";
       assert.deepEqual(stage.news, [
-        "500 up a",
+        "250 up a",
         `5000 down a: ${why}`,
-        "6500 up a",
+        "6250 up a",
         `12000 down a: ${why}`,
-        "14500 up a",
+        "14250 up a",
       ]);
       assert.equal(stage.supervisor.statuses[0]?.restarts, 2);
     },
