@@ -16,11 +16,16 @@ export interface TreeOptions {
   readonly warm: boolean;
   readonly earlyExit?: JsonObject;
   readonly maxTokens?: number;
+  /** The first member of each cluster writes only so much. */
+  readonly firstTokens?: number;
 }
 
 /** A tree of 13 agents over three embedded models of one computing thread each. */
-export function treeConfig({ warm, earlyExit, maxTokens = 24 }: TreeOptions): Config {
-  const three = SIZES.map((model) => ({ model }));
+export function treeConfig({ warm, earlyExit, maxTokens = 24, firstTokens }: TreeOptions): Config {
+  const three = SIZES.map((model, index) => ({
+    model,
+    ...(index === 0 && firstTokens !== undefined ? { sampling: { max_tokens: firstTokens } } : {}),
+  }));
   return configSchema.parse({
     server: { log_level: "error" },
     models: Object.fromEntries(SIZES.map((name) => [name, {
