@@ -1,6 +1,6 @@
 import { workloadNames } from "../bench/experiment_workload.ts";
 import { UsageError } from "./args.ts";
-import { EXIT_DEFAULTS, exitOf } from "./bench_exit.ts";
+import { exitOf } from "./bench_exit.ts";
 import {
   chunkOf,
   DEFAULT_QUESTIONS,
@@ -25,7 +25,8 @@ export const benchAllCommand = defineCommand({
     serving: worldOptions.serving,
     slots: worldOptions.slots,
   },
-  details: "Writes run, prefill, chunk and exit as .json and .svg into FOLDER, which must exist.",
+  details:
+    "Writes run, prefill, chunk and exit (four chat questions) as .json and .svg into FOLDER, which must exist.",
   run: async (values, [folder], io) => {
     if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
     const settings = worldSettings({ ...values, "engine-version": undefined });
@@ -35,7 +36,7 @@ export const benchAllCommand = defineCommand({
       run: () => runReport({ ...settings, workloads, questions: run, concurrency: [1] }, io),
       prefill: () => prefillOf({ ...settings, ...PREFILL_DEFAULTS, questions: prefill }, io),
       chunk: () => chunkOf({ ...settings, workloads, questions: chunk, chunkTokens: DEFAULT_STEPS }, io),
-      exit: () => exitOf({ ...settings, ...EXIT_DEFAULTS }, io),
+      exit: () => exitOf({ ...settings, workloads: ["chat"], questions: 4, concurrency: 1 }, io),
     };
     for (const [name, make] of Object.entries(reports)) {
       const files = { json: `${folder}/${name}.json`, svg: `${folder}/${name}.svg` };

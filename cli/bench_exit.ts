@@ -54,13 +54,7 @@ ${WORKLOAD_HELP}`,
   },
 });
 
-/** What `bench exit` asks where nothing else is said. */
-export const EXIT_DEFAULTS = {
-  workloads: [DEFAULT_WORKLOAD],
-  questions: DEFAULT_QUESTIONS.exit,
-  concurrency: 1,
-} as const;
-
+/** The comparison as a report, with progress. */
 export function exitOf(
   settings: WorldSettings & Pick<ExitOptions, "workloads" | "questions" | "concurrency">,
   io: Io,
