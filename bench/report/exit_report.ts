@@ -79,7 +79,7 @@ function plotOf(comparisons: readonly ExitComparison[]): Report["plot"] {
       width: 260,
       mark: { type: "bar" as const },
       encoding: {
-        y: { ...y, axis: { labels, ticks: labels, labelLimit: 260 } },
+        y: { ...y, axis: { labels, ticks: labels } },
         x: { field, type: "quantitative" as const, title },
       },
     },
