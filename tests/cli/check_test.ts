@@ -54,7 +54,7 @@ test("canopy check names file, line, path, value and what was expected, and ends
   assert.deepEqual(await checkFile("canopy.jsonc", bad), {
     code: 1,
     out: `FILE:2:23: server.port is "x": expected a whole number
-FILE:3:58: models.small.engine is "vlm": expected one of "openai", "vllm", "sglang", "vllm-pd", "sglang-pd"; did you mean "vllm"?
+FILE:3:58: models.small.engine is "vlm": expected one of "openai", "vllm", "sglang", "vllm-pd", "sglang-pd", "onnx"; did you mean "vllm"?
 2 errors
 `,
     err: "",
