@@ -1,10 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { AsyncQueue } from "../../base/queue.ts";
-import {
-  type IncomingResponse,
-  type OutgoingRequest,
-  TransportError,
-} from "../../base/transport.ts";
+import { type IncomingResponse, type OutgoingRequest, TransportError } from "../../base/transport.ts";
 import { Faults, type Strike } from "./faults.ts";
 import { ANY_HOST } from "./pd_fabric.ts";
 import { BOOTSTRAP_PORT } from "./pd_role.ts";

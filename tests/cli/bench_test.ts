@@ -49,7 +49,10 @@ test("canopy bench prefill and chunk print what they found", async () => {
     system,
   );
   assert.equal(prefill.code, 0);
-  assert.match(prefill.out, /cost model of 3 H200 GPUs; SGLang, one GPU per model; answers in order of completion; seed canopy/);
+  assert.match(
+    prefill.out,
+    /cost model of 3 H200 GPUs; SGLang, one GPU per model; answers in order of completion; seed canopy/,
+  );
   assert.match(prefill.out, /\n32b +lower bound /);
   const args = ["chunk", "--questions", "1", "--workload", "chat", "--step", "256", "--slots", "completion"];
   const chunk = await bench(args, system);

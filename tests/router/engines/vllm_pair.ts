@@ -11,11 +11,7 @@ import type {
 } from "../../../router/engines/engine.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
-import {
-  type IncomingResponse,
-  type OutgoingRequest,
-  TransportError,
-} from "../../../base/transport.ts";
+import { type IncomingResponse, type OutgoingRequest, TransportError } from "../../../base/transport.ts";
 
 export const PREFILL = "http://prefill:8000";
 export const DECODE = "http://decode:8000";
