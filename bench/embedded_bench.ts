@@ -17,7 +17,7 @@ import { startDecoderThread } from "../embedded/worker_thread.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { BareDecoder } from "./embedded_bench_bare.ts";
 import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_measures.ts";
-import { median } from "./measure.ts";
+import { cpuMicros, median } from "./measure.ts";
 import { delaysWhile } from "./scorer_bench_measures.ts";
 
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
@@ -68,33 +68,35 @@ try {
     "bare onnxruntime-node, prompt in steps of 256": () => bare.run(prompt(), ANSWER_TOKENS, 256),
     "generator, in its thread": () => generated(clock, generator, prompt(), ANSWER_TOKENS),
   };
-  line(`\n${PROMPT_TOKENS} tokens, then ${ANSWER_TOKENS}`, "prompt tokens/s", "answer tokens/s");
-  const paces = new Map<string, Pace[]>(Object.keys(measures).map((name) => [name, []]));
+  line(`\n${PROMPT_TOKENS} tokens, then ${ANSWER_TOKENS}`, "prompt tokens/s", "answer tokens/s", "CPU ms");
+  const paces = new Map<string, (Pace & { cpuMs: number })[]>(
+    Object.keys(measures).map((name) => [name, []]),
+  );
   for (let round = 0; round <= ROUNDS; round++) {
     for (const [name, measure] of Object.entries(measures)) {
-      const pace = await measure();
-      if (round > 0) paces.get(name)!.push(pace);
+      let pace: Pace | undefined;
+      const cpuMs = await cpuMicros(async () => pace = await measure()) / 1000;
+      if (round > 0) paces.get(name)!.push({ ...pace!, cpuMs });
     }
   }
   const middles = [...paces].map(([name, all]) => ({
     name,
     prompt: median(all.map(({ promptPerSecond }) => promptPerSecond)),
     answer: median(all.map(({ answerPerSecond }) => answerPerSecond)),
+    cpuMs: median(all.map(({ cpuMs }) => cpuMs)),
   }));
-  for (const { name, prompt: ofPrompt, answer } of middles) {
-    line(name, ofPrompt.toFixed(0), answer.toFixed(1));
+  for (const { name, prompt: ofPrompt, answer, cpuMs } of middles) {
+    line(name, ofPrompt.toFixed(0), answer.toFixed(1), cpuMs.toFixed(0));
   }
   const [whole, steps, ours] = middles;
-  line(
-    "generator / bare, one go",
-    percent(ours!.prompt / whole!.prompt),
-    percent(ours!.answer / whole!.answer),
-  );
-  line(
-    "generator / bare, steps",
-    percent(ours!.prompt / steps!.prompt),
-    percent(ours!.answer / steps!.answer),
-  );
+  for (const [name, bareOne] of [["one go", whole!], ["steps", steps!]] as const) {
+    line(
+      `generator / bare, ${name}`,
+      percent(ours!.prompt / bareOne.prompt),
+      percent(ours!.answer / bareOne.answer),
+      percent(ours!.cpuMs / bareOne.cpuMs),
+    );
+  }
 
   line(`\nAnswers side by side, ${ANSWER_TOKENS} tokens each`, "all tokens/s", "to one");
   for (const length of [32, PROMPT_TOKENS]) {
