@@ -228,7 +228,6 @@ export const configSchema = z.strictObject({
 
 /** A checked configuration with all defaults filled in. */
 export type Config = z.infer<typeof configSchema>;
-export type ServerConfig = z.infer<typeof serverSchema>;
 export type ModelConfig = z.infer<typeof modelSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type PromptConfig = z.infer<typeof promptSchema>;

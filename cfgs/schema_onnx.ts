@@ -12,5 +12,3 @@ export const modelOnnxSchema = z.strictObject({
   ),
   max_running: z.int().min(1).default(16).describe("Sequences that are computed side by side; others wait"),
 }).describe("How an embedded model (engine onnx) is loaded");
-
-export type ModelOnnxConfig = z.infer<typeof modelOnnxSchema>;

@@ -27,7 +27,7 @@ ${quoted(shownEnd(first, maxTokens))}
 }
 
 /** What follows `verdictPrefix`. */
-export function verdictRest({ second, maxTokens }: Pick<VerdictQuestion, "second" | "maxTokens">): string {
+function verdictRest({ second, maxTokens }: Pick<VerdictQuestion, "second" | "maxTokens">): string {
   return `${quoted(shownEnd(second, maxTokens))}
 </answer_2>
 
@@ -66,17 +66,6 @@ export function yesProbability(candidates: readonly TokenCandidate[]): number | 
     if (word === "no") no += Math.exp(Math.min(0, logprob));
   }
   return yes + no >= leastMass ? yes / (yes + no) : undefined;
-}
-
-/** 1 or 0 from the reply's text, for engines that give no log-probabilities; undefined when it is neither yes nor no. */
-export function yesFromText(reply: string): number | undefined {
-  const word = /^\P{L}*(\p{L}+)/u.exec(reply.slice(0, 200))?.[1]?.toLowerCase();
-  return word === "yes" ? 1 : word === "no" ? 0 : undefined;
-}
-
-/** Of a verdict and the one with the answers swapped: both must say yes, so the lower one counts. */
-export function bothOrders(first: number | undefined, swapped: number | undefined): number | undefined {
-  return first === undefined || swapped === undefined ? undefined : Math.min(first, swapped);
 }
 
 function wordOf(token: string): string {

@@ -1,5 +1,5 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import type { Backend, Generation } from "./backend.ts";
+import type { Backend } from "./backend.ts";
 import { flag, pythonRepr, type ServedRequest } from "./reply.ts";
 import { GenerateRefusal, refuseSchema } from "./sglang_errors.ts";
 import { SGLANG, versionNumber } from "./sglang_version.ts";
@@ -206,9 +206,6 @@ export function checkedLength(promptTokens: number, maxTokens: number | undefine
   }
   return maxTokens;
 }
-
-/** What is common to all answers of a request. */
-export type SharedGeneration = Omit<Generation, "index" | "promptIndex" | "prompt" | "seed">;
 
 function pythonType(value: Json): string {
   if (typeof value === "string") return "str";

@@ -50,12 +50,6 @@ export function stringMember(body: Uint8Array, top: TopLevel, name: string): str
   return range === undefined ? undefined : decodeString(body, range);
 }
 
-/** True when the top-level member is `true`. */
-export function isTrueMember(body: Uint8Array, top: TopLevel, name: string): boolean {
-  const range = top.values.get(name)?.at(-1);
-  return range !== undefined && body[range.start] === 0x74;
-}
-
 /** True when the top-level member is absent or `null`. */
 export function isAbsent(body: Uint8Array, top: TopLevel, name: string): boolean {
   const range = top.values.get(name)?.at(-1);

@@ -1,13 +1,7 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import {
-  bothOrders,
-  verdictPrefix,
-  verdictPrompt,
-  yesFromText,
-  yesProbability,
-} from "../../scorer/verdict_prompt.ts";
+import { verdictPrefix, verdictPrompt, yesProbability } from "../../scorer/verdict_prompt.ts";
 
 test("the prompt begins with all that does not depend on the second answer", () => {
   const text = fc.string({ unit: "binary", maxLength: 200 });
@@ -48,19 +42,4 @@ test("the verdict is yes against no among the candidates of the first token", ()
     yesProbability([{ text: "Yes", logprob: -Infinity }, { text: "No", logprob: -Infinity }]),
     undefined,
   );
-});
-
-test("without log-probabilities the reply's first word is the verdict", () => {
-  assert.deepEqual(["Yes.", "**No**", " yes, they do", "Not really", ""].map(yesFromText), [
-    1,
-    0,
-    1,
-    undefined,
-    undefined,
-  ]);
-});
-
-test("asked in both orders, both must say yes", () => {
-  assert.equal(bothOrders(0.9, 0.2), 0.2);
-  assert.equal(bothOrders(0.9, undefined), undefined);
 });
