@@ -94,3 +94,8 @@ export type AnswerKind = (typeof answerKinds)[number];
 
 /** Every cluster waits for all its members. */
 export const noEarlyExit: EarlyExitConfig = earlyExitSchema.parse({});
+
+/** Answers that are there before anything is decided: two, or one where the paper's algorithm is followed to the letter. */
+export function leastAnswers({ metric, min_agents, paper_literal }: EarlyExitConfig): number {
+  return min_agents ?? (metric === "q" && paper_literal ? 1 : 2);
+}

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { type EarlyExitConfig, earlyExitSchema } from "../cfgs/schema_early_exit.ts";
+import { type EarlyExitConfig, earlyExitSchema, leastAnswers } from "../cfgs/schema_early_exit.ts";
 import { type LabelledGroup, randomAt, replay, type ReplayFigures } from "./tune_replay.ts";
 
 /** Settings as a file gives them: only what is not the default. */
@@ -21,8 +21,8 @@ export function tryCandidates(
   return variants(verdicts).map(({ name, written }) => {
     const settings: EarlyExitConfig = earlyExitSchema.parse(written);
     const figures = replay(groups, settings, seed);
-    const minAgents = settings.min_agents ?? (settings.paper_literal ? 1 : 2);
-    return { name, written, figures, random: randomAt(groups, figures.exitRate, minAgents) };
+    const random = randomAt(groups, figures.exitRate, leastAnswers(settings));
+    return { name, written, figures, random };
   });
 }
 

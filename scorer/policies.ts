@@ -2,7 +2,7 @@ import { CanopyError } from "../base/errors.ts";
 import type { JsonObject } from "../base/json.ts";
 import type { Random } from "../base/random.ts";
 import { patternProblem } from "../cfgs/safe_pattern.ts";
-import type { EarlyExitConfig } from "../cfgs/schema_early_exit.ts";
+import { type EarlyExitConfig, leastAnswers } from "../cfgs/schema_early_exit.ts";
 import { distinctShare, isCreative } from "./diversity.ts";
 import { finite } from "./evidence.ts";
 import type {
@@ -58,13 +58,10 @@ function metricOf(settings: EarlyExitConfig, random: Random): ExitPolicy | undef
 class GuardedPolicy implements ExitPolicy {
   readonly #metric: ExitPolicy;
   readonly #settings: EarlyExitConfig;
-  readonly #minAgents: number;
 
   constructor(metric: ExitPolicy, settings: EarlyExitConfig) {
     this.#metric = metric;
     this.#settings = settings;
-    const literal = settings.metric === "q" && settings.paper_literal;
-    this.#minAgents = settings.min_agents ?? (literal ? 1 : 2);
   }
 
   get needs(): PolicyNeeds {
@@ -98,7 +95,7 @@ class GuardedPolicy implements ExitPolicy {
   #guard(
     { completions, unfinished, question }: ClusterState,
   ): "min_agents" | "never_skip" | "creative" | undefined {
-    if (completions.length < this.#minAgents) return "min_agents";
+    if (completions.length < leastAnswers(this.#settings)) return "min_agents";
     const { never_skip: neverSkip } = this.#settings;
     if (unfinished.some(({ agent, model }) => neverSkip.includes(agent) || neverSkip.includes(model))) {
       return "never_skip";

@@ -1,4 +1,5 @@
 import type { JsonObject } from "../../base/json.ts";
+import { leastAnswers } from "../../cfgs/schema_early_exit.ts";
 import type { ClusterState, ExitDecision } from "../../scorer/exit_policy.ts";
 import type { AgentCall } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
@@ -100,9 +101,7 @@ export class RunExits {
     const { node, answers } = cluster;
     const exit = this.#exits.get(node);
     if (exit === undefined) return;
-    const { min_agents, metric, paper_literal } = node.earlyExit;
-    const least = min_agents ?? (metric === "q" && paper_literal ? 1 : 2);
-    if (answers.length >= Math.max(least, node.minResponses)) {
+    if (answers.length >= Math.max(leastAnswers(node.earlyExit), node.minResponses)) {
       exit.ask(this.#state(cluster), (concluded) => {
         this.#note(cluster, concluded);
         if (concluded.decision.exit) this.#options.exit(cluster, concluded.decision);

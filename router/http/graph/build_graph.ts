@@ -1,4 +1,4 @@
-import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
+import { leastAnswers, noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest } from "../../../base/errors.ts";
 import { maxAgents } from "../../../cfgs/expanded_graph.ts";
 import type { Sampling } from "../../engines/engine.ts";
@@ -173,9 +173,9 @@ function findCycle(
 }
 
 function makeCluster(spec: AgentSpec, agents: readonly AgentNode[]): ClusterNode {
-  const { metric, min_agents: minAgents = 2 } = spec.earlyExit;
   // Who allows an exit can do with as many answers as that needs.
-  const all = metric === "none" ? agents.length : Math.min(minAgents, agents.length);
+  const least = spec.earlyExit.metric === "none" ? agents.length : leastAnswers(spec.earlyExit);
+  const all = Math.min(least, agents.length);
   const minResponses = spec.minResponses ?? all;
   if (minResponses > agents.length) {
     throw badRequest(
