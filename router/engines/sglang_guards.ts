@@ -1,5 +1,6 @@
 import { badRequest } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
+import { BOOTSTRAP_MEMBERS } from "./bootstrap.ts";
 import type { DeadlyRequest } from "./guards.ts";
 import { refersOnlyToItself } from "./schema_refs.ts";
 import { olderThan } from "./version.ts";
@@ -43,7 +44,7 @@ export function refuseForSglang(request: DeadlyRequest, body: Fields): void {
     // The scheduler dies as soon as a running request does not use it, too.
     refuseGiven(body, "token_ids_logprob", `SGLang ${version ?? "of unknown version"} does not survive it`);
   }
-  for (const field of ["bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key"]) {
+  for (const field of BOOTSTRAP_MEMBERS) {
     refuseGiven(body, field, "the router sets it itself");
   }
 }

@@ -1,5 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
+import { BOOTSTRAP_MEMBERS } from "../../engines/bootstrap.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { given, isSet } from "./optional.ts";
 import { shown } from "./field_error.ts";
@@ -26,7 +27,7 @@ const OTHER_PROMPT = "the root's prompt is built by the router";
 /** Fields that a virtual model cannot honour, with the reason. `null` and `false` ask for nothing and pass. */
 const REFUSED: ReadonlyMap<string, string> = new Map([
   ...because(INTERNAL, ["rid", "request_id", "session_params", "kv_transfer_params", "ec_transfer_params"]),
-  ...because(INTERNAL, ["bootstrap_host", "bootstrap_port", "bootstrap_room", "bootstrap_pair_key"]),
+  ...because(INTERNAL, BOOTSTRAP_MEMBERS),
   ...because(INTERNAL, ["data_parallel_rank", "sampling_params"]),
   ...because(OTHER_ANSWER, ["prompt_logprobs", "return_token_ids", "return_tokens_as_token_ids"]),
   ...because(OTHER_ANSWER, ["return_hidden_states", "return_routed_experts", "return_logprob"]),
