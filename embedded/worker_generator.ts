@@ -1,8 +1,8 @@
-import { type Clock, deadlineSignal } from "../base/clock.ts";
+import type { Clock } from "../base/clock.ts";
 import { badRequest, CanopyError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import { AsyncQueue } from "../base/queue.ts";
-import type { Thread } from "../onnx/thread.ts";
+import { ModelThread } from "../onnx/model_thread.ts";
 import type {
   Generator,
   GeneratorCounts,
@@ -12,11 +12,6 @@ import type {
 } from "./generator.ts";
 import type { DecoderOptions, FromWorker, ToWorker } from "./worker_messages.ts";
 import type { StartDecoder } from "./worker_thread.ts";
-
-/** Waits before the thread is started again, in ms. */
-const RESTART_MS = { first: 500, most: 60_000 };
-/** Longest wait for the thread when it is closed, in ms. */
-const CLOSE_MS = 5_000;
 
 export interface WorkerGeneratorOptions {
   readonly clock: Clock;
@@ -38,20 +33,31 @@ export class WorkerGenerator implements Generator {
   readonly #options: WorkerGeneratorOptions;
   readonly #sequences = new Map<number, Sequence>();
   #keys = 0;
-  #thread: Thread<ToWorker> | undefined;
+  readonly #thread: ModelThread<ToWorker, FromWorker>;
   #facts: GeneratorFacts | undefined;
   #counts: GeneratorCounts | undefined;
   /** The thread takes sequences. */
   #isReady = false;
-  #crashes = 0;
   /** Why nothing can be generated any more. */
   #failure: CanopyError | undefined;
-  readonly #ending = new AbortController();
   #onReady: (failure?: CanopyError) => void = () => {};
-  #onClosed = () => {};
 
   private constructor(options: WorkerGeneratorOptions) {
     this.#options = options;
+    const { clock, log, start, decoder } = options;
+    this.#thread = new ModelThread({
+      clock,
+      log,
+      name: decoder.model,
+      start: (events) => {
+        const thread = start(decoder, events);
+        // Until it is known whether anybody waits for it.
+        thread.keepAlive(true);
+        return thread;
+      },
+      message: (message) => this.#take(message),
+      crash: (reason) => this.#crashed(reason),
+    });
   }
 
   /** Loads the model. Throws 500 when it cannot be used (`unsupported_export`, `cache_too_small`, …). */
@@ -59,7 +65,7 @@ export class WorkerGenerator implements Generator {
     const generator = new WorkerGenerator(options);
     await new Promise<void>((resolve, reject) => {
       generator.#onReady = (failure) => failure === undefined ? resolve() : reject(failure);
-      generator.#start();
+      generator.#thread.start();
     });
     return generator;
   }
@@ -95,7 +101,7 @@ export class WorkerGenerator implements Generator {
     const onAbort = () => sequence.events.fail(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
     this.#sequences.set(sequence.key, sequence);
-    this.#thread?.keepAlive(true);
+    this.#thread.keepAlive(true);
     if (this.#isReady) this.#send(sequence);
     try {
       for (let next = await sequence.events.next(); !next.done; next = await sequence.events.next()) {
@@ -105,34 +111,23 @@ export class WorkerGenerator implements Generator {
     } finally {
       signal.removeEventListener("abort", onAbort);
       // Unless it has come to its end.
-      if (this.#forget(sequence.key)) this.#thread?.post({ kind: "abort", key: sequence.key });
+      if (this.#forget(sequence.key)) this.#thread.post({ kind: "abort", key: sequence.key });
     }
   }
 
   async close(): Promise<void> {
-    if (this.#ending.signal.aborted) return;
-    this.#ending.abort();
-    const { clock, decoder } = this.#options;
-    const thread = this.#thread;
-    this.#failure ??= new CanopyError(`${decoder.model} is closed`, { code: "engine_closed", status: 503 });
-    for (const key of this.#sequences.keys()) thread?.post({ kind: "abort", key });
+    if (this.#thread.isClosing) return;
+    const { model } = this.#options.decoder;
+    this.#failure ??= new CanopyError(`${model} is closed`, { code: "engine_closed", status: 503 });
+    for (const key of this.#sequences.keys()) this.#thread.post({ kind: "abort", key });
     this.#fail(this.#failure);
-    if (thread === undefined) return;
-    // What it runs cannot be broken off; ended between two steps, it leaves nothing behind.
-    const deadline = deadlineSignal(clock, CLOSE_MS, undefined);
-    await new Promise<void>((resolve) => {
-      this.#onClosed = resolve;
-      deadline.signal.addEventListener("abort", () => resolve());
-      thread.post({ kind: "close" });
-    });
-    deadline.release();
-    thread.terminate();
+    await this.#thread.close();
   }
 
   /** The process waits for the thread while somebody waits for an answer. */
   #forget(key: number): boolean {
     const found = this.#sequences.delete(key);
-    if (this.#sequences.size === 0) this.#thread?.keepAlive(false);
+    if (this.#sequences.size === 0) this.#thread.keepAlive(false);
     return found;
   }
 
@@ -152,19 +147,7 @@ export class WorkerGenerator implements Generator {
   }
 
   #send({ key, request }: Sequence): void {
-    this.#thread?.post({ kind: "generate", key, request });
-  }
-
-  #start(): void {
-    const { start, decoder, log } = this.#options;
-    this.#thread = start(decoder, {
-      message: (message) => this.#take(message),
-      crash: (reason) => {
-        log.error("The thread of {model} crashed: {reason}", { model: decoder.model, reason });
-        void this.#restart(`The thread of ${decoder.model} crashed: ${reason}`);
-      },
-    });
-    this.#thread.keepAlive(true);
+    this.#thread.post({ kind: "generate", key, request });
   }
 
   #take(message: FromWorker): void {
@@ -174,21 +157,20 @@ export class WorkerGenerator implements Generator {
         this.#counts = message.counts;
         this.#isReady = true;
         for (const sequence of this.#sequences.values()) this.#send(sequence);
-        this.#thread?.keepAlive(this.#sequences.size > 0);
+        this.#thread.keepAlive(this.#sequences.size > 0);
         return this.#onReady();
       case "failed": {
         this.#failure = new CanopyError(message.reason, { code: message.code, status: 500 });
-        this.#thread?.terminate();
-        this.#thread = undefined;
+        this.#thread.terminate();
         this.#fail(this.#failure);
         return this.#onReady(this.#failure);
       }
       case "news":
-        this.#crashes = 0;
+        this.#thread.works();
         this.#counts = message.counts;
         return this.#tell(message);
       case "closed":
-        return this.#onClosed();
+        return this.#thread.hasClosed();
     }
   }
 
@@ -208,21 +190,13 @@ export class WorkerGenerator implements Generator {
     }
   }
 
-  async #restart(reason: string): Promise<void> {
-    this.#thread = undefined;
+  /** What it computed is lost. A model that never was ready is given up. */
+  #crashed(reason: string): boolean {
     this.#isReady = false;
-    this.#onClosed();
     this.#fail(new CanopyError(reason, { code: "engine_crashed", status: 502 }));
-    if (this.#facts === undefined) {
-      return this.#onReady(new CanopyError(reason, { code: "engine_crashed", status: 500 }));
-    }
-    const waitMs = Math.min(RESTART_MS.most, RESTART_MS.first * 2 ** this.#crashes++);
-    try {
-      await this.#options.clock.sleep(waitMs, this.#ending.signal);
-    } catch {
-      return;
-    }
-    this.#start();
+    if (this.#facts !== undefined) return true;
+    this.#onReady(new CanopyError(reason, { code: "engine_crashed", status: 500 }));
+    return false;
   }
 
   #fail(error: CanopyError): void {

@@ -1,17 +1,20 @@
 import { type Clock, deadlineSignal } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
+import { ModelThread } from "../onnx/model_thread.ts";
 import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "./scorer.ts";
-import type { AnswerNews, ComparisonRequest, FromWorker, WorkerOptions } from "./worker_messages.ts";
-import type { StartThread, WorkerThread } from "./worker_thread.ts";
+import type {
+  AnswerNews,
+  ComparisonRequest,
+  FromWorker,
+  ToWorker,
+  WorkerOptions,
+} from "./worker_messages.ts";
+import type { StartThread } from "./worker_thread.ts";
 
 /** Most characters of all answers that wait to be sent. */
 const MAX_WAITING_LENGTH = 16 * 1024 * 1024;
 /** Text of an answer that is sent at once, in characters: the model takes some tens of tokens at a time. */
 const SENT_LENGTH = 128;
-/** Waits before the Worker is started again, in ms. */
-const RESTART_MS = { first: 1_000, most: 60_000 };
-/** Longest wait for the Worker when it is closed, in ms. */
-const CLOSE_MS = 5_000;
 
 export interface WorkerScorerOptions extends WorkerOptions {
   readonly clock: Clock;
@@ -34,19 +37,28 @@ export class WorkerScorer implements Scorer {
   #keys = 0;
   #requests = 0;
   #waitingLength = 0;
-  #thread: WorkerThread | undefined;
+  readonly #thread: ModelThread<ToWorker, FromWorker>;
   #facts: ScorerFacts | undefined;
   /** The thread has not taken the last batch yet. */
   #busy = false;
-  #crashes = 0;
   /** Why there are no similarities, and there will be none. */
   #failure: string | undefined;
-  readonly #ending = new AbortController();
-  #onClosed = () => {};
 
   constructor(options: WorkerScorerOptions) {
     this.#options = options;
-    this.#start();
+    const { clock, log, start, embedder, maxQueued } = options;
+    this.#thread = new ModelThread({
+      clock,
+      log,
+      name: "the scorer",
+      start: (events) => start({ embedder, maxQueued }, events),
+      message: (message) => this.#take(message),
+      crash: (reason) => {
+        this.#lose(reason);
+        return true;
+      },
+    });
+    this.#thread.start();
   }
 
   get facts(): ScorerFacts | undefined {
@@ -102,20 +114,9 @@ export class WorkerScorer implements Scorer {
   }
 
   async close(): Promise<void> {
-    if (this.#ending.signal.aborted) return;
-    this.#ending.abort();
-    const thread = this.#thread;
+    if (this.#thread.isClosing) return;
     this.#giveUp("the scorer is closed");
-    if (thread === undefined) return;
-    // What it runs cannot be broken off; ended between two steps, it leaves nothing behind.
-    const deadline = deadlineSignal(this.#options.clock, CLOSE_MS, undefined);
-    await new Promise<void>((resolve) => {
-      this.#onClosed = resolve;
-      deadline.signal.addEventListener("abort", () => resolve());
-      thread.post({ kind: "close" });
-    });
-    deadline.release();
-    thread.terminate();
+    await this.#thread.close();
   }
 
   #append(answer: Answer, text: string): void {
@@ -162,7 +163,7 @@ export class WorkerScorer implements Scorer {
 
   /** Sends what there is, unless the thread still has to take what it was sent. */
   #flush(): void {
-    if (this.#busy || this.#facts === undefined || this.#thread === undefined) return;
+    if (this.#busy || this.#facts === undefined) return;
     const answers: AnswerNews[] = [];
     for (const answer of this.#changed) {
       const { key, sent, text, ended } = answer;
@@ -181,17 +182,6 @@ export class WorkerScorer implements Scorer {
     this.#thread.post({ kind: "batch", answers, comparisons, closed });
   }
 
-  #start(): void {
-    const { start, embedder, maxQueued, log } = this.#options;
-    this.#thread = start({ embedder, maxQueued }, {
-      message: (message) => this.#take(message),
-      crash: (reason) => {
-        log.error("The scorer's thread crashed: {reason}", { reason });
-        void this.#restart(`the scorer crashed: ${reason}`);
-      },
-    });
-  }
-
   #take(message: FromWorker): void {
     switch (message.kind) {
       case "ready":
@@ -200,29 +190,17 @@ export class WorkerScorer implements Scorer {
         return this.#flush();
       case "failed":
         this.#options.log.error("The scorer cannot work: {reason}", { reason: message.reason });
-        this.#thread?.terminate();
+        this.#thread.terminate();
         return this.#giveUp(message.reason);
       case "taken":
         this.#busy = false;
         return this.#flush();
       case "compared":
-        this.#crashes = 0;
+        this.#thread.works();
         return this.#waiters.get(message.request)?.settle(message.result);
       case "closed":
-        return this.#onClosed();
+        return this.#thread.hasClosed();
     }
-  }
-
-  async #restart(reason: string): Promise<void> {
-    this.#lose(reason);
-    this.#onClosed();
-    const waitMs = Math.min(RESTART_MS.most, RESTART_MS.first * 2 ** this.#crashes++);
-    try {
-      await this.#options.clock.sleep(waitMs, this.#ending.signal);
-    } catch {
-      return;
-    }
-    this.#start();
   }
 
   /** There will be no thread any more. */
@@ -234,7 +212,6 @@ export class WorkerScorer implements Scorer {
 
   /** The thread is gone, with all that it knew. */
   #lose(reason: string): void {
-    this.#thread = undefined;
     this.#facts = undefined;
     this.#busy = false;
     for (const answer of this.#answers.values()) {

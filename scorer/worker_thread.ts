@@ -1,11 +1,8 @@
 import { startThread, type Thread, type ThreadEvents, type ThreadFile } from "../onnx/thread.ts";
 import type { FromWorker, ToWorker, WorkerOptions } from "./worker_messages.ts";
 
-/** A thread with an embedding model. */
-export type WorkerThread = Pick<Thread<ToWorker>, "post" | "terminate">;
-
-/** Starts a thread. */
-export type StartThread = (options: WorkerOptions, events: ThreadEvents<FromWorker>) => WorkerThread;
+/** Starts a thread with an embedding model. */
+export type StartThread = (options: WorkerOptions, events: ThreadEvents<FromWorker>) => Thread<ToWorker>;
 
 const file: ThreadFile = { url: new URL("./worker.ts", import.meta.url), bundled: "./scorer/worker.ts" };
 

@@ -89,7 +89,7 @@ test("when the thread crashes its sequences fail with 502, and it is started aga
   await assert.rejects(failing, fails("engine_crashed", 502));
   // What comes meanwhile waits for the next thread.
   const outcome = collect(generator.generate(requestOf([2], 3), never));
-  await clock.advance(clock.now() + 499);
+  await clock.advance(clock.now() + 999);
   assert.equal(threads.length, 1);
   await clock.advance(clock.now() + 1);
   assert.equal(threads.length, 2);
@@ -98,10 +98,10 @@ test("when the thread crashes its sequences fail with 502, and it is started aga
   threads[1]!.news(1, { type: "prompt", cachedTokens: 0 }, { type: "end", reason: "length" });
   assert.deepEqual((await outcome).reason, "length");
   threads[1]!.events.crash("again");
-  await clock.advance(clock.now() + 500);
+  await clock.advance(clock.now() + 1_000);
   assert.equal(threads.length, 3, "a thread that worked starts the count anew");
   threads[2]!.events.crash("again");
-  await clock.advance(clock.now() + 999);
+  await clock.advance(clock.now() + 1_999);
   assert.equal(threads.length, 3);
   await clock.advance(clock.now() + 1);
   assert.equal(threads.length, 4);

@@ -45,6 +45,7 @@ function setUp() {
       threads.push(thread);
       return {
         post: (message) => thread.sent.push(message),
+        keepAlive: () => {},
         terminate: () => void (thread.terminated = true),
       };
     },
