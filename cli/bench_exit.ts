@@ -6,7 +6,6 @@ import { tauReport } from "../bench/report/tau_report.ts";
 import { UsageError } from "./args.ts";
 import {
   experiment,
-  originOf,
   WORKLOAD_HELP,
   workloadOption,
   workloadsOf,
@@ -59,12 +58,7 @@ export function exitOf(
   settings: WorldSettings & Pick<ExitOptions, "workloads" | "questions" | "concurrency">,
   io: Io,
 ): Promise<Report> {
-  return experiment(
-    settings,
-    io,
-    async (options) =>
-      exitReport(await compareExits({ ...settings, ...options }), originOf(settings), settings),
-  );
+  return experiment(settings, io, compareExits, exitReport);
 }
 
 /** `canopy bench tau`: the metric of the paper over its parameters. */
@@ -99,12 +93,7 @@ ${WORKLOAD_HELP}`,
       taus: values.tau.length === 0 ? DEFAULT_TAUS : values.tau.map((text) => shareOf("tau", text)),
       gammas: values.gamma.length === 0 ? DEFAULT_GAMMAS : values.gamma.map((text) => shareOf("gamma", text)),
     };
-    const report = await experiment(
-      settings,
-      io,
-      async (options) => tauReport(await sweepTau({ ...settings, ...options }), originOf(settings), settings),
-    );
-    return await writeReport(report, values, io);
+    return await writeReport(await experiment(settings, io, sweepTau, tauReport), values, io);
   },
 });
 

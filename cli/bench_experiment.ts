@@ -1,4 +1,4 @@
-import { type ChunkSweep, sweepChunks } from "../bench/experiment_chunk.ts";
+import { sweepChunks } from "../bench/experiment_chunk.ts";
 import { compareModes, type ExperimentOptions } from "../bench/experiment_modes.ts";
 import { measurePrefill } from "../bench/experiment_prefill.ts";
 import { type WorkloadName, workloadNames, WORKLOADS } from "../bench/experiment_workload.ts";
@@ -144,56 +144,43 @@ export const DEFAULT_STEPS: readonly number[] = [64, 128, 256, 512, 1024];
 
 export type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
 
-export function runReport(
-  settings: WorldSettings & {
-    readonly workloads: readonly WorkloadName[];
-    readonly questions: number;
-    readonly concurrency: readonly number[];
-  },
-  io: Io,
-): Promise<Report> {
-  return experiment(
-    settings,
-    io,
-    async (options) =>
-      modesReport(await compareModes({ ...settings, ...options }), originOf(settings), settings),
-  );
+type RunSettings = WorldSettings & {
+  readonly workloads: readonly WorkloadName[];
+  readonly questions: number;
+  readonly concurrency: readonly number[];
+};
+
+export function runReport(settings: RunSettings, io: Io): Promise<Report> {
+  return experiment(settings, io, compareModes, modesReport);
 }
 
-export function prefillOf(
-  settings: WorldSettings & typeof PREFILL_DEFAULTS & { readonly questions: number },
-  io: Io,
-): Promise<Report> {
-  return experiment(
-    settings,
-    io,
-    async (options) =>
-      prefillReport(await measurePrefill({ ...settings, ...options }), originOf(settings), settings),
-  );
+type PrefillSettings = WorldSettings & typeof PREFILL_DEFAULTS & { readonly questions: number };
+
+export function prefillOf(settings: PrefillSettings, io: Io): Promise<Report> {
+  return experiment(settings, io, measurePrefill, prefillReport);
 }
 
-export function chunkOf(
-  settings: WorldSettings & {
-    readonly workloads: readonly WorkloadName[];
-    readonly questions: number;
-    readonly chunkTokens: readonly number[];
-  },
-  io: Io,
-): Promise<Report> {
-  return experiment(settings, io, async (options) => {
-    const sweeps: ChunkSweep[] = await sweepChunks({ ...settings, ...options });
-    return chunkReport(sweeps, originOf(settings), settings);
-  });
+type ChunkSettings = WorldSettings & {
+  readonly workloads: readonly WorkloadName[];
+  readonly questions: number;
+  readonly chunkTokens: readonly number[];
+};
+
+export function chunkOf(settings: ChunkSettings, io: Io): Promise<Report> {
+  return experiment(settings, io, sweepChunks, chunkReport);
 }
 
-export async function experiment(
-  settings: WorldSettings,
+/** Measures with progress on the terminal until somebody stops it, and reports what came out. */
+export async function experiment<Settings extends WorldSettings, Result>(
+  settings: Settings,
   io: Io,
-  make: (options: ExperimentOptions) => Promise<Report>,
+  measure: (options: Settings & ExperimentOptions) => Promise<Result>,
+  report: (result: Result, origin: string, settings: Settings) => Report,
 ): Promise<Report> {
   const progress = new Progress(io);
+  const onPart = (part: string) => progress.show(part);
   try {
-    return await make({ ...settings, signal: io.stop, onPart: (part) => progress.show(part) });
+    return report(await measure({ ...settings, signal: io.stop, onPart }), originOf(settings), settings);
   } finally {
     progress.end();
   }
@@ -213,7 +200,7 @@ export function worldSettings(
   };
 }
 
-export function originOf({ serving, version, seed, slots }: WorldSettings): string {
+function originOf({ serving, version, seed, slots }: WorldSettings): string {
   const engine: Record<Serving, string> = {
     "sglang-pd": "SGLang, one prefill and one decode GPU per model",
     sglang: "SGLang, one GPU per model",
