@@ -21,7 +21,7 @@ const MAX_TIMEOUT_MS = 2 ** 31 - 1;
 
 /** The clock of the machine. */
 export class SystemClock implements Clock {
-  readonly unixEpochMs: number = Date.now() - performance.now();
+  readonly unixEpochMs: number = performance.timeOrigin;
 
   now(): number {
     return performance.now();

@@ -17,8 +17,8 @@ import { startDecoderThread } from "../embedded/worker_thread.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { BareDecoder } from "./embedded_bench_bare.ts";
 import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_measures.ts";
+import { loopDelayWhile } from "./loop_delay.ts";
 import { cpuMicros, median } from "./measure.ts";
-import { delaysWhile } from "./scorer_bench_measures.ts";
 
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
 
@@ -113,14 +113,16 @@ try {
     }
   }
 
-  const delays = await delaysWhile(
+  const { idle, busy } = await loopDelayWhile(
     clock,
     5,
     () => Promise.all([1, 2, 3, 4].map(() => generated(clock, generator, prompt(), ANSWER_TOKENS))),
   );
-  line("\nDelay of 1 ms timers in the router's thread, ms", "p50", "p99");
-  line("idle", delays.idle.p50.toFixed(2), delays.idle.p99.toFixed(2));
-  line("while four sequences are computed", delays.busy.p50.toFixed(2), delays.busy.p99.toFixed(2));
+  for (const [what, of] of [["1 ms timers", "timers"], ["messages", "messages"]] as const) {
+    line(`\nDelay of ${what} in the router's thread, ms`, "p50", "p99");
+    line("idle", idle[of].p50.toFixed(2), idle[of].p99.toFixed(2));
+    line("while four sequences are computed", busy[of].p50.toFixed(2), busy[of].p99.toFixed(2));
+  }
   await generator.close();
   await bare.close();
 

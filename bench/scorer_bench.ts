@@ -13,7 +13,8 @@ import { SystemClock } from "../base/clock.ts";
 import { EmbeddingTokenizer } from "../scorer/embedders/onnx_tokens.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { SimilarityGraphs } from "../scorer/onnx/similarity_graphs.ts";
-import { delaysWhile, similarityCost, stepping } from "./scorer_bench_measures.ts";
+import { loopDelayWhile } from "./loop_delay.ts";
+import { similarityCost, stepping } from "./scorer_bench_measures.ts";
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
 import { answerOf, BenchScorer, type Cost } from "./scorer_bench_scorer.ts";
 
@@ -89,11 +90,13 @@ try {
   const inPlace = await BenchScorer.start({ clock, folder, path: fusedPath, threads, maxTokens: 4096 });
   await tails("fused attention", inPlace);
 
-  line("\nDelay of 1 ms timers in the router's thread", "p50", "p99");
   const busyText = answerOf(tokenizer, 200, "busy");
-  const { idle, busy } = await delaysWhile(clock, 11, () => inPlace.embed(busyText));
-  line("idle", ms(idle.p50), ms(idle.p99));
-  line("while the scorer embeds", ms(busy.p50), ms(busy.p99));
+  const { idle, busy } = await loopDelayWhile(clock, 11, () => inPlace.embed(busyText));
+  for (const [what, of] of [["1 ms timers", "timers"], ["messages", "messages"]] as const) {
+    line(`\nDelay of ${what} in the router's thread`, "p50", "p99");
+    line("idle", ms(idle[of].p50), ms(idle[of].p99));
+    line("while the scorer embeds", ms(busy[of].p50), ms(busy[of].p99));
+  }
   await inPlace.close();
 
   line("\nFCS, 1,024 dimensions", "per answer", "per pair");

@@ -74,54 +74,6 @@ export async function stepping(
   return { bare: middle(costs.bare), whole: middle(costs.whole), scored: middle(costs.scored) };
 }
 
-/** By how much 1 ms timers of this thread are late, in ms. */
-export interface Delays {
-  readonly p50: number;
-  readonly p99: number;
-}
-
-/** Timers in a round. */
-const TIMERS = 400;
-
-/**
- * Delays of this thread while it has nothing else to do, and while `work` goes on again and again; in turns, the middle
- * round of each, because other processes come and go.
- */
-export async function delaysWhile(
-  clock: Clock,
-  rounds: number,
-  work: () => Promise<unknown>,
-): Promise<{ idle: Delays; busy: Delays }> {
-  const [idle, busy]: [Delays[], Delays[]] = [[], []];
-  for (let round = 0; round < rounds; round++) {
-    idle.push(await lateTimers(clock));
-    let over = false;
-    const working = (async () => {
-      while (!over) await work();
-    })();
-    busy.push(await lateTimers(clock));
-    over = true;
-    await working;
-  }
-  const middle = (of: readonly Delays[]): Delays => ({
-    p50: median(of.map(({ p50 }) => p50)),
-    p99: median(of.map(({ p99 }) => p99)),
-  });
-  return { idle: middle(idle), busy: middle(busy) };
-}
-
-async function lateTimers(clock: Clock): Promise<Delays> {
-  const delays: number[] = [];
-  for (let timer = 0; timer < TIMERS; timer++) {
-    const dueMs = clock.now() + 1;
-    await clock.sleep(1);
-    delays.push(clock.now() - dueMs);
-  }
-  delays.sort((a, b) => a - b);
-  const at = (share: number) => delays[Math.floor(delays.length * share)] ?? NaN;
-  return { p50: at(0.5), p99: at(0.99) };
-}
-
 /** Time at an answer's end, when most of its rows are summed up, and time of a comparison; the least of ten, in ms. */
 export async function similarityCost(
   clock: Clock,
