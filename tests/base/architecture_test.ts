@@ -319,7 +319,7 @@ test("ports are opened by the two servers only, and other runtime-specific code 
 });
 
 test("threads are started, and functions of C called, in one place each", () => {
-  const threads = ["onnx/thread.ts", "scorer/worker.ts", "embedded/worker.ts"];
+  const threads = ["onnx/thread.ts", "scorer/worker.ts", "embedded/worker.ts", "bench/loop_delay_thread.ts"];
   assertNone(
     sources.filter(({ path, imports }) =>
       !threads.includes(path) && imports.some(({ from }) => from === "node:worker_threads")
