@@ -1,6 +1,7 @@
 /**
  * What the embedded engine costs, each figure beside a bare loop over onnxruntime-node that does the same work, in one
- * run, with a model of random weights in the size of Qwen3-0.6B (`--layers N` for a smaller one):
+ * run, with a model of random weights in the size of Qwen3-0.6B (`--layers N` for a smaller one, `--fused` for ONNX
+ * Runtime's fused attention, which appends to the cache where standard operators copy it):
  *
  *     deno task bench:embedded
  */
@@ -40,6 +41,7 @@ const numberAfter = (flag: string, otherwise: number): number => {
 const layers = numberAfter("--layers", qwen06.layers);
 const vocabulary = numberAfter("--vocabulary", 32_000);
 const threads = numberAfter("--threads", availableParallelism());
+const form = process.argv.includes("--fused") ? "fused" : "standard";
 const folder = mkdtempSync(join(tmpdir(), "canopy-embedded-"));
 
 async function start(
@@ -55,9 +57,9 @@ async function start(
 }
 
 try {
-  const path = writeModel(folder, { ...qwen06, layers, vocabulary }, "logits");
+  const path = writeModel(folder, { ...qwen06, layers, vocabulary }, "logits", form);
   write(
-    `${layers} layers of Qwen3-0.6B, ${vocabulary} tokens in the vocabulary, int8, random weights; threads: ${threads}`,
+    `${layers} layers of Qwen3-0.6B, ${form} attention, ${vocabulary} tokens in the vocabulary, int8, random weights; threads: ${threads}`,
   );
   const generator = await start({ model: "qwen", path, cacheBytes: 1024 * MIB, maxRunning: 16 });
   const bare = await BareDecoder.open(await loadOnnxRuntime(), path, threads, clock);

@@ -35,7 +35,14 @@ export class BareDecoder {
       const results = await this.#session.run({
         input_ids: this.#runtime.integers("int64", ids, [1, ids.length]),
         attention_mask: this.#runtime.integers("int64", new Array<number>(all).fill(1), [1, all]),
-        position_ids: this.#runtime.integers("int64", ids.map((_, index) => known + index), [1, ids.length]),
+        ...(this.#session.inputNames.includes("position_ids")
+          ? {
+            position_ids: this.#runtime.integers("int64", ids.map((_, index) => known + index), [
+              1,
+              ids.length,
+            ]),
+          }
+          : {}),
         ...cache,
       });
       cache = {};

@@ -6,6 +6,12 @@ export type Numbers = Float32Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
 /** The form of a model's cache: per tensor, its heads and their size. */
 export type CacheLayout = readonly Pick<CacheSlot, "type" | "heads" | "headDimensions">[];
 
+/**
+ * How a model continues its cache. `copies`: it reads tensors [heads, tokens, size] without gaps and writes longer ones
+ * elsewhere. `appends`: it writes behind what is there, in tensors [heads, capacity, size].
+ */
+export type CacheGrowth = "copies" | "appends";
+
 /** Bytes that the cache takes for one token. */
 export function bytesPerToken(layout: CacheLayout): number {
   return layout.reduce(
@@ -15,9 +21,9 @@ export function bytesPerToken(layout: CacheLayout): number {
 }
 
 /**
- * Keys and values of a sequence's first tokens. Each tensor is [heads, tokens, size] without gaps, the form in which
- * models take and give them, so that a step costs no copy here. Never changed once it is full: who goes on from it
- * writes to another one. Several may hold it; the last one's `release` gives its memory back.
+ * Keys and values of a sequence's first tokens, in the form in which models take and give them. What it holds never
+ * changes; at most more is appended. Several may hold it, each knowing how many of its tokens are theirs; the last
+ * one's `release` gives its memory back.
  */
 export class KeyValues {
   readonly tensors: readonly Numbers[];
@@ -25,10 +31,17 @@ export class KeyValues {
   readonly capacity: number;
   tokens = 0;
   #holders = 1;
+  readonly #growth: CacheGrowth;
   readonly #giveBack: (self: KeyValues) => void;
 
-  constructor(layout: CacheLayout, capacity: number, giveBack: (self: KeyValues) => void) {
+  constructor(
+    layout: CacheLayout,
+    growth: CacheGrowth,
+    capacity: number,
+    giveBack: (self: KeyValues) => void,
+  ) {
     this.capacity = capacity;
+    this.#growth = growth;
     this.#giveBack = giveBack;
     this.tensors = layout.map(({ type, heads, headDimensions }) => {
       const length = heads * capacity * headDimensions;
@@ -36,12 +49,17 @@ export class KeyValues {
     });
   }
 
+  /** Rows from one head to the next when it holds so many tokens. */
+  rows(tokens: number): number {
+    return this.#growth === "appends" ? this.capacity : tokens;
+  }
+
   /** True when somebody holds it besides the one who asks. */
   get shared(): boolean {
     return this.#holders > 1;
   }
 
-  retain(): KeyValues {
+  retain(): this {
     this.#holders++;
     return this;
   }
@@ -51,15 +69,25 @@ export class KeyValues {
   }
 
   /** For the pool: it is used again. */
-  reuse(): KeyValues {
+  reuse(): this {
     this.tokens = 0;
     this.#holders = 1;
     return this;
   }
 }
 
+/** Where a step reads and writes; the same memory for a model that appends. */
+export interface Extension {
+  /** Undefined when there are no tokens before. */
+  readonly from: KeyValues | undefined;
+  /** Held for the one who asked. */
+  readonly into: KeyValues;
+}
+
 /** Fewest tokens that memory is taken for. */
 const LEAST_TOKENS = 16;
+/** By how much memory grows that is appended to, as a share: all that is copied then adds up to a few times the whole. */
+const GROWTH = 0.25;
 
 /** Sizes in steps of an eighth, so that memory that is given back fits others. */
 export function sizeFor(tokens: number): number {
@@ -74,15 +102,20 @@ export function sizeFor(tokens: number): number {
 export class KeyValuePool {
   /** The most tokens that there is memory for. */
   readonly maxTokens: number;
+  /** The longest sequence that there is always room for: one copy is read, another one written; sizes are rounded up. */
+  readonly maxSequenceTokens: number;
   readonly #layout: CacheLayout;
+  readonly #growth: CacheGrowth;
   /** Given back last, at the end. */
   #free: KeyValues[] = [];
   #used = 0;
   #unused = 0;
 
-  constructor(layout: CacheLayout, maxTokens: number) {
+  constructor(layout: CacheLayout, growth: CacheGrowth, maxTokens: number) {
     this.#layout = layout;
+    this.#growth = growth;
     this.maxTokens = maxTokens;
+    this.maxSequenceTokens = Math.floor(maxTokens / 2.25) - 32;
   }
 
   /** Tokens whose memory somebody holds. */
@@ -106,23 +139,61 @@ export class KeyValuePool {
     if (this.#used + size > this.maxTokens) return undefined;
     while (this.#used + this.#unused + size > this.maxTokens) this.#drop(this.#free[0]!);
     this.#used += size;
-    return new KeyValues(this.#layout, size, (one) => {
+    return new KeyValues(this.#layout, this.#growth, size, (one) => {
       this.#used -= one.capacity;
       this.#unused += one.capacity;
       this.#free.push(one);
     });
   }
 
-  /** The first tokens of a sequence, copied; undefined when there is no room. */
-  prefix(source: KeyValues, tokens: number): KeyValues | undefined {
-    const copy = this.take(tokens);
+  /**
+   * What a sequence goes on from that shares its first tokens with `source`, retained or copied; undefined when there
+   * is no room. Memory that is appended to is copied when its place behind them is taken, not before.
+   */
+  branch(source: KeyValues, tokens: number): KeyValues | undefined {
+    if (this.#growth === "appends" || source.tokens === tokens) return source.retain();
+    return this.#copy(source, tokens, this.take(tokens));
+  }
+
+  /**
+   * Room for `more` tokens behind the first `known` of `past`; undefined when there is none. `expected` is how many
+   * there will be in the end, for memory that is appended to.
+   */
+  extend(
+    past: KeyValues | undefined,
+    known: number,
+    more: number,
+    expected: number,
+  ): Extension | undefined {
+    const all = known + more;
+    if (this.#growth === "copies") {
+      const into = this.take(all);
+      return into && { from: past, into };
+    }
+    // Who appends first has the place behind a prefix that others hold, too.
+    if (past !== undefined && past.tokens === known && past.capacity >= all) {
+      return { from: past, into: past.retain() };
+    }
+    const wanted = Math.min(
+      this.maxSequenceTokens,
+      Math.max(expected, (past?.capacity ?? 0) * (1 + GROWTH)),
+    );
+    const room = (wanted > all ? this.take(wanted) : undefined) ?? this.take(all);
+    const into = past === undefined ? room : this.#copy(past, known, room);
+    return into && { from: into, into };
+  }
+
+  #copy(source: KeyValues, tokens: number, copy: KeyValues | undefined): KeyValues | undefined {
     if (copy === undefined) return undefined;
+    const [stride, copyStride] = [source.rows(source.tokens), copy.rows(tokens)];
     for (const [index, { heads, headDimensions }] of this.#layout.entries()) {
       const [from, to] = [source.tensors[index]!, copy.tensors[index]!];
-      const length = tokens * headDimensions;
       for (let head = 0; head < heads; head++) {
-        const start = head * source.tokens * headDimensions;
-        to.set(from.subarray(start, start + length), head * length);
+        const start = head * stride * headDimensions;
+        to.set(
+          from.subarray(start, start + tokens * headDimensions),
+          head * copyStride * headDimensions,
+        );
       }
     }
     copy.tokens = tokens;

@@ -4,7 +4,7 @@ import type { KeyValues } from "./key_values.ts";
 export interface PrefixMatch {
   /** Its first tokens that are known. */
   readonly tokens: number;
-  /** Starts with them; undefined when there are none. */
+  /** Starts with them; undefined when there are none. It may hold more, and go on otherwise than what was asked. */
   readonly source: KeyValues | undefined;
 }
 
@@ -14,7 +14,7 @@ interface Node {
   parent: Node | undefined;
   /** By their first token. Either none or more than one, but for the root. */
   readonly children: Map<number, Node>;
-  /** Of leaves: keys and values from the sequence's start to here. */
+  /** Of leaves: keys and values from the sequence's start to here, and maybe of tokens that were appended since. */
   keyValues: KeyValues | undefined;
   /** Order of uses. */
   usedAt: number;
@@ -50,7 +50,7 @@ export class PrefixCache {
     return { tokens, source: leaf.keyValues };
   }
 
-  /** Remembers `ids`; `keyValues` holds just them, and is retained. */
+  /** Remembers `ids`; `keyValues` starts with them, and is retained. */
   insert(ids: readonly number[], keyValues: KeyValues): void {
     const { node, tokens, inNode } = this.#walk(ids);
     if (tokens === ids.length) return;

@@ -1,7 +1,7 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
 import type { Decoder } from "./decoder.ts";
 import type { GeneratorCounts, SequenceEvent, SequenceRequest } from "./generator.ts";
-import { type KeyValuePool, type KeyValues, sizeFor } from "./key_values.ts";
+import { type Extension, type KeyValuePool, type KeyValues, sizeFor } from "./key_values.ts";
 import { PrefixCache } from "./prefix_cache.ts";
 import { drawToken } from "./sampling.ts";
 import { Sequence } from "./sequence.ts";
@@ -125,8 +125,7 @@ export class Scheduler {
     let sum = 0;
     let most = 0;
     for (const sequence of [...this.#running.values(), next]) {
-      const left = sequence.request.maxTokens - sequence.generated;
-      const size = sizeFor(sequence.ids.length + Math.min(left, ANSWER_ROOM_TOKENS));
+      const size = sizeFor(expectedTokens(sequence));
       sum += size;
       most = Math.max(most, size);
     }
@@ -200,17 +199,17 @@ export class Scheduler {
 
   /** Computes tokens behind those that are known; undefined when the sequence has to wait for memory. */
   async #step(sequence: Sequence, next: readonly number[]): Promise<Float32Array | undefined> {
-    const past = sequence.keyValues;
-    const into = this.#room(sequence, (past?.tokens ?? 0) + next.length);
-    if (into === undefined) return undefined;
+    const room = this.#room(sequence, next.length);
+    if (room === undefined) return undefined;
     try {
-      const logits = await this.#options.decoder.step(next, past, into);
-      past?.release();
-      sequence.keyValues = into;
+      const logits = await this.#options.decoder.step(next, room);
+      sequence.keyValues?.release();
+      sequence.keyValues = room.into;
+      sequence.known += next.length;
       if (sequence.aborted) this.#end(sequence);
       return logits;
     } catch (error) {
-      into.release();
+      room.into.release();
       throw error;
     }
   }
@@ -221,29 +220,26 @@ export class Scheduler {
     // A token is only drawn from logits, and those are not remembered.
     const known = request.maxTokens === 0 ? tokens : Math.min(tokens, ids.length - 1);
     if (source === undefined || known === 0) return sequence.start(undefined, 0);
-    source.retain();
-    if (source.tokens === known) return sequence.start(source, known);
     // Nothing is to be computed: no need for a copy.
-    if (known === ids.length) {
-      source.release();
-      return sequence.start(undefined, known);
-    }
+    if (known === ids.length) return sequence.start(undefined, known);
     const { pool } = this.#options;
-    let copy = pool.prefix(source, known);
-    while (copy === undefined && this.#cache.evict()) copy = pool.prefix(source, known);
+    source.retain();
+    let past: KeyValues | undefined;
+    do past = pool.branch(source, known); while (past === undefined && this.#cache.evict());
     source.release();
-    sequence.start(copy, copy?.tokens ?? 0);
+    sequence.start(past, past === undefined ? 0 : known);
   }
 
-  /** Memory for so many tokens. When there is none the sequence that came last gives way, maybe this one. */
-  #room(sequence: Sequence, tokens: number): KeyValues | undefined {
+  /** Room for so many tokens more. When there is none the sequence that came last gives way, maybe this one. */
+  #room(sequence: Sequence, more: number): Extension | undefined {
+    const { keyValues, known } = sequence;
     while (true) {
-      const room = this.#options.pool.take(tokens);
+      const room = this.#options.pool.extend(keyValues, known, more, expectedTokens(sequence));
       if (room !== undefined) return room;
       if (this.#cache.evict()) continue;
       const last = [...this.#running.values()].at(-1)!;
       if (last === sequence && this.#running.size === 1) {
-        throw new CanopyError(`Cannot keep ${tokens} tokens: there is memory for fewer`, {
+        throw new CanopyError(`Cannot keep ${known + more} tokens: there is memory for fewer`, {
           code: "cache_too_small",
           status: 500,
         });
@@ -256,25 +252,32 @@ export class Scheduler {
   /** Back to the head of those that wait. */
   #putOff(sequence: Sequence): void {
     this.#running.delete(sequence.key);
-    sequence.keyValues?.release();
-    sequence.reset();
+    this.#remember(sequence);
     const others = [...this.#waiting];
     this.#waiting.clear();
     this.#waiting.set(sequence.key, sequence);
     for (const [key, other] of others) this.#waiting.set(key, other);
   }
 
-  /** Remembers what was computed of a sequence. */
   #end(sequence: Sequence): void {
     if (this.#running.get(sequence.key) !== sequence) return;
     this.#running.delete(sequence.key);
-    const { keyValues, ids } = sequence;
-    if (keyValues !== undefined) {
-      this.#cache.insert(ids.slice(0, keyValues.tokens), keyValues);
-      keyValues.release();
-      sequence.reset();
-    }
+    this.#remember(sequence);
     // For the counts that go with it: of an abort nothing else is told.
     if (sequence.aborted) this.#options.news(sequence.key, []);
   }
+
+  /** Leaves to the cache what was computed of a sequence. */
+  #remember(sequence: Sequence): void {
+    const { keyValues, ids, known } = sequence;
+    if (keyValues === undefined) return;
+    this.#cache.insert(ids.slice(0, known), keyValues);
+    keyValues.release();
+    sequence.reset();
+  }
+}
+
+/** Tokens of a sequence as far as room is kept for them. */
+function expectedTokens({ ids, request, generated }: Sequence): number {
+  return ids.length + Math.min(request.maxTokens - generated, ANSWER_ROOM_TOKENS);
 }

@@ -9,14 +9,15 @@ export class Sequence {
   /** Of the prompt and of the answer so far. */
   readonly ids: number[];
   readonly history: TokenHistory;
+  /** Keys and values of its first tokens; undefined also while what is known is held elsewhere only. */
   keyValues: KeyValues | undefined;
+  /** Tokens whose keys and values are known. `keyValues` may hold more, which others have appended. */
+  known = 0;
   /** Tokens of the prompt that were known when it started. */
   cachedTokens: number | undefined;
   /** The prompt has been told of. */
   answered = false;
   aborted = false;
-  /** Tokens whose keys and values are known, also when they are not held here. */
-  #known = 0;
 
   constructor(key: number, request: SequenceRequest) {
     this.key = key;
@@ -29,25 +30,20 @@ export class Sequence {
     return this.history.length;
   }
 
-  get known(): number {
-    return this.keyValues?.tokens ?? this.#known;
-  }
-
   /** Only the last token is to be computed, and it is one of the answer. */
   get answers(): boolean {
-    return this.generated > 0 && this.keyValues !== undefined &&
-      this.keyValues.tokens === this.ids.length - 1;
+    return this.generated > 0 && this.keyValues !== undefined && this.known === this.ids.length - 1;
   }
 
   start(keyValues: KeyValues | undefined, known: number): void {
     this.keyValues = keyValues;
-    this.#known = known;
+    this.known = known;
     this.cachedTokens ??= known;
   }
 
   /** What was computed is held elsewhere, or lost. */
   reset(): void {
     this.keyValues = undefined;
-    this.#known = 0;
+    this.known = 0;
   }
 }

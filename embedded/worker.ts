@@ -26,10 +26,10 @@ try {
   const decoder = await Decoder.open(await loadOnnxRuntime(), options.path, options.threads);
   const pool = new KeyValuePool(
     decoder.export.cache,
+    decoder.growth,
     Math.floor(options.cacheBytes / decoder.bytesPerToken),
   );
-  // A step reads one copy and writes another one, of a size that is rounded up by an eighth.
-  const maxContextTokens = Math.min(options.maxContextTokens, Math.floor(pool.maxTokens / 2.25) - 32);
+  const maxContextTokens = Math.min(options.maxContextTokens, pool.maxSequenceTokens);
   if (maxContextTokens < 1) {
     throw new CanopyError(
       `Cannot generate with ${options.model}: ${options.cacheBytes} bytes hold ${pool.maxTokens} tokens of its cache`,

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
+import { rm } from "node:fs/promises";
+import { dirname } from "node:path";
 import { test } from "node:test";
 import { CanopyError } from "../../base/errors.ts";
 import { Decoder } from "../../embedded/decoder.ts";
-import { KeyValuePool } from "../../embedded/key_values.ts";
+import { KeyValuePool, type KeyValues } from "../../embedded/key_values.ts";
 import { type Constant, encodeModel, type Graph, type Node, type Value } from "../../onnx/onnx_file.ts";
 import { halfToNumber, loadOnnxRuntime } from "../../onnx/runtime.ts";
+import { writeTinyFused } from "./tiny_fused.ts";
 
 const runtime = await loadOnnxRuntime();
 const VOCABULARY = 8;
@@ -138,25 +141,35 @@ for (const form of forms) {
     const decoder = await open(form);
     assert.equal(decoder.vocabSize, VOCABULARY);
     assert.equal(decoder.bytesPerToken, 2 * VOCABULARY * (form.type === "float32" ? 4 : 2));
-    const pool = new KeyValuePool(decoder.export.cache, 1000);
+    // An operator that joins what was and what is new.
+    assert.equal(decoder.growth, "copies");
+    const pool = new KeyValuePool(decoder.export.cache, decoder.growth, 1000);
     const ids = [1, 5, 3, 7, 2, 2, 0];
-    let past;
+    let past: KeyValues | undefined;
     for (const [from, to] of [[0, 3], [3, 4], [4, 7]] as const) {
-      const into = pool.take(to)!;
-      const logits = await decoder.step(ids.slice(from, to), past, into);
+      const room = pool.extend(past, from, to - from, 0)!;
+      const logits = await decoder.step(ids.slice(from, to), room);
       assert.deepEqual([...logits], expectedLogits(ids.slice(0, to), form.positions === true));
-      assert.equal(into.tokens, to);
-      past = into;
+      assert.equal(room.into.tokens, to);
+      past = room.into;
     }
     // What branches off starts from a copy.
-    const branch = pool.prefix(past!, 2)!;
-    const logits = await decoder.step([6], branch, pool.take(3)!);
+    const branch = pool.branch(past!, 2)!;
+    const logits = await decoder.step([6], pool.extend(branch, 2, 1, 0)!);
     assert.deepEqual([...logits], expectedLogits([1, 5, 6], form.positions === true));
     const [key] = past!.tensors;
     assert.equal(key instanceof Float32Array ? key[0] : halfToNumber(key![0]!), table(VOCABULARY));
     await decoder.close();
   });
 }
+
+test("fused attention is told by its appending to the cache", async () => {
+  const path = await writeTinyFused();
+  const decoder = await Decoder.open(runtime, path, 1);
+  assert.equal(decoder.growth, "appends");
+  await decoder.close();
+  await rm(dirname(path), { recursive: true });
+});
 
 test("exports that cannot generate are refused, with the reason", async () => {
   const refused = async (change: (form: Form) => Form, why: RegExp) => {

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { rm } from "node:fs/promises";
+import { dirname } from "node:path";
 import { after, test } from "node:test";
 import fc from "fast-check";
 import { CanopyError } from "../../base/errors.ts";
+import type { Generator } from "../../embedded/generator.ts";
 import {
   collect,
   generate,
@@ -10,12 +13,23 @@ import {
   requestOf,
   startTiny,
   TINY_TOKEN_BYTES,
+  tinyPath,
   torchCases,
   vllmCases,
 } from "./tiny.ts";
+import { writeTinyFused } from "./tiny_fused.ts";
 
+const fused = await writeTinyFused();
+after(() => rm(dirname(fused), { recursive: true }));
 const generator = await startTiny();
 after(() => generator.close());
+const fusedGenerator = await startTiny({ path: fused });
+after(() => fusedGenerator.close());
+/** The same weights: one copies its cache in each step, the other appends to it. */
+const forms = [
+  { form: "standard operators", path: tinyPath, generator },
+  { form: "fused attention", path: fused, generator: fusedGenerator },
+] as const;
 const torch = await torchCases();
 const never = new AbortController().signal;
 
@@ -26,7 +40,10 @@ function assertNear(actual: readonly (number | undefined)[], expected: readonly 
   }
 }
 
-async function check({ name, promptIds, ids, logprobs, logitBias, stopIds }: GreedyCase) {
+async function check(
+  generator: Generator,
+  { name, promptIds, ids, logprobs, logitBias, stopIds }: GreedyCase,
+) {
   const request = { ...requestOf(promptIds, ids.length), sampling: { ...greedy, logitBias }, stopIds };
   const outcome = await generate(generator, request);
   assert.deepEqual(outcome.ids, ids, name);
@@ -44,61 +61,85 @@ test("facts say what the generator works with", () => {
   });
 });
 
-test("greedy answers and their log-probabilities are torch's", async () => {
-  assert.equal(torch.length, 6);
-  for (const one of torch) await check(one);
-});
+/** A first token for each prompt, so that nothing is known of it. */
+let salt = 1000;
 
-test("greedy answers and their log-probabilities are vLLM's, for each prompt that it was recorded with", async () => {
-  const cases = await vllmCases();
-  assert.ok(cases.length >= 12, `${cases.length} were found`);
-  assert.ok(cases.filter(({ logprobs }) => logprobs !== undefined).length >= 4);
-  for (const one of cases) await check(one);
-});
+for (const { form, path, generator } of forms) {
+  test(`greedy answers and their log-probabilities are torch's, with ${form}`, async () => {
+    assert.equal(torch.length, 6);
+    for (const one of torch) await check(generator, one);
+  });
 
-test("side by side, sequences answer as they do alone", async () => {
-  const outcomes = await Promise.all(
-    [...torch, ...torch].map(({ promptIds, ids }) => generate(generator, requestOf(promptIds, ids.length))),
-  );
-  for (const [index, { ids, logprobs }] of outcomes.entries()) {
-    const expected = torch[index % torch.length]!;
-    assert.deepEqual(ids, expected.ids);
-    assertNear(logprobs, expected.logprobs!, 1e-3);
-  }
-});
+  test(`greedy answers and their log-probabilities are vLLM's, for each prompt that it was recorded with, with ${form}`, async () => {
+    const cases = await vllmCases();
+    assert.ok(cases.length >= 12, `${cases.length} were found`);
+    assert.ok(cases.filter(({ logprobs }) => logprobs !== undefined).length >= 4);
+    for (const one of cases) await check(generator, one);
+  });
 
-test("any split of a prompt into warms gives the same answer, and each warm finds the one before in full", async () => {
-  let salt = 1000;
-  await fc.assert(
-    fc.asyncProperty(
-      fc.nat({ max: torch.length - 1 }),
-      fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 4 }),
-      async (index, cuts) => {
-        // The first token makes a prompt that nothing is known of.
-        const promptIds = [salt++, ...torch[index]!.promptIds];
-        const ends = [...new Set(cuts.map((cut) => Math.ceil(cut * promptIds.length)))].filter((end) =>
-          end > 0
-        );
-        let known = 0;
-        for (const end of ends.sort((a, b) => a - b)) {
-          const warm = await generate(generator, requestOf(promptIds.slice(0, end), 0));
-          assert.deepEqual(warm, { cachedTokens: known, ids: [], logprobs: [], reason: "length" });
-          known = end;
-        }
-        const outcome = await generate(generator, requestOf(promptIds, 8));
-        assert.equal(outcome.cachedTokens, Math.min(known, promptIds.length - 1));
-        const cold = await startTinyOnce();
-        const expected = await generate(cold, requestOf(promptIds, 8));
-        assert.equal(expected.cachedTokens, 0);
-        assert.deepEqual(outcome.ids, expected.ids);
-        for (const [at, value] of expected.logprobs.entries()) {
-          assert.ok(Math.abs(outcome.logprobs[at]! - value!) < 1e-4);
-        }
-      },
-    ),
-    { numRuns: 40 },
-  );
-});
+  test(`side by side, sequences answer as they do alone, with ${form}`, async () => {
+    const outcomes = await Promise.all(
+      [...torch, ...torch].map(({ promptIds, ids }) => generate(generator, requestOf(promptIds, ids.length))),
+    );
+    for (const [index, { ids, logprobs }] of outcomes.entries()) {
+      const expected = torch[index % torch.length]!;
+      assert.deepEqual(ids, expected.ids);
+      assertNear(logprobs, expected.logprobs!, 1e-3);
+    }
+  });
+
+  test(`any split of a prompt into warms gives the same answer, and each warm finds the one before in full, with ${form}`, async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.nat({ max: torch.length - 1 }),
+        fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 4 }),
+        async (index, cuts) => {
+          const promptIds = [salt++, ...torch[index]!.promptIds];
+          const ends = [...new Set(cuts.map((cut) => Math.ceil(cut * promptIds.length)))].filter((end) =>
+            end > 0
+          );
+          let known = 0;
+          for (const end of ends.sort((a, b) => a - b)) {
+            const warm = await generate(generator, requestOf(promptIds.slice(0, end), 0));
+            assert.deepEqual(warm, { cachedTokens: known, ids: [], logprobs: [], reason: "length" });
+            known = end;
+          }
+          const outcome = await generate(generator, requestOf(promptIds, 8));
+          assert.equal(outcome.cachedTokens, Math.min(known, promptIds.length - 1));
+          const cold = await startTinyOnce();
+          const expected = await generate(cold, requestOf(promptIds, 8));
+          assert.equal(expected.cachedTokens, 0);
+          assert.deepEqual(outcome.ids, expected.ids);
+          for (const [at, value] of expected.logprobs.entries()) {
+            assert.ok(Math.abs(outcome.logprobs[at]! - value!) < 1e-4);
+          }
+        },
+      ),
+      { numRuns: 30 },
+    );
+  });
+
+  test(`when memory is short sequences wait, or are computed again; their answers stay the same, with ${form}`, async () => {
+    const prompts = Array.from(
+      { length: 24 },
+      (_, index) => Array.from({ length: 150 }, (_, at) => (index * 31 + at * 7) % 1900),
+    );
+    const roomy = await startTiny();
+    const expected = await Promise.all(prompts.map((ids) => generate(roomy, requestOf(ids, 60))));
+    await roomy.close();
+    // Room for three and a half of them at their end.
+    const tight = await startTiny({ path, cacheBytes: 750 * TINY_TOKEN_BYTES, maxContextTokens: 250 });
+    const outcomes = await Promise.all(prompts.map((ids) => generate(tight, requestOf(ids, 60))));
+    for (const [index, { ids }] of outcomes.entries()) {
+      assert.deepEqual(ids, expected[index]!.ids, `${index}`);
+    }
+    const { cachedTokens, cacheCapacityTokens, running, waiting } = tight.counts();
+    assert.equal(cacheCapacityTokens, 750);
+    assert.ok(cachedTokens > 0 && cachedTokens <= 750);
+    assert.equal(running + waiting, 0);
+    await tight.close();
+  });
+}
 
 /** Another one, which is never warmed: each prompt is sent to it once. */
 let coldGenerator: ReturnType<typeof startTiny> | undefined;
@@ -158,25 +199,6 @@ test("an answer ends where the context does", async () => {
   const { ids, reason } = await generate(small, requestOf(new Array<number>(30).fill(3), 100));
   assert.deepEqual([ids.length, reason], [10, "length"]);
   await small.close();
-});
-
-test("when memory is short sequences wait, or are computed again; their answers stay the same", async () => {
-  const prompts = Array.from(
-    { length: 24 },
-    (_, index) => Array.from({ length: 150 }, (_, at) => (index * 31 + at * 7) % 1900),
-  );
-  const roomy = await startTiny();
-  const expected = await Promise.all(prompts.map((ids) => generate(roomy, requestOf(ids, 60))));
-  await roomy.close();
-  // Room for three and a half of them at their end.
-  const tight = await startTiny({ cacheBytes: 750 * TINY_TOKEN_BYTES, maxContextTokens: 250 });
-  const outcomes = await Promise.all(prompts.map((ids) => generate(tight, requestOf(ids, 60))));
-  for (const [index, { ids }] of outcomes.entries()) assert.deepEqual(ids, expected[index]!.ids, `${index}`);
-  const { cachedTokens, cacheCapacityTokens, running, waiting } = tight.counts();
-  assert.equal(cacheCapacityTokens, 750);
-  assert.ok(cachedTokens > 0 && cachedTokens <= 750);
-  assert.equal(running + waiting, 0);
-  await tight.close();
 });
 
 test("a cache too small for one sequence, and a file that is no decoder, are said in one sentence", async () => {

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { type CacheLayout, KeyValuePool, type KeyValues } from "../../embedded/key_values.ts";
+import {
+  type CacheGrowth,
+  type CacheLayout,
+  type Extension,
+  KeyValuePool,
+} from "../../embedded/key_values.ts";
 import { Scheduler, type SchedulerEvent } from "../../embedded/scheduler.ts";
 import { requestOf } from "./tiny.ts";
 
@@ -10,14 +15,13 @@ const layout: CacheLayout = [{ type: "float32", heads: 1, headDimensions: 1 }];
 /** Its next token follows from all that it has seen, which it reads from the cache; notes each step's length. */
 class FakeDecoder {
   readonly steps: number[] = [];
-  async step(ids: readonly number[], past: KeyValues | undefined, into: KeyValues): Promise<Float32Array> {
+  async step(ids: readonly number[], { from, into }: Extension): Promise<Float32Array> {
     await Promise.resolve();
     this.steps.push(ids.length);
-    const before = past?.tokens ?? 0;
+    const before = from?.tokens ?? 0;
     assert.ok(into.capacity >= before + ids.length);
-    assert.notEqual(into, past);
     const [seen] = into.tensors;
-    if (past !== undefined) seen!.set(past.tensors[0]!.subarray(0, before));
+    if (from !== undefined && from !== into) seen!.set(from.tensors[0]!.subarray(0, before));
     seen!.set(ids, before);
     into.tokens = before + ids.length;
     return Float32Array.from({ length: 10 }, (_, id) => id === next(seen!.subarray(0, into.tokens)) ? 1 : 0);
@@ -39,16 +43,20 @@ interface Told {
   readonly event: SchedulerEvent;
 }
 
-function setUp({ maxTokens = 10_000, maxRunning = 4, besides = 8, alone = 32 } = {}) {
+const growths: readonly CacheGrowth[] = ["copies", "appends"];
+
+function setUp(
+  { maxTokens = 10_000, maxRunning = 4, besides = 8, alone = 32, growth = "copies" as CacheGrowth } = {},
+) {
   const told: Told[] = [];
   const decoder = new FakeDecoder();
   const ended = new Map<number, () => void>();
   let onNews = (_: Told) => {};
-  const pool = new KeyValuePool(layout, maxTokens);
+  const pool = new KeyValuePool(layout, growth, maxTokens);
   const scheduler = new Scheduler({
     decoder,
     pool,
-    maxContextTokens: Math.floor(maxTokens / 2.25) - 32,
+    maxContextTokens: pool.maxSequenceTokens,
     maxRunning,
     chunkTokens: { alone, besides },
     news: (key, events) => {
@@ -110,17 +118,19 @@ test("sequences get a token each in turn, and a long prompt goes in pieces betwe
   await close();
 });
 
-test("prompts that are the same are computed once, also when they come together", async () => {
-  const { told, scheduler, add, close } = setUp();
-  const prompt = promptOf(1, 50);
-  await Promise.all([1, 2, 3].map((key) => add(key, prompt, 4)));
-  const cached = told.flatMap(({ event }) => event.type === "prompt" ? [event.cachedTokens] : []);
-  assert.deepEqual(cached, [0, 49, 49]);
-  for (const key of [1, 2, 3]) assert.deepEqual(idsOf(told, key), answerTo(prompt, 4));
-  const { promptTokens, promptTokensCached, generatedTokens } = scheduler.counts();
-  assert.deepEqual([promptTokens, promptTokensCached, generatedTokens], [150, 98, 12]);
-  await close();
-});
+for (const growth of growths) {
+  test(`prompts that are the same are computed once, also when they come together; the cache ${growth}`, async () => {
+    const { told, scheduler, add, close } = setUp({ growth });
+    const prompt = promptOf(1, 50);
+    await Promise.all([1, 2, 3].map((key) => add(key, prompt, 4)));
+    const cached = told.flatMap(({ event }) => event.type === "prompt" ? [event.cachedTokens] : []);
+    assert.deepEqual(cached, [0, 49, 49]);
+    for (const key of [1, 2, 3]) assert.deepEqual(idsOf(told, key), answerTo(prompt, 4));
+    const { promptTokens, promptTokensCached, generatedTokens } = scheduler.counts();
+    assert.deepEqual([promptTokens, promptTokensCached, generatedTokens], [150, 98, 12]);
+    await close();
+  });
+}
 
 test("an abort ends a sequence with the step that is under way, and what was computed is known", async () => {
   const { told, scheduler, decoder, add, close, onNews } = setUp({ alone: 10 });
@@ -149,8 +159,9 @@ test("whatever comes, however little memory there is, each answer is its own, an
     fc.asyncProperty(
       fc.array(job, { minLength: 1, maxLength: 12 }),
       fc.integer({ min: 320, max: 800 }),
-      async (jobs, maxTokens) => {
-        const { told, add, close, pool, scheduler } = setUp({ maxTokens });
+      fc.constantFrom(...growths),
+      async (jobs, maxTokens, growth) => {
+        const { told, add, close, pool, scheduler } = setUp({ maxTokens, growth });
         await Promise.all(
           jobs.map(({ seed, length, tokens }, key) => add(key, promptOf(seed, length), tokens)),
         );
@@ -164,6 +175,6 @@ test("whatever comes, however little memory there is, each answer is its own, an
         await close();
       },
     ),
-    { numRuns: 60 },
+    { numRuns: 120 },
   );
 });
