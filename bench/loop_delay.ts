@@ -6,7 +6,7 @@ import { median } from "./measure.ts";
 export interface LoopDelay {
   /** 1 ms timers. Deno's are late by about one more millisecond in an idle thread, too: it rounds them up. */
   readonly timers: Delays;
-  /** From another thread's sending to this thread's turn, as for what a socket brings. */
+  /** From when another thread was to send to this thread's turn: both must get a core, and no timer is rounded. */
   readonly messages: Delays;
 }
 
@@ -60,8 +60,8 @@ async function lateMessages(clock: Clock): Promise<Delays> {
   await new Promise<void>((resolve, reject) => {
     const url = new URL("./loop_delay_thread.ts", import.meta.url);
     const thread = startThread<never, number>({ url, bundled: "" }, COUNT, {
-      message: (sentUnixMs) => {
-        delays.push(clock.unixEpochMs + clock.now() - sentUnixMs);
+      message: (dueUnixMs) => {
+        delays.push(clock.unixEpochMs + clock.now() - dueUnixMs);
         if (delays.length < COUNT) return;
         thread.terminate();
         resolve();
