@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { Clock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";
-import type { Generator } from "../embedded/generator.ts";
+import type { Generator, SequenceRequest } from "../embedded/generator.ts";
 
 /** Tokens per second of a prompt, and of the answer behind its first token. */
 export interface Pace {
@@ -15,15 +15,8 @@ export function promptOf(seed: string, tokens: number, vocabulary: number): numb
   return Array.from({ length: tokens }, () => random.int(vocabulary));
 }
 
-/** One greedy answer. */
-export async function generated(
-  clock: Clock,
-  generator: Generator,
-  promptIds: readonly number[],
-  maxTokens: number,
-): Promise<Pace> {
-  const startMs = clock.now();
-  let firstMs = startMs;
+/** Asks for the likeliest tokens, whatever they are. */
+export function greedyRequest(promptIds: readonly number[], maxTokens: number): SequenceRequest {
   const sampling = {
     temperature: 0,
     topP: 1,
@@ -35,14 +28,19 @@ export async function generated(
     logitBias: new Map(),
     seed: "0",
   };
-  const request = {
-    promptIds,
-    maxTokens,
-    minTokens: 0,
-    sampling,
-    stopIds: new Set<number>(),
-    logprobs: undefined,
-  };
+  return { promptIds, maxTokens, minTokens: 0, sampling, stopIds: new Set(), logprobs: undefined };
+}
+
+/** One greedy answer. */
+export async function generated(
+  clock: Clock,
+  generator: Generator,
+  promptIds: readonly number[],
+  maxTokens: number,
+): Promise<Pace> {
+  const startMs = clock.now();
+  let firstMs = startMs;
+  const request = greedyRequest(promptIds, maxTokens);
   for await (const event of generator.generate(request, new AbortController().signal)) {
     if (event.type === "prompt") firstMs = clock.now();
   }

@@ -69,7 +69,14 @@ function sessionOptions(threads: number): InferenceSession.SessionOptions {
     enableMemPattern: false,
     // What fails is thrown as well.
     logSeverityLevel: 4,
-    extra: { session: { intra_op: { allow_spinning: "0" } } },
+    extra: {
+      session: {
+        intra_op: { allow_spinning: "0" },
+        // Exports with 8 bits whose embeddings serve as the last matrix, too, make numbers of all of them again in each
+        // step; without the special treatment of such operators that is done once.
+        disable_quant_qdq: "1",
+      },
+    },
   };
 }
 
