@@ -1,4 +1,5 @@
-import { type Config, type WorkerConfig } from "./schema.ts";
+import { type Config, type ModelConfig, type WorkerConfig } from "./schema.ts";
+import { type EarlyExitConfig, leastAnswers } from "./schema_early_exit.ts";
 import { shown } from "./secrets.ts";
 import { expandGraph } from "./topology.ts";
 
@@ -7,9 +8,7 @@ export function summaryText(config: Config): string {
   const lines: string[] = [];
   for (const [name, model] of Object.entries(config.models)) {
     const called = model.model === name ? "" : ` (${model.model})`;
-    const none = model.launch === undefined ? "no workers" : "to be launched";
-    const workers = model.workers.length === 0 ? none : model.workers.map(workerText).join(", ");
-    lines.push(`model ${name}${called}: ${model.engine}, ${workers}`);
+    lines.push(`model ${name}${called}: ${model.engine}, ${workersText(model)}`);
   }
   for (const [name, graphConfig] of Object.entries(config.graphs)) {
     const { graph } = expandGraph(graphConfig, ["graphs", name]);
@@ -22,8 +21,24 @@ export function summaryText(config: Config): string {
       const role = agent.id === graph.rootId ? ", root" : "";
       lines.push(`  ${agent.id}: ${agent.config.model}, prompt ${agent.config.prompt}, ${what}${role}`);
     }
+    for (const { id, agents, earlyExit } of graph.clusters) {
+      if (earlyExit.metric !== "none") lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
+    }
+    const { mode } = graphConfig.incremental_prefill;
+    if (mode !== "off") lines.push(`  incremental prefill: ${mode}`);
   }
   return lines.map((line) => `${line}\n`).join("");
+}
+
+function workersText({ engine, workers, launch }: ModelConfig): string {
+  if (engine === "onnx") return "in this process";
+  if (workers.length > 0) return workers.map(workerText).join(", ");
+  return launch === undefined ? "no workers" : "to be launched";
+}
+
+function earlyExitText(settings: EarlyExitConfig, members: number): string {
+  const least = Math.min(leastAnswers(settings), members);
+  return `may exit early, metric ${settings.metric}, from ${least} of ${count(members, "answer")} on`;
 }
 
 function workerText(worker: WorkerConfig): string {

@@ -61,3 +61,22 @@ graph moa: 3 calls for each answer
 `,
   );
 });
+
+test("The summary says what runs in this process, which clusters may exit early, and what is prefilled early", () => {
+  const agent = { model: "a" };
+  const graph = {
+    layers: [{ agents: [agent, agent, agent], early_exit: { metric: "answer" } }, { agents: [agent] }],
+    incremental_prefill: { mode: "on" },
+  };
+  const config = load(JSON.stringify({
+    models: { a: { model: "x", engine: "onnx" } },
+    graphs: { moa: graph },
+  })).config;
+  const said = summaryText(config).split("\n");
+  assert.equal(said[0], "model a (x): onnx, in this process");
+  assert.deepEqual(said.slice(-3), [
+    "  l1.c1: may exit early, metric answer, from 2 of 3 answers on",
+    "  incremental prefill: on",
+    "",
+  ]);
+});

@@ -346,3 +346,33 @@ test("an engine that cannot start fails the launch with its own words", async ()
     assert.match(status.out(), /^Launch "default" failed: /);
   });
 });
+
+test("on two GPUs: a model in this process takes none, and works beside one that is launched", async () => {
+  await onStage(async ({ folder, here, state }) => {
+    const path = `${folder}.mixed.json`;
+    const tiny = fileURLToPath(new URL("../fixtures/tiny-qwen3", import.meta.url));
+    const small = {
+      model: tiny,
+      engine: "onnx",
+      onnx: { file: "../tiny-qwen3-onnx/model.onnx", threads: 1 },
+    };
+    const layers = [
+      { agents: [{ model: "small" }, { model: "small" }], prompt: "propose" },
+      { agents: [{ model: "big" }], prompt: "aggregate" },
+    ];
+    const graph = { sampling: { max_tokens: 8 }, layers };
+    const big = { model: "Qwen/Qwen3-8B", engine: "vllm" };
+    writeFileSync(path, JSON.stringify({ models: { small, big }, graphs: { moa: graph } }));
+    const base = 10_000 + await freePort() % 20_000;
+    const where = ["--engine", "sim", "--gpus", hostFile("a100x2.txt"), "--base-port", String(base)];
+    const quick = ["--port", "0", "--set", "launch.sim_args=--speedup,100,--scripted"];
+    const served = here("launch", path, ...where, ...quick);
+    const url = (await served.says(LISTENING))[1] ?? "";
+    assert.deepEqual(state().engines.map(({ name }) => name), ["big"]);
+    const { status, text } = await ask(url);
+    assert.equal(status, 200, text);
+    assert.ok(JSON.parse(text).usage.completion_tokens > 16, text);
+    served.interrupt();
+    assert.equal(await served.ended(), 0);
+  });
+});
