@@ -119,11 +119,11 @@ export class ModelService implements ServedModel {
     try {
       const capabilities = await probe({ config: this.config, transport, clock, url, headers, signal });
       this.#known.set(id, capabilities);
-      this.#log.info("{model}: {url} speaks {engine} {version}", {
+      this.#log.info("{model}: {url} speaks {engine}{version}", {
         model: this.name,
         url,
         engine: this.config.engine,
-        version: capabilities.version ?? "of unknown version",
+        version: capabilities.version === undefined ? "" : ` ${capabilities.version}`,
       });
     } catch (error) {
       if (signal.aborted) return;
