@@ -2,6 +2,7 @@ import process from "node:process";
 import type { Clock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";
 import type { Generator, SequenceRequest } from "../embedded/generator.ts";
+import { neutralSampling } from "../embedded/sampling.ts";
 
 /** Tokens per second of a prompt, and of the answer behind its first token. */
 export interface Pace {
@@ -17,17 +18,7 @@ export function promptOf(seed: string, tokens: number, vocabulary: number): numb
 
 /** Asks for the likeliest tokens, whatever they are. */
 export function greedyRequest(promptIds: readonly number[], maxTokens: number): SequenceRequest {
-  const sampling = {
-    temperature: 0,
-    topP: 1,
-    topK: 0,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-    logitBias: new Map(),
-    seed: "0",
-  };
+  const sampling = { ...neutralSampling, temperature: 0, seed: "0" };
   return { promptIds, maxTokens, minTokens: 0, sampling, stopIds: new Set(), logprobs: undefined };
 }
 

@@ -5,6 +5,18 @@ import type { DrawnToken, SamplingParameters, SequenceRequest } from "./generato
 /** Below this a temperature means the likeliest token (vLLM's `_SAMPLING_EPS`). */
 const GREEDY_TEMPERATURE = 1e-5;
 
+/** What changes nothing: tokens are drawn as the model gives them (OpenAI's and vLLM's defaults). */
+export const neutralSampling: Omit<SamplingParameters, "seed"> = {
+  temperature: 1,
+  topP: 1,
+  topK: 0,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: new Map(),
+};
+
 /** The part of a request that drawing a token depends on. */
 export type DrawRequest = Pick<SequenceRequest, "sampling" | "minTokens" | "stopIds" | "logprobs">;
 

@@ -3,6 +3,7 @@ import { badRequest, CanopyError } from "../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../base/json.ts";
 import type { TextTokenizer } from "./detokenizer.ts";
 import type { SamplingParameters } from "./generator.ts";
+import { neutralSampling } from "./sampling.ts";
 import {
   chatSchema,
   type common,
@@ -113,7 +114,7 @@ export function readDetokenize(body: JsonObject, reader: RequestReader): number[
 
 function sharedFields(
   fields: z.infer<typeof common>,
-  { defaults, vocabSize }: RequestReader,
+  { defaults: own, vocabSize }: RequestReader,
 ): Omit<TextRequest, "chat" | "prompts" | "echo" | "maxTokens" | "logprobs"> {
   const { stop, stream_options: options } = fields;
   const bias = Object.entries(fields.logit_bias).map(([id, value]) =>
@@ -129,21 +130,22 @@ function sharedFields(
   if (options !== undefined && !fields.stream) {
     throw badRequest("stream_options", "stream_options needs stream: true");
   }
-  const temperature = fields.temperature ?? defaults.temperature ?? 1;
+  const defaults = { ...neutralSampling, ...own };
+  const temperature = fields.temperature ?? defaults.temperature;
   if (fields.n > 1 && temperature === 0) {
     throw badRequest("n", `n is ${fields.n}: at temperature 0 all answers are the same`);
   }
-  const topK = fields.top_k ?? defaults.topK ?? 0;
+  const topK = fields.top_k ?? defaults.topK;
   return {
     n: fields.n,
     minTokens: fields.min_tokens,
     sampling: {
       // So close to 0 quotients overflow; vLLM raises it as well.
       temperature: temperature > 0 ? Math.max(temperature, MIN_TEMPERATURE) : 0,
-      topP: fields.top_p ?? defaults.topP ?? 1,
+      topP: fields.top_p ?? defaults.topP,
       topK: Math.max(0, topK),
-      minP: fields.min_p ?? defaults.minP ?? 0,
-      repetitionPenalty: fields.repetition_penalty ?? defaults.repetitionPenalty ?? 1,
+      minP: fields.min_p ?? defaults.minP,
+      repetitionPenalty: fields.repetition_penalty ?? defaults.repetitionPenalty,
       presencePenalty: fields.presence_penalty,
       frequencyPenalty: fields.frequency_penalty,
       logitBias: new Map(bias),

@@ -3,19 +3,9 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Random } from "../../base/random.ts";
 import type { SamplingParameters } from "../../embedded/generator.ts";
-import { type DrawRequest, drawToken, TokenHistory } from "../../embedded/sampling.ts";
+import { type DrawRequest, drawToken, neutralSampling, TokenHistory } from "../../embedded/sampling.ts";
 
-const PLAIN: SamplingParameters = {
-  temperature: 1,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  logitBias: new Map(),
-  seed: "seed",
-};
+const PLAIN: SamplingParameters = { ...neutralSampling, seed: "seed" };
 
 function request(sampling: Partial<SamplingParameters>, rest: Partial<DrawRequest> = {}): DrawRequest {
   return {

@@ -9,6 +9,7 @@ import type {
   SequenceEvent,
   SequenceRequest,
 } from "../../embedded/generator.ts";
+import { neutralSampling } from "../../embedded/sampling.ts";
 import type { DecoderOptions } from "../../embedded/worker_messages.ts";
 import { WorkerGenerator } from "../../embedded/worker_generator.ts";
 import { startDecoderThread } from "../../embedded/worker_thread.ts";
@@ -32,17 +33,7 @@ export interface GreedyCase {
   readonly stopIds: ReadonlySet<number>;
 }
 
-export const greedy: SamplingParameters = {
-  temperature: 0,
-  topP: 1,
-  topK: 0,
-  minP: 0,
-  repetitionPenalty: 1,
-  presencePenalty: 0,
-  frequencyPenalty: 0,
-  logitBias: new Map(),
-  seed: "0",
-};
+export const greedy: SamplingParameters = { ...neutralSampling, temperature: 0, seed: "0" };
 
 export function requestOf(promptIds: readonly number[], maxTokens: number): SequenceRequest {
   return { promptIds, maxTokens, minTokens: 0, sampling: greedy, stopIds: new Set(), logprobs: 0 };
