@@ -63,7 +63,8 @@ export function announcement(config: Config, router: Router, url: string, io: Io
     ];
   });
   for (const [name, model] of Object.entries(config.models)) {
-    const many = model.workers.length === 1 ? "1 worker" : `${model.workers.length} workers`;
+    const workers = model.workers.length === 1 ? "1 worker" : `${model.workers.length} workers`;
+    const many = model.engine === "onnx" ? "in this process" : workers;
     if (model.served) {
       rows.push([name, `${model.engine}, ${many}${model.model === name ? "" : `: ${model.model}`}`]);
     }
