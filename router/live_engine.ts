@@ -58,6 +58,7 @@ export function commonCapabilities(
     tokenIds: every((one) => one.tokenIds),
     returnsTokenIds: every((one) => one.returnsTokenIds),
     logprobs: every((one) => one.logprobs),
+    ...(every((one) => one.topLogprobs !== false) ? {} : { topLogprobs: false }),
     cachedTokens: every((one) => one.cachedTokens),
     warm: commonWarm(all.map((one) => one.warm)),
     abort: every((one) => one.abort === "close") ? "close" : "abort_then_close",

@@ -20,6 +20,8 @@ export interface EngineCapabilities {
   readonly returnsTokenIds: boolean;
   /** Returns log-probabilities of the chosen tokens. */
   readonly logprobs: boolean;
+  /** False: its server dies when it is asked for other likely tokens; absent: it gives them. */
+  readonly topLogprobs?: false;
   /** Reports cached prompt tokens in usage. */
   readonly cachedTokens: boolean;
   /** How a prefix can be prefilled without generating. */

@@ -37,6 +37,11 @@ export function refuseDeadly(request: DeadlyRequest): void {
   }
 }
 
+/** The prefill servers that die when they are asked for likely tokens besides the chosen ones. */
+export function pairDiesOfTopLogprobs(version: string | undefined): boolean {
+  return version !== undefined && !olderThan(version, "0.5.10") && olderThan(version, "0.5.18");
+}
+
 /** What a prefill/decode pair cannot do: it waits for ever, or one of its servers dies. */
 function refuseForSglangPair(version: string | undefined, body: Record<string, unknown>): void {
   refuseGiven(body, "session_params", "sessions do not work with prefill and decode on separate servers");
@@ -45,7 +50,7 @@ function refuseForSglangPair(version: string | undefined, body: Record<string, u
       throw badRequest(field, `\`${field}\` must be 1 with prefill and decode on separate servers: got ${n}`);
     }
   }
-  if (version === undefined || olderThan(version, "0.5.10") || !olderThan(version, "0.5.18")) return;
+  if (!pairDiesOfTopLogprobs(version)) return;
   for (const field of ["top_logprobs_num", "top_logprobs", "logprobs"]) {
     const value = body[field];
     // Of these only the first two may be lists; chat's `logprobs: true` asks for no alternatives.

@@ -5,6 +5,7 @@ import { workerUrl } from "../pool/worker_access.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { EngineCapabilities } from "./engine.ts";
 import { fakeBootstrapWarms } from "./bootstrap.ts";
+import { pairDiesOfTopLogprobs } from "./guards.ts";
 import { olderThan } from "./version.ts";
 import { cacheFacts, schedulesByPriority } from "./vllm_facts.ts";
 import { connectionError, workerRefusal } from "./worker_errors.ts";
@@ -128,6 +129,9 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
     ...base,
     version,
     warm: base.warm === "pair_1" && fakeBootstrapWarms(version) ? "fake_bootstrap" : base.warm,
+    ...(options.config.engine === "sglang-pd" && pairDiesOfTopLogprobs(version)
+      ? { topLogprobs: false }
+      : {}),
     contextTokens: options.config.context_tokens ?? context,
     // 0.5.3 to 0.5.5 lose ids when events are merged.
     returnsTokenIds: !old("0.5.6"),

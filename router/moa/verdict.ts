@@ -10,7 +10,7 @@ import type { AgentNode } from "./graph_types.ts";
 import type { ModelAccess } from "./run_options.ts";
 import { wirePrompt } from "./wire_prompt.ts";
 
-/** Alternatives of the one token in which yes and no are looked for: what every engine gives. */
+/** Alternatives of the one token in which yes and no are looked for: what every engine that has them gives. */
 const alternatives = 10;
 
 /** What a cluster's verdicts are asked with. */
@@ -102,7 +102,8 @@ export class Judge {
       await call.run({
         prompt,
         sampling: sampling(prompt.kind === "chat" ? served : undefined),
-        logprobs: alternatives,
+        // Without alternatives the chosen token decides alone.
+        logprobs: served.engine.capabilities.topLogprobs === false ? 0 : alternatives,
         stickyKey,
         ...(headers === undefined ? {} : { headers }),
       });

@@ -14,7 +14,7 @@ import {
 } from "./canopy_process.ts";
 import { becomesIdle, type EngineProcess, eventually, startEngine } from "./engine_process.ts";
 import { send } from "./http_request.ts";
-import { kindsUnderTest } from "./kinds_under_test.ts";
+import { kindsUnderTest, pairsUnderTest } from "./kinds_under_test.ts";
 
 const modelNames = ["4b", "8b", "32b"] as const;
 
@@ -63,7 +63,7 @@ const graphs = {
 
 const messages = [{ role: "user", content: "What is 2+2?" }];
 
-for (const kind of kindsUnderTest) {
+for (const kind of [...kindsUnderTest, ...pairsUnderTest]) {
   describe(`Early exit over ${kind.engine} ${kind.version}`, { concurrency: false }, () => {
     let engine: EngineProcess;
     let canopy: CanopyProcess;

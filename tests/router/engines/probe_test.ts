@@ -3,12 +3,13 @@ import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { modelSchema } from "../../../cfgs/schema.ts";
 import { EngineError } from "../../../router/engines/engine.ts";
+import { commonCapabilities } from "../../../router/live_engine.ts";
 import { probe } from "../../../router/engines/probe.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
 import { never } from "./harness.ts";
 import { loadCase, replay, type WireCase } from "./wire.ts";
 
-type Kind = "vllm" | "sglang" | "openai";
+type Kind = "vllm" | "sglang" | "sglang-pd" | "openai";
 
 function asked(kind: Kind, handler: MemoryHandler | undefined, clock = new VirtualClock()) {
   return probe({
@@ -75,6 +76,23 @@ test("SGLang 0.5.3, whose ids are no exact record, is known by its version", asy
   assert.equal(found.version, "0.5.3.post3");
   assert.equal(found.returnsTokenIds, false);
   assert.equal(found.incrementalStream, undefined);
+});
+
+test("a pair of a version whose prefill server dies of top log-probabilities has none, and so has a pool with one", async () => {
+  const one = async (kind: Kind, version: string) => {
+    const recording = await loadCase("sglang-cpu-0.5.18", "get_get_server_info");
+    const body = new TextEncoder().encode(JSON.stringify({ version }));
+    return await asked(
+      kind,
+      server({ "/get_server_info": { ...recording, body, chunkSizes: undefined } }),
+    );
+  };
+  const [deadly, fine] = [await one("sglang-pd", "0.5.10.post1"), await one("sglang-pd", "0.5.18")];
+  assert.equal(deadly.topLogprobs, false);
+  assert.equal(fine.topLogprobs, undefined);
+  assert.equal((await one("sglang", "0.5.10.post1")).topLogprobs, undefined);
+  assert.equal(commonCapabilities([fine, deadly]).topLogprobs, false);
+  assert.equal(commonCapabilities([fine, fine]).topLogprobs, undefined);
 });
 
 test("a server that says nothing about itself is taken for a current one", async () => {

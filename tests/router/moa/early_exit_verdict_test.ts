@@ -85,6 +85,17 @@ test("a verdict is one token of the smallest model, asked like any call and coun
   world.assertIdle();
 });
 
+test("where an engine gives no alternatives the one token says yes or no", async () => {
+  for (const [reply, yes] of [["Yes", 1], [" no", 0], ["Well", undefined]] as const) {
+    const { world, seen } = judged({ pieces: [reply], startMs: 5, logprob: -0.2 }, {}, {
+      capabilities: { logprobs: true, topLogprobs: false },
+    });
+    await world.clock.run(async () => void await readAll(world.start()));
+    assert.deepEqual(world.engines.get("judge-0.6b")!.calls.map(({ request }) => request.logprobs), [0]);
+    assert.equal(seen[0]?.yes, yes);
+  }
+});
+
 test("with swap the answers are also shown the other way round, and both verdicts must agree", async () => {
   let asked = 0;
   const no = [{ token: "No", logprob: -0.1 }, { token: "Yes", logprob: -3 }];
