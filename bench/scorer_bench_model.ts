@@ -107,10 +107,15 @@ function causalBias(graph: GraphWriter): string {
     graph.op("CumSum", ["attention_mask", graph.integers(1)]),
     graph.integers(1),
   ]);
-  const allowed = graph.op("LessOrEqual", [
+  const before = graph.op("LessOrEqual", [
     graph.op("Unsqueeze", [places, graph.integers(1, 2)]),
     graph.op("Unsqueeze", ["position_ids", graph.integers(1, 3)]),
   ]);
+  const token = graph.op("Unsqueeze", [
+    graph.op("Cast", ["attention_mask"], { to: 9 }),
+    graph.integers(1, 2),
+  ]);
+  const allowed = graph.op("And", [before, token]);
   return graph.op("Where", [allowed, graph.floats([0], []), graph.floats([-1e9], [])]);
 }
 

@@ -1,21 +1,20 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
-import {
-  halfToNumber,
-  type InferenceSession,
-  type OnnxRuntime,
-  type Tensor,
-  toFloat32,
-} from "../onnx/runtime.ts";
-import { feedTokens } from "../onnx/transformer_inputs.ts";
+import { halfToNumber, type InferenceSession, type OnnxRuntime, type Tensor } from "../onnx/runtime.ts";
+import { feedNextTokens, feedTokens } from "../onnx/transformer_inputs.ts";
+import { bytesPerToken, type CacheGrowth, type CacheRows, type Numbers } from "./cache_layout.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
-import {
-  bytesPerToken,
-  type CacheGrowth,
-  type Extension,
-  KeyValuePool,
-  type KeyValues,
-  type Numbers,
-} from "./key_values.ts";
+import { findBatches, findGrowth } from "./decoder_trials.ts";
+import type { Extension } from "./key_values.ts";
+
+/** Tensors [batch, heads, rows, size]. */
+export type CacheTensors = Pick<CacheRows, "tensors" | "rows">;
+
+/** The next token of a sequence in a batch. */
+export interface NextToken {
+  readonly id: number;
+  /** Tokens of the sequence that are in the cache. */
+  readonly before: number;
+}
 
 /** A decoder with a cache on ONNX Runtime. Its calls block the thread for as long as a step takes. */
 export class Decoder {
@@ -25,6 +24,7 @@ export class Decoder {
   readonly #source: string;
   #vocabSize = 0;
   #growth: CacheGrowth = "copies";
+  #batches = false;
   /** It gives logits for each token, or for the last one only. */
   #allRows = true;
   /** Where logits are written, for as many tokens as a step has had. */
@@ -40,7 +40,9 @@ export class Decoder {
   /** `path` is the `.onnx` file. Throws when it cannot be read or is no model that is known here. */
   static async open(runtime: OnnxRuntime, path: string, threads: number): Promise<Decoder> {
     const decoder = new Decoder(runtime, await runtime.open(path, threads), path);
-    await decoder.#tryOut();
+    await decoder.#readLogits();
+    decoder.#growth = await findGrowth(decoder);
+    decoder.#batches = await findBatches(decoder);
     return decoder;
   }
 
@@ -58,44 +60,83 @@ export class Decoder {
     return this.#growth;
   }
 
+  /** True when it computes sequences of different lengths in one step. */
+  get batches(): boolean {
+    return this.#batches;
+  }
+
   /**
    * Computes `ids`, at least one, behind `from`, and puts the keys and values of all of them into `into`, which has
    * room. Gives the logits after the last one, good until the next step. Throws 500 `model_failed`.
    */
   async step(ids: readonly number[], { from, into }: Extension): Promise<Float32Array> {
     const before = from?.tokens ?? 0;
-    const all = before + ids.length;
     const feeds = feedTokens(this.#runtime, this.export, ids, before);
+    const past = (from ?? into).place(before);
+    const all = before + ids.length;
+    const [last] = await this.#run(feeds, past, into.place(all), 1, ids.length);
+    into.tokens = all;
+    return last!;
+  }
+
+  /**
+   * Computes a token of each sequence of a batch behind those that are in `from`, and puts their keys and values into
+   * `into`. The sequences' tokens are the first rows of tensors that are appended to, the last rows of such that are
+   * copied. Gives the logits of each, good until the next step. Throws 500 `model_failed`.
+   */
+  async stepBatch(
+    next: readonly NextToken[],
+    from: CacheTensors,
+    into: CacheTensors,
+  ): Promise<Float32Array[]> {
+    const lengths = next.map(({ before }) => before);
+    const padding = into === from
+      ? { rows: Math.max(...lengths), padded: "right" as const }
+      : { rows: from.rows, padded: "left" as const };
+    const feeds = feedNextTokens(this.#runtime, this.export, next.map(({ id }) => id), lengths, padding);
+    return await this.#run(feeds, from, into, next.length, 1);
+  }
+
+  async close(): Promise<void> {
+    await this.#session.release();
+  }
+
+  /** Gives the logits after the last token of each sequence. */
+  async #run(
+    feeds: Record<string, Tensor>,
+    from: CacheTensors,
+    into: CacheTensors,
+    sequences: number,
+    tokens: number,
+  ): Promise<Float32Array[]> {
     // Outputs that are given are written to in place: nothing is allocated in a step, and nothing left behind.
     const outputs: Record<string, Tensor> = {};
     for (const [index, { input, output, heads, headDimensions }] of this.export.cache.entries()) {
-      const part = (room: KeyValues, tokens: number) => {
-        const rows = room.rows(tokens);
-        const numbers = room.tensors[index]!.subarray(0, heads * rows * headDimensions);
-        return this.#tensor(numbers, [1, heads, rows, headDimensions]);
+      const part = ({ tensors, rows }: CacheTensors) => {
+        const shape = [sequences, heads, rows, headDimensions];
+        return this.#tensor(tensors[index]!.subarray(0, sequences * heads * rows * headDimensions), shape);
       };
-      feeds[input] = part(from ?? into, before);
-      outputs[output] = part(into, all);
+      feeds[input] = part(from);
+      outputs[output] = part(into);
     }
-    const rows = this.#allRows ? ids.length : 1;
-    const logits = this.#roomForLogits(rows);
-    outputs[this.export.logits.name] = this.#tensor(logits, [1, rows, this.#vocabSize]);
+    const rows = this.#allRows ? tokens : 1;
+    const logits = this.#roomForLogits(sequences * rows);
+    outputs[this.export.logits.name] = this.#tensor(logits, [sequences, rows, this.#vocabSize]);
     try {
       await this.#session.run(feeds, outputs);
     } catch (cause) {
-      throw new CanopyError(`Cannot compute ${ids.length} tokens with ${this.#source}: ${messageOf(cause)}`, {
+      const what = sequences === 1 ? `${tokens} tokens` : `a token of each of ${sequences} sequences`;
+      throw new CanopyError(`Cannot compute ${what} with ${this.#source}: ${messageOf(cause)}`, {
         code: "model_failed",
         status: 500,
         cause,
       });
     }
-    into.tokens = all;
-    const last = logits.subarray((rows - 1) * this.#vocabSize);
-    return last instanceof Float32Array ? last : Float32Array.from(last, halfToNumber);
-  }
-
-  async close(): Promise<void> {
-    await this.#session.release();
+    return Array.from({ length: sequences }, (_, sequence) => {
+      const end = (sequence + 1) * rows * this.#vocabSize;
+      const last = logits.subarray(end - this.#vocabSize, end);
+      return last instanceof Float32Array ? last : Float32Array.from(last, halfToNumber);
+    });
   }
 
   #tensor(numbers: Numbers, shape: readonly number[]): Tensor {
@@ -114,42 +155,17 @@ export class Decoder {
     return this.#logits.subarray(0, length);
   }
 
-  /**
-   * Runs a few tokens, which tells the form of the logits, and touches all weights once. Then the same in two steps,
-   * written in place: ONNX Runtime's fused attention (`GroupQueryAttention`) does that when its cache is given as its
-   * output, too; other exports refuse an output of that size.
-   */
-  async #tryOut(): Promise<void> {
+  /** Runs two tokens, which tells the form of the logits. It also touches all weights once. */
+  async #readLogits(): Promise<void> {
     const { cache, logits } = this.export;
-    const ids = [0, 1, 0, 1, 1];
-    const feeds = feedTokens(this.#runtime, this.export, ids, 0);
+    const feeds = feedTokens(this.#runtime, this.export, [0, 1], 0);
     for (const { input, type, heads, headDimensions } of cache) {
       const none = type === "float32" ? new Float32Array(0) : new Uint16Array(0);
       feeds[input] = this.#tensor(none, [1, heads, 0, headDimensions]);
     }
     const results = await this.#session.run(feeds, [logits.name]);
     const [, rows, size] = results[logits.name]!.dims;
-    this.#allRows = rows === ids.length;
+    this.#allRows = rows === 2;
     this.#vocabSize = size!;
-    const expected = toFloat32(results[logits.name]!).subarray(-size!);
-    const pool = new KeyValuePool(cache, "appends", 256);
-    const first = pool.extend(undefined, 0, 3, 2 * ids.length)!;
-    try {
-      await this.step(ids.slice(0, 3), first);
-      const logits = await this.step(ids.slice(3), pool.extend(first.into, 3, 2, ids.length)!);
-      if (agree(logits, expected)) this.#growth = "appends";
-    } catch {
-      // It copies.
-    }
   }
-}
-
-/** Logits of int8 models differ a little, since their scales depend on what is in a step; wrong ones differ a lot. */
-function agree(found: Float32Array, expected: Float32Array): boolean {
-  let [difference, size] = [0, 0];
-  for (const [id, logit] of expected.entries()) {
-    difference += (found[id]! - logit) ** 2;
-    size += logit ** 2;
-  }
-  return difference <= size / 10;
 }

@@ -1,24 +1,10 @@
-import type { CacheSlot } from "../onnx/transformer_inputs.ts";
-
-/** Numbers, or the bits of numbers of 16 bits. */
-export type Numbers = Float32Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
-
-/** The form of a model's cache: per tensor, its heads and their size. */
-export type CacheLayout = readonly Pick<CacheSlot, "type" | "heads" | "headDimensions">[];
-
-/**
- * How a model continues its cache. `copies`: it reads tensors [heads, tokens, size] without gaps and writes longer ones
- * elsewhere. `appends`: it writes behind what is there, in tensors [heads, capacity, size].
- */
-export type CacheGrowth = "copies" | "appends";
-
-/** Bytes that the cache takes for one token. */
-export function bytesPerToken(layout: CacheLayout): number {
-  return layout.reduce(
-    (sum, { type, heads, headDimensions }) => sum + heads * headDimensions * (type === "float32" ? 4 : 2),
-    0,
-  );
-}
+import {
+  type CacheGrowth,
+  type CacheLayout,
+  type CacheRows,
+  copyRows,
+  type Numbers,
+} from "./cache_layout.ts";
 
 /**
  * Keys and values of a sequence's first tokens, in the form in which models take and give them. What it holds never
@@ -52,6 +38,11 @@ export class KeyValues {
   /** Rows from one head to the next when it holds so many tokens. */
   rows(tokens: number): number {
     return this.#growth === "appends" ? this.capacity : tokens;
+  }
+
+  /** Where its tokens are, or those that it is to hold. */
+  place(tokens: number): CacheRows {
+    return { tensors: this.tensors, slot: 0, rows: this.rows(tokens), first: 0 };
   }
 
   /** True when somebody holds it besides the one who asks. */
@@ -104,16 +95,16 @@ export class KeyValuePool {
   readonly maxTokens: number;
   /** The longest sequence that there is always room for: one copy is read, another one written; sizes are rounded up. */
   readonly maxSequenceTokens: number;
-  readonly #layout: CacheLayout;
-  readonly #growth: CacheGrowth;
+  readonly layout: CacheLayout;
+  readonly growth: CacheGrowth;
   /** Given back last, at the end. */
   #free: KeyValues[] = [];
   #used = 0;
   #unused = 0;
 
   constructor(layout: CacheLayout, growth: CacheGrowth, maxTokens: number) {
-    this.#layout = layout;
-    this.#growth = growth;
+    this.layout = layout;
+    this.growth = growth;
     this.maxTokens = maxTokens;
     this.maxSequenceTokens = Math.floor(maxTokens / 2.25) - 32;
   }
@@ -139,7 +130,7 @@ export class KeyValuePool {
     if (this.#used + size > this.maxTokens) return undefined;
     while (this.#used + this.#unused + size > this.maxTokens) this.#drop(this.#free[0]!);
     this.#used += size;
-    return new KeyValues(this.#layout, this.#growth, size, (one) => {
+    return new KeyValues(this.layout, this.growth, size, (one) => {
       this.#used -= one.capacity;
       this.#unused += one.capacity;
       this.#free.push(one);
@@ -151,7 +142,7 @@ export class KeyValuePool {
    * is no room. Memory that is appended to is copied when its place behind them is taken, not before.
    */
   branch(source: KeyValues, tokens: number): KeyValues | undefined {
-    if (this.#growth === "appends" || source.tokens === tokens) return source.retain();
+    if (this.growth === "appends" || source.tokens === tokens) return source.retain();
     return this.#copy(source, tokens, this.take(tokens));
   }
 
@@ -166,7 +157,7 @@ export class KeyValuePool {
     expected: number,
   ): Extension | undefined {
     const all = known + more;
-    if (this.#growth === "copies") {
+    if (this.growth === "copies") {
       const into = this.take(all);
       return into && { from: past, into };
     }
@@ -185,17 +176,7 @@ export class KeyValuePool {
 
   #copy(source: KeyValues, tokens: number, copy: KeyValues | undefined): KeyValues | undefined {
     if (copy === undefined) return undefined;
-    const [stride, copyStride] = [source.rows(source.tokens), copy.rows(tokens)];
-    for (const [index, { heads, headDimensions }] of this.#layout.entries()) {
-      const [from, to] = [source.tensors[index]!, copy.tensors[index]!];
-      for (let head = 0; head < heads; head++) {
-        const start = head * stride * headDimensions;
-        to.set(
-          from.subarray(start, start + tokens * headDimensions),
-          head * copyStride * headDimensions,
-        );
-      }
-    }
+    copyRows(this.layout, tokens, source.place(source.tokens), copy.place(tokens));
     copy.tokens = tokens;
     return copy;
   }

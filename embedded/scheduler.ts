@@ -1,17 +1,17 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
 import type { Decoder } from "./decoder.ts";
 import type { GeneratorCounts, SequenceEvent, SequenceRequest } from "./generator.ts";
-import { type Extension, type KeyValuePool, type KeyValues, sizeFor } from "./key_values.ts";
-import { PrefixCache } from "./prefix_cache.ts";
+import type { Extension } from "./key_values.ts";
 import { drawToken } from "./sampling.ts";
 import { Sequence } from "./sequence.ts";
+import type { SequenceMemory } from "./sequence_memory.ts";
 
 /** What became of a sequence, or that it cannot go on. */
 export type SchedulerEvent = SequenceEvent | { readonly type: "failed"; readonly reason: string };
 
 export interface SchedulerOptions {
   readonly decoder: Pick<Decoder, "step">;
-  readonly pool: KeyValuePool;
+  readonly memory: SequenceMemory;
   /** Prompt and answer together. */
   readonly maxContextTokens: number;
   /** Sequences that are computed side by side. */
@@ -22,17 +22,14 @@ export interface SchedulerOptions {
   readonly news: (key: number, events: readonly SchedulerEvent[]) => void;
 }
 
-/** Tokens of an answer that room is kept for before it starts. */
-const ANSWER_ROOM_TOKENS = 256;
-
 /**
- * Shares a decoder among sequences: each step is a token of one of them or a piece of one prompt, in turns. Prompts are
- * computed in the order of their coming, each when there is room for it; the one before is then known to the cache.
- * When memory runs out, remembered prefixes go first, then the sequence that came last: it waits and is computed again.
+ * Shares a decoder among sequences: each step is a token of one of them, or of several that are in the batch, or a piece
+ * of one prompt, in turns. Prompts are computed in the order of their coming, each when there is room for it; the one
+ * before is then known to the cache. When memory runs out, remembered prefixes go first, then the sequence that came
+ * last: it waits and is computed again.
  */
 export class Scheduler {
   readonly #options: SchedulerOptions;
-  readonly #cache = new PrefixCache();
   readonly #waiting = new Map<number, Sequence>();
   /** By their coming; the prompt that is being computed is the last one. */
   readonly #running = new Map<number, Sequence>();
@@ -50,8 +47,8 @@ export class Scheduler {
     return {
       running: this.#running.size,
       waiting: this.#waiting.size,
-      cachedTokens: this.#cache.tokens,
-      cacheCapacityTokens: this.#options.pool.maxTokens,
+      cachedTokens: this.#options.memory.rememberedTokens,
+      cacheCapacityTokens: this.#options.memory.maxTokens,
       promptTokens: this.#promptTokens,
       promptTokensCached: this.#promptTokensCached,
       generatedTokens: this.#generatedTokens,
@@ -98,10 +95,14 @@ export class Scheduler {
       if (sequence === undefined) break;
       spent += await this.#guard(sequence, () => this.#prefill(sequence, left));
     }
+    for (const sequence of answers) if (sequence.aborted) this.#end(sequence);
+    // Some may have had to give way meanwhile.
+    const { memory } = this.#options;
+    memory.gather([...this.#running.values()], answers.filter((sequence) => sequence.answers));
     for (const sequence of answers) {
-      if (this.#running.get(sequence.key) !== sequence) continue;
-      await this.#guard(sequence, () => this.#decode(sequence));
+      if (sequence.answers && !sequence.batched) await this.#guard(sequence, () => this.#decode(sequence));
     }
+    await this.#decodeBatch();
   }
 
   /** Those whose next token is an answer's. */
@@ -113,23 +114,12 @@ export class Scheduler {
   #nextPrompt(): Sequence | undefined {
     for (const sequence of this.#running.values()) if (!sequence.answers) return sequence;
     const [next] = this.#waiting.values();
-    if (next === undefined || this.#running.size >= this.#options.maxRunning || !this.#fits(next)) return;
+    const running = [...this.#running.values()];
+    const { maxRunning, memory } = this.#options;
+    if (next === undefined || running.length >= maxRunning || !memory.fits(running, next)) return;
     this.#waiting.delete(next.key);
     this.#running.set(next.key, next);
     return next;
-  }
-
-  /** Room for all that run, for this one, and for one to write to. */
-  #fits(next: Sequence): boolean {
-    if (this.#running.size === 0) return true;
-    let sum = 0;
-    let most = 0;
-    for (const sequence of [...this.#running.values(), next]) {
-      const size = sizeFor(expectedTokens(sequence));
-      sum += size;
-      most = Math.max(most, size);
-    }
-    return sum + most <= this.#options.pool.maxTokens;
   }
 
   /** Runs a step, and ends the sequence if it was aborted or the step fails. Gives the step's prompt tokens. */
@@ -148,7 +138,7 @@ export class Scheduler {
   /** Computes at most so many tokens of a prompt; with its last one the first token of the answer is drawn. */
   async #prefill(sequence: Sequence, most: number): Promise<number> {
     const { ids, request } = sequence;
-    if (sequence.keyValues === undefined) this.#startFromCache(sequence);
+    if (sequence.keyValues === undefined) this.#options.memory.start(sequence);
     const known = sequence.known;
     const next = ids.slice(known, known + most);
     let logits: Float32Array | undefined;
@@ -156,7 +146,7 @@ export class Scheduler {
       logits = await this.#step(sequence, next);
       if (logits === undefined || sequence.aborted) return next.length;
       if (sequence.known < ids.length) return next.length;
-      this.#cache.insert(ids, sequence.keyValues!);
+      this.#options.memory.remember(sequence);
     }
     const events: SchedulerEvent[] = [];
     if (sequence.cachedTokens !== undefined && !sequence.answered) {
@@ -175,7 +165,30 @@ export class Scheduler {
 
   async #decode(sequence: Sequence): Promise<number> {
     const logits = await this.#step(sequence, sequence.ids.slice(-1));
-    if (logits === undefined || sequence.aborted) return 0;
+    if (logits !== undefined && !sequence.aborted) this.#answer(sequence, logits);
+    return 0;
+  }
+
+  /** A token of each sequence in the batch. */
+  async #decodeBatch(): Promise<void> {
+    const { batch } = this.#options.memory;
+    while (!batch.makeRoom()) this.#putOff(batch.members.at(-1)!);
+    const members = [...batch.members];
+    if (members.length === 0) return;
+    let logits: Float32Array[];
+    try {
+      logits = await batch.step();
+    } catch {
+      // Each alone: only those fail that are at fault.
+      batch.close();
+      return;
+    }
+    for (const [index, sequence] of members.entries()) {
+      await this.#guard(sequence, () => Promise.resolve(this.#answer(sequence, logits[index]!)));
+    }
+  }
+
+  #answer(sequence: Sequence, logits: Float32Array): number {
     const events: SchedulerEvent[] = [];
     this.#draw(sequence, logits, events);
     this.#options.news(sequence.key, events);
@@ -214,32 +227,14 @@ export class Scheduler {
     }
   }
 
-  #startFromCache(sequence: Sequence): void {
-    const { ids, request } = sequence;
-    const { tokens, source } = this.#cache.match(ids);
-    // A token is only drawn from logits, and those are not remembered.
-    const known = request.maxTokens === 0 ? tokens : Math.min(tokens, ids.length - 1);
-    if (source === undefined || known === 0) return sequence.start(undefined, 0);
-    // Nothing is to be computed: no need for a copy.
-    if (known === ids.length) return sequence.start(undefined, known);
-    const { pool } = this.#options;
-    source.retain();
-    let past: KeyValues | undefined;
-    do past = pool.branch(source, known); while (past === undefined && this.#cache.evict());
-    source.release();
-    sequence.start(past, past === undefined ? 0 : known);
-  }
-
   /** Room for so many tokens more. When there is none the sequence that came last gives way, maybe this one. */
   #room(sequence: Sequence, more: number): Extension | undefined {
-    const { keyValues, known } = sequence;
     while (true) {
-      const room = this.#options.pool.extend(keyValues, known, more, expectedTokens(sequence));
+      const room = this.#options.memory.extend(sequence, more);
       if (room !== undefined) return room;
-      if (this.#cache.evict()) continue;
       const last = [...this.#running.values()].at(-1)!;
       if (last === sequence && this.#running.size === 1) {
-        throw new CanopyError(`Cannot keep ${known + more} tokens: there is memory for fewer`, {
+        throw new CanopyError(`Cannot keep ${sequence.known + more} tokens: there is memory for fewer`, {
           code: "cache_too_small",
           status: 500,
         });
@@ -252,7 +247,7 @@ export class Scheduler {
   /** Back to the head of those that wait. */
   #putOff(sequence: Sequence): void {
     this.#running.delete(sequence.key);
-    this.#remember(sequence);
+    this.#options.memory.release(sequence);
     const others = [...this.#waiting];
     this.#waiting.clear();
     this.#waiting.set(sequence.key, sequence);
@@ -262,22 +257,8 @@ export class Scheduler {
   #end(sequence: Sequence): void {
     if (this.#running.get(sequence.key) !== sequence) return;
     this.#running.delete(sequence.key);
-    this.#remember(sequence);
+    this.#options.memory.release(sequence);
     // For the counts that go with it: of an abort nothing else is told.
     if (sequence.aborted) this.#options.news(sequence.key, []);
   }
-
-  /** Leaves to the cache what was computed of a sequence. */
-  #remember(sequence: Sequence): void {
-    const { keyValues, ids, known } = sequence;
-    if (keyValues === undefined) return;
-    this.#cache.insert(ids.slice(0, known), keyValues);
-    keyValues.release();
-    sequence.reset();
-  }
-}
-
-/** Tokens of a sequence as far as room is kept for them. */
-function expectedTokens({ ids, request, generated }: Sequence): number {
-  return ids.length + Math.min(request.maxTokens - generated, ANSWER_ROOM_TOKENS);
 }

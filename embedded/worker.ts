@@ -3,9 +3,11 @@ import { parentPort, workerData } from "node:worker_threads";
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { yieldToOtherThreads } from "../onnx/priority.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
+import { batchTokens, weightBytes } from "./batch_limit.ts";
 import { Decoder } from "./decoder.ts";
 import { KeyValuePool } from "./key_values.ts";
 import { Scheduler } from "./scheduler.ts";
+import { SequenceMemory } from "./sequence_memory.ts";
 import type { DecoderOptions, FromWorker, ToWorker } from "./worker_messages.ts";
 
 // The thread that `WorkerGenerator` starts: it may be blocked for as long as a step of the model takes.
@@ -36,9 +38,10 @@ try {
       { code: "cache_too_small", status: 500 },
     );
   }
+  const maxBatchTokens = batchTokens(decoder, await weightBytes(options.path));
   const scheduler = new Scheduler({
     decoder,
-    pool,
+    memory: new SequenceMemory({ decoder, pool, maxBatchTokens }),
     maxContextTokens,
     maxRunning: options.maxRunning,
     chunkTokens,

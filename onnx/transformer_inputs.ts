@@ -112,15 +112,60 @@ export function feedTokens(
   ids: readonly number[],
   past: number,
 ): Record<string, Tensor> {
-  const { mask, positions, tokenTypes, useCache, logitsToKeep } = inputs;
+  const all = past + ids.length;
+  return feed(runtime, inputs, {
+    texts: 1,
+    ids,
+    mask: new Array<number>(all).fill(1),
+    positions: ids.map((_, index) => past + index),
+    past,
+  });
+}
+
+/**
+ * The inputs of the next token of each of several texts but for the cache, which has `rows` rows for the longest of
+ * them: `past[i]` of these are of text i, the first ones, or, where they are `padded` on the left, the last ones.
+ */
+export function feedNextTokens(
+  runtime: OnnxRuntime,
+  inputs: TransformerInputs,
+  ids: readonly number[],
+  past: readonly number[],
+  { rows, padded }: { readonly rows: number; readonly padded: "left" | "right" },
+): Record<string, Tensor> {
+  const mask = past.flatMap((tokens) => {
+    const [ones, zeros] = [new Array<number>(tokens + 1).fill(1), new Array<number>(rows - tokens).fill(0)];
+    return padded === "left" ? [...zeros, ...ones] : [...ones, ...zeros];
+  });
+  return feed(runtime, inputs, { texts: ids.length, ids, mask, positions: past, past: rows });
+}
+
+/** Row by row. */
+interface TokenInputs {
+  readonly texts: number;
+  readonly ids: readonly number[];
+  readonly mask: readonly number[];
+  readonly positions: readonly number[];
+  /** Tokens in the cache. */
+  readonly past: number;
+}
+
+function feed(
+  runtime: OnnxRuntime,
+  inputs: TransformerInputs,
+  { texts, ids, mask, positions, past }: TokenInputs,
+): Record<string, Tensor> {
+  const { useCache, logitsToKeep } = inputs;
   const feeds: Record<string, Tensor> = {};
-  const feed = (input: IntegerInput | undefined, data: readonly number[]) => {
-    if (input !== undefined) feeds[input.name] = runtime.integers(input.type, data, [1, data.length]);
+  const put = (input: IntegerInput | undefined, data: readonly number[]) => {
+    if (input !== undefined) {
+      feeds[input.name] = runtime.integers(input.type, data, [texts, data.length / texts]);
+    }
   };
-  feed(inputs.ids, ids);
-  feed(mask, new Array<number>(past + ids.length).fill(1));
-  feed(positions, ids.map((_, index) => past + index));
-  feed(tokenTypes, ids.map(() => 0));
+  put(inputs.ids, ids);
+  put(inputs.mask, mask);
+  put(inputs.positions, positions);
+  put(inputs.tokenTypes, ids.map(() => 0));
   for (const one of [useCache, logitsToKeep]) {
     if (one === undefined) continue;
     feeds[one.name] = one.type === "bool"

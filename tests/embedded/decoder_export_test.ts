@@ -7,6 +7,7 @@ import { Decoder } from "../../embedded/decoder.ts";
 import { KeyValuePool, type KeyValues } from "../../embedded/key_values.ts";
 import { type Constant, encodeModel, type Graph, type Node, type Value } from "../../onnx/onnx_file.ts";
 import { halfToNumber, loadOnnxRuntime } from "../../onnx/runtime.ts";
+import { tinyPath } from "./tiny.ts";
 import { writeTinyFused } from "./tiny_fused.ts";
 
 const runtime = await loadOnnxRuntime();
@@ -163,12 +164,18 @@ for (const form of forms) {
   });
 }
 
-test("fused attention is told by its appending to the cache", async () => {
-  const path = await writeTinyFused();
-  const decoder = await Decoder.open(runtime, path, 1);
-  assert.equal(decoder.growth, "appends");
+test("fused attention is told by its appending to the cache; exports that know the batch and the mask are told", async () => {
+  const fused = await writeTinyFused();
+  for (const [path, growth] of [[tinyPath, "copies"], [fused, "appends"]] as const) {
+    const decoder = await Decoder.open(runtime, path, 1);
+    assert.deepEqual([decoder.growth, decoder.batches], [growth, true]);
+    await decoder.close();
+  }
+  await rm(dirname(fused), { recursive: true });
+  // It has no mask; padding would be summed up.
+  const decoder = await open(forms[1]!);
+  assert.equal(decoder.batches, false);
   await decoder.close();
-  await rm(dirname(path), { recursive: true });
 });
 
 test("exports that cannot generate are refused, with the reason", async () => {

@@ -88,6 +88,53 @@ for (const { form, path, generator } of forms) {
     }
   });
 
+  test(`whatever comes and goes, greedy answers are those of each alone, with ${form}`, async () => {
+    const alone = new Map<string, Promise<number[]>>();
+    const answerTo = (promptIds: readonly number[], tokens: number): Promise<number[]> => {
+      const key = `${promptIds}/${tokens}`;
+      const known = alone.get(key) ??
+        generate(generator, requestOf(promptIds, tokens)).then(({ ids }) => ids);
+      alone.set(key, known);
+      return known;
+    };
+    const job = fc.record({
+      which: fc.nat({ max: torch.length - 2 }),
+      length: fc.integer({ min: 1, max: 8 }),
+      tokens: fc.integer({ min: 1, max: 40 }),
+      /** It comes when the one before has said so much, and leaves when it has itself. */
+      after: fc.nat({ max: 20 }),
+      leaveAt: fc.option(fc.integer({ min: 1, max: 40 }), { freq: 5 }),
+    });
+    await fc.assert(
+      fc.asyncProperty(fc.array(job, { minLength: 2, maxLength: 8 }), async (jobs) => {
+        const outcomes: Promise<number[]>[] = [];
+        for (const [index, { which, length, tokens, leaveAt }] of jobs.entries()) {
+          let onEnough = () => {};
+          const enough = new Promise<void>((resolve) => onEnough = resolve);
+          const request = requestOf(torch[which]!.promptIds.slice(0, length), tokens);
+          const answer = async (): Promise<number[]> => {
+            const ids: number[] = [];
+            for await (const event of generator.generate(request, never)) {
+              if (event.type === "token") ids.push(event.token.id);
+              if (ids.length >= (jobs[index + 1]?.after ?? 0)) onEnough();
+              if (ids.length === leaveAt) break;
+            }
+            onEnough();
+            return ids;
+          };
+          outcomes.push(answer());
+          await enough;
+        }
+        for (const [index, ids] of (await Promise.all(outcomes)).entries()) {
+          const { which, length, tokens, leaveAt } = jobs[index]!;
+          const expected = await answerTo(torch[which]!.promptIds.slice(0, length), tokens);
+          assert.deepEqual(ids, expected.slice(0, leaveAt ?? tokens));
+        }
+      }),
+      { numRuns: 25 },
+    );
+  });
+
   test(`any split of a prompt into warms gives the same answer, and each warm finds the one before in full, with ${form}`, async () => {
     await fc.assert(
       fc.asyncProperty(

@@ -1,14 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  type CacheGrowth,
-  type CacheLayout,
-  type Extension,
-  KeyValuePool,
-  type KeyValues,
-  sizeFor,
-} from "../../embedded/key_values.ts";
+import type { CacheGrowth, CacheLayout } from "../../embedded/cache_layout.ts";
+import { type Extension, KeyValuePool, type KeyValues, sizeFor } from "../../embedded/key_values.ts";
 import { PrefixCache } from "../../embedded/prefix_cache.ts";
 
 const layout: CacheLayout = [

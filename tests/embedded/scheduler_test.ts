@@ -1,31 +1,91 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import {
-  type CacheGrowth,
-  type CacheLayout,
-  type Extension,
-  KeyValuePool,
-} from "../../embedded/key_values.ts";
+import type { CacheGrowth, CacheLayout, CacheRows } from "../../embedded/cache_layout.ts";
+import type { CacheTensors, NextToken } from "../../embedded/decoder.ts";
+import { type Extension, KeyValuePool } from "../../embedded/key_values.ts";
 import { Scheduler, type SchedulerEvent } from "../../embedded/scheduler.ts";
+import { SequenceMemory } from "../../embedded/sequence_memory.ts";
 import { requestOf } from "./tiny.ts";
 
-const layout: CacheLayout = [{ type: "float32", heads: 1, headDimensions: 1 }];
+const layout: CacheLayout = [
+  { type: "float32", heads: 2, headDimensions: 3 },
+  { type: "float16", heads: 1, headDimensions: 2 },
+];
 
-/** Its next token follows from all that it has seen, which it reads from the cache; notes each step's length. */
+/** A row's numbers tell its token, its head and its tensor. */
+function writeRow({ tensors, slot, rows, first }: CacheRows, row: number, id: number): void {
+  for (const [index, { heads, headDimensions }] of layout.entries()) {
+    for (let head = 0; head < heads; head++) {
+      const start = ((slot * heads + head) * rows + first + row) * headDimensions;
+      tensors[index]!.fill(id * 10 + head * 2 + index, start, start + headDimensions);
+    }
+  }
+}
+
+/** The tokens that are there, the same in all heads. */
+function readRows({ tensors, slot, rows, first }: CacheRows, tokens: number): number[] {
+  const ids = Array.from(
+    { length: tokens },
+    (_, row) => Math.floor(tensors[1]![(slot * rows + first + row) * 2]! / 10),
+  );
+  for (const [index, { heads, headDimensions }] of layout.entries()) {
+    for (let head = 0; head < heads; head++) {
+      const start = ((slot * heads + head) * rows + first) * headDimensions;
+      const found = [...tensors[index]!.subarray(start, start + tokens * headDimensions)];
+      const expected = ids.flatMap((id) =>
+        new Array<number>(headDimensions).fill(id * 10 + head * 2 + index)
+      );
+      assert.deepEqual(found, expected);
+    }
+  }
+  return ids;
+}
+
+/**
+ * Its next token follows from all that it has seen, which it reads from the cache; notes how many tokens each step has,
+ * and how many sequences each one in a batch. It fails where it sees `POISON` and more than 30 tokens.
+ */
 class FakeDecoder {
   readonly steps: number[] = [];
+  readonly batches: number[] = [];
   async step(ids: readonly number[], { from, into }: Extension): Promise<Float32Array> {
     await Promise.resolve();
     this.steps.push(ids.length);
     const before = from?.tokens ?? 0;
-    assert.ok(into.capacity >= before + ids.length);
-    const [seen] = into.tensors;
-    if (from !== undefined && from !== into) seen!.set(from.tensors[0]!.subarray(0, before));
-    seen!.set(ids, before);
-    into.tokens = before + ids.length;
-    return Float32Array.from({ length: 10 }, (_, id) => id === next(seen!.subarray(0, into.tokens)) ? 1 : 0);
+    const all = before + ids.length;
+    assert.ok(into.capacity >= all);
+    const seen = from === undefined ? [] : readRows(from.place(before), before);
+    const place = into.place(all);
+    for (const [row, id] of [...seen, ...ids].entries()) writeRow(place, row, id);
+    into.tokens = all;
+    return logitsAfter([...seen, ...ids]);
   }
+  async stepBatch(
+    tokens: readonly NextToken[],
+    from: CacheTensors,
+    into: CacheTensors,
+  ): Promise<Float32Array[]> {
+    await Promise.resolve();
+    this.batches.push(tokens.length);
+    const seen = tokens.map(({ id, before }, slot) => {
+      const first = from === into ? 0 : from.rows - before;
+      assert.ok(before < into.rows);
+      return [...readRows({ ...from, slot, first }, before), id];
+    });
+    for (const [slot, ids] of seen.entries()) {
+      const first = from === into ? 0 : into.rows - ids.length;
+      for (const [row, id] of ids.entries()) writeRow({ ...into, slot, first }, row, id);
+    }
+    return seen.map(logitsAfter);
+  }
+}
+
+const POISON = 1234;
+
+function logitsAfter(seen: readonly number[]): Float32Array {
+  if (seen.includes(POISON) && seen.length > 30) throw new Error("Poisoned");
+  return Float32Array.from({ length: 10 }, (_, id) => id === next(seen) ? 1 : 0);
 }
 
 function next(seen: ArrayLike<number>): number {
@@ -46,16 +106,24 @@ interface Told {
 const growths: readonly CacheGrowth[] = ["copies", "appends"];
 
 function setUp(
-  { maxTokens = 10_000, maxRunning = 4, besides = 8, alone = 32, growth = "copies" as CacheGrowth } = {},
+  {
+    maxTokens = 10_000,
+    maxRunning = 4,
+    besides = 8,
+    alone = 32,
+    growth = "copies" as CacheGrowth,
+    batch = 0,
+  } = {},
 ) {
   const told: Told[] = [];
   const decoder = new FakeDecoder();
   const ended = new Map<number, () => void>();
   let onNews = (_: Told) => {};
   const pool = new KeyValuePool(layout, growth, maxTokens);
+  const memory = new SequenceMemory({ decoder, pool, maxBatchTokens: batch });
   const scheduler = new Scheduler({
     decoder,
-    pool,
+    memory,
     maxContextTokens: pool.maxSequenceTokens,
     maxRunning,
     chunkTokens: { alone, besides },
@@ -65,6 +133,8 @@ function setUp(
         onNews({ key, event });
         if (event.type === "end" || event.type === "failed") ended.get(key)?.();
       }
+      // An abort.
+      if (events.length === 0) ended.get(key)?.();
     },
   });
   const running = scheduler.run();
@@ -72,6 +142,7 @@ function setUp(
     told,
     decoder,
     scheduler,
+    memory,
     pool,
     add: (key: number, prompt: readonly number[], tokens: number) =>
       new Promise<void>((resolve) => {
@@ -149,32 +220,70 @@ test("an abort ends a sequence with the step that is under way, and what was com
   await close();
 });
 
+const job = fc.record({
+  seed: fc.nat({ max: 2 }),
+  length: fc.integer({ min: 1, max: 60 }),
+  tokens: fc.nat({ max: 60 }),
+  /** It comes when so much has been told, or when all is done. */
+  after: fc.nat({ max: 150 }),
+  /** It is aborted at this token of its answer. */
+  abortAt: fc.option(fc.integer({ min: 1, max: 60 }), { freq: 4 }),
+  poisoned: fc.integer({ min: 0, max: 9 }).map((value) => value === 0),
+});
+
 test("whatever comes, however little memory there is, each answer is its own, and memory stays within its bound", async () => {
-  const job = fc.record({
-    seed: fc.nat({ max: 2 }),
-    length: fc.integer({ min: 1, max: 60 }),
-    tokens: fc.nat({ max: 40 }),
-  });
+  const batchSizes = new Set<number>();
   await fc.assert(
     fc.asyncProperty(
       fc.array(job, { minLength: 1, maxLength: 12 }),
-      fc.integer({ min: 320, max: 800 }),
+      fc.integer({ min: 420, max: 2500 }),
       fc.constantFrom(...growths),
-      async (jobs, maxTokens, growth) => {
-        const { told, add, close, pool, scheduler } = setUp({ maxTokens, growth });
-        await Promise.all(
-          jobs.map(({ seed, length, tokens }, key) => add(key, promptOf(seed, length), tokens)),
-        );
-        for (const [key, { seed, length, tokens }] of jobs.entries()) {
-          assert.deepEqual(idsOf(told, key), answerTo(promptOf(seed, length), tokens));
-          const types = told.filter((one) => one.key === key).map(({ event }) => event.type);
-          assert.deepEqual([types[0], types.at(-1), types.length], ["prompt", "end", tokens + 2]);
+      fc.constantFrom(0, 200, 1000),
+      fc.integer({ min: 1, max: 8 }),
+      async (jobs, maxTokens, growth, batch, maxRunning) => {
+        const { told, decoder, add, close, onNews, memory, pool, scheduler } = setUp({
+          maxTokens,
+          growth,
+          batch,
+          maxRunning,
+        });
+        const prompts = jobs.map(({ seed, length, poisoned }) => [
+          ...poisoned ? [POISON] : [],
+          ...promptOf(seed, length),
+        ]);
+        const coming = jobs.map(({ after }, key) => ({ key, after })).sort((a, b) => a.after - b.after);
+        const counts = jobs.map(() => 0);
+        const ends: Promise<void>[] = [];
+        const come = () => {
+          const { key } = coming.shift()!;
+          ends.push(add(key, prompts[key]!, jobs[key]!.tokens));
+        };
+        onNews(({ key, event }) => {
+          assert.ok(pool.usedTokens <= maxTokens);
+          if (event.type === "token" && ++counts[key]! === jobs[key]!.abortAt) scheduler.abort(key);
+          while (coming.length > 0 && coming[0]!.after <= told.length) come();
+        });
+        while (coming.length > 0 || ends.length > 0) {
+          if (coming.length > 0) come();
+          await Promise.all(ends.splice(0));
         }
-        assert.ok(pool.usedTokens <= maxTokens);
-        assert.equal(scheduler.counts().running + scheduler.counts().waiting, 0);
+        for (const [key, { tokens, abortAt }] of jobs.entries()) {
+          const prompt = prompts[key]!;
+          const types = told.filter((one) => one.key === key).map(({ event }) => event.type);
+          const fails = prompt[0] === POISON && prompt.length + Math.max(0, tokens - 1) > 30;
+          const all = fails ? Math.max(0, 31 - prompt.length) : tokens;
+          assert.deepEqual(idsOf(told, key), answerTo(prompt, Math.min(all, abortAt ?? all)), `${key}`);
+          if (abortAt !== null && abortAt <= all) continue;
+          assert.equal(types.at(-1), fails ? "failed" : "end");
+          if (!fails) assert.deepEqual([types[0], types.length], ["prompt", tokens + 2]);
+        }
+        const { running, waiting } = scheduler.counts();
+        assert.equal(running + waiting + memory.batch.usedTokens, 0);
+        for (const size of decoder.batches) batchSizes.add(size);
         await close();
       },
     ),
-    { numRuns: 120 },
+    { numRuns: 300 },
   );
+  assert.ok(batchSizes.size >= 4, `batches of ${[...batchSizes]}`);
 });
