@@ -101,7 +101,7 @@ try {
   }
 
   line(`\nAnswers side by side, ${ANSWER_TOKENS} tokens each`, "all tokens/s", "to one");
-  for (const length of [32, PROMPT_TOKENS]) {
+  for (const length of [32, 128, PROMPT_TOKENS]) {
     let single = NaN;
     for (const count of [1, 2, 4, 8]) {
       const prompts = Array.from({ length: count }, () => promptOf(`${salt++}`, length, vocabulary));

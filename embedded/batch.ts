@@ -4,8 +4,12 @@ import type { KeyValuePool, KeyValues } from "./key_values.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** With fewer tokens to come the way into a batch and out again is not worth it. */
-const LEAST_TOKENS_LEFT = 8;
-/** A batch's part of the pool, at most, when its members are as long as is expected. */
+const LEAST_TOKENS = 8;
+/** How long those that join must be able to stay, in tokens, if their answers are that long. */
+const STAY_TOKENS = 32;
+/** Padding that is put up with, as a share of the longest sequence and in tokens, before all are moved together. */
+const PADDING = { share: 0.25, tokens: 16 };
+/** A batch's part of the pool, at most. */
 const POOL_SHARE = 0.25;
 /** What it takes on top: as much to write to, or slots for others, and sizes that are rounded up. */
 const OVERHEAD = 2.25;
@@ -51,16 +55,25 @@ export class Batch {
     return (this.#appends ? 1 : 2) * (this.#room?.capacity ?? 0);
   }
 
-  /** Takes in those of the `sequences` that fit, but not one alone. `spareTokens` are free or can be freed. */
+  /**
+   * Takes in those of the `sequences` that fit, but not one alone; one that is left alone goes. `spareTokens` are free
+   * or can be freed.
+   */
   join(sequences: readonly Sequence[], spareTokens: number): void {
     const members = [...this.#members];
     for (const sequence of sequences) {
-      if (sequence.batched || sequence.left < LEAST_TOKENS_LEFT) continue;
-      const tokens = (members.length + 1) * most([...members, sequence], "expectedTokens");
-      if (tokens <= this.#maxTokens && tokens * OVERHEAD <= spareTokens) members.push(sequence);
+      if (sequence.batched || sequence.left < LEAST_TOKENS) continue;
+      const all = [...members, sequence];
+      const read = all.length * (most(all, "known") + STAY_TOKENS);
+      const kept = all.length * most(all, "expectedTokens");
+      if (read <= this.#maxTokens && kept * OVERHEAD <= spareTokens) members.push(sequence);
     }
     const joining = members.slice(this.#members.length);
-    if (joining.length === 0 || members.length < 2 || !this.#seat(members)) return;
+    if (joining.length === 0) {
+      const isAlone = members.length === 1 && members[0]!.known * OVERHEAD <= spareTokens;
+      return isAlone ? this.leave(members[0]!) : undefined;
+    }
+    if (members.length < 2 || !this.#seat(members)) return;
     for (const sequence of joining) {
       this.#members.push(sequence);
       sequence.keyValues!.release();
@@ -71,14 +84,9 @@ export class Batch {
 
   /** Lets a sequence go with its keys and values, or, when there is no room for them, without. */
   leave(sequence: Sequence): void {
-    const { pool } = this.#options;
-    const { known } = sequence;
     const slot = this.#members.indexOf(sequence);
-    const own = this.#freeing(() => pool.take(known));
-    if (own !== undefined) {
-      copyRows(pool.layout, known, this.#place(slot, known), own.place(known));
-      own.tokens = known;
-    }
+    const own = this.#copyOut(slot);
+    const { known } = sequence;
     this.#vacate(slot);
     sequence.reset();
     if (own !== undefined) sequence.start(own, known);
@@ -97,7 +105,10 @@ export class Batch {
       this.leave(members.reduce((a, b) => a.known >= b.known ? a : b));
     }
     if (members.length === 0) return true;
-    if (this.#appends) return most(members, "known") < this.#rows || this.#move(members);
+    const longest = most(members, "known");
+    if (this.#appends) return longest < this.#rows || this.#move(members);
+    // It may be gone whom all were padded for.
+    if (this.#rows > longest * (1 + PADDING.share) + PADDING.tokens) this.#move(members);
     this.#next = this.#freeing(() => this.#options.pool.take(members.length * (this.#rows + 1)));
     return this.#next !== undefined;
   }
@@ -132,6 +143,17 @@ export class Batch {
       if (!sequence.batched) this.#copy(sequence, this.#place(slot, sequence.known));
     }
     return true;
+  }
+
+  /** Keys and values of a member in memory of their own; undefined when there is no room. */
+  #copyOut(slot: number): KeyValues | undefined {
+    const { pool } = this.#options;
+    const { known } = this.#members[slot]!;
+    const own = this.#freeing(() => pool.take(known));
+    if (own === undefined) return undefined;
+    copyRows(pool.layout, known, this.#place(slot, known), own.place(known));
+    own.tokens = known;
+    return own;
   }
 
   /** Puts the keys and values of all to other memory; false when there is no room. */

@@ -75,7 +75,6 @@ export class SequenceMemory {
 
   /** Puts those into the batch that may as well be computed together; they answer, and they are all that run so. */
   gather(running: readonly Sequence[], answers: readonly Sequence[]): void {
-    if (answers.length < 2) return;
     const own = running.reduce((sum, { keyValues }) => sum + (keyValues?.capacity ?? 0), 0);
     this.batch.join(answers, this.#pool.maxTokens - own - this.batch.usedTokens);
   }

@@ -220,6 +220,62 @@ test("an abort ends a sequence with the step that is under way, and what was com
   await close();
 });
 
+for (const growth of growths) {
+  test(`answers side by side share a step from where they meet to where they part; the cache ${growth}`, async () => {
+    const { told, decoder, memory, add, close, onNews } = setUp({ growth, batch: 1000 });
+    let late: Promise<void> | undefined;
+    onNews(({ key, event }) => {
+      if (key === 1 && event.type === "token" && idsOf(told, 1).length === 10) {
+        late = Promise.all([add(2, promptOf(2, 40), 20), add(3, promptOf(3, 5), 40)]).then(() => {});
+      }
+    });
+    await add(1, promptOf(1, 6), 60);
+    await late;
+    for (const [key, length, tokens] of [[1, 6, 60], [2, 40, 20], [3, 5, 40]] as const) {
+      assert.deepEqual(idsOf(told, key), answerTo(promptOf(key, length), tokens));
+    }
+    const sizes = decoder.batches.join("");
+    assert.match(sizes, /^2+3+2+$/);
+    // All but the first tokens, which are their prompts', and those of the first sequence alone.
+    assert.ok(decoder.batches.reduce((sum, size) => sum + size, 0) > 80, sizes);
+    assert.equal(memory.batch.usedTokens, 0);
+    await close();
+  });
+
+  test(`who fails in a batch fails alone, and who is aborted leaves it with its step; the cache ${growth}`, async () => {
+    const { told, decoder, scheduler, add, close, onNews } = setUp({ growth, batch: 1000 });
+    onNews(({ key, event }) => {
+      if (key === 3 && event.type === "token" && idsOf(told, 3).length === 12) scheduler.abort(3);
+    });
+    const poisoned = [POISON, ...promptOf(2, 9)];
+    await Promise.all([add(1, promptOf(1, 6), 60), add(2, poisoned, 60), add(3, promptOf(3, 5), 60)]);
+    assert.deepEqual(idsOf(told, 1), answerTo(promptOf(1, 6), 60));
+    assert.deepEqual(idsOf(told, 2), answerTo(poisoned, 21));
+    assert.deepEqual(told.filter(({ key }) => key === 2).at(-1)?.event, {
+      type: "failed",
+      reason: "The decoder failed: Poisoned",
+    });
+    assert.deepEqual(idsOf(told, 3), answerTo(promptOf(3, 5), 12));
+    assert.ok(decoder.batches.length > 5);
+    // What was computed of the one that left is known.
+    const ids = [...promptOf(3, 5), ...idsOf(told, 3)];
+    await add(4, [...ids, 1], 1);
+    const [first] = told.filter(({ key }) => key === 4);
+    assert.deepEqual(first?.event, { type: "prompt", cachedTokens: ids.length - 1 });
+    await close();
+  });
+}
+
+test("sequences that would make the batch too long for what it saves are computed one by one", async () => {
+  const { told, decoder, add, close } = setUp({ batch: 200 });
+  await Promise.all([add(1, promptOf(1, 20), 40), add(2, promptOf(2, 20), 40), add(3, promptOf(3, 200), 40)]);
+  for (const [key, length] of [[1, 20], [2, 20], [3, 200]] as const) {
+    assert.deepEqual(idsOf(told, key), answerTo(promptOf(key, length), 40));
+  }
+  assert.deepEqual(new Set(decoder.batches), new Set([2]));
+  await close();
+});
+
 const job = fc.record({
   seed: fc.nat({ max: 2 }),
   length: fc.integer({ min: 1, max: 60 }),

@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { batchTokens, weightBytes } from "../../embedded/batch_limit.ts";
+
+test("a batch's cache may be half as large as the weights where it is copied, and twice where it is appended to", () => {
+  const limit = (growth: "copies" | "appends", batches = true) =>
+    batchTokens({ batches, growth, bytesPerToken: 1000 }, 5_000_000);
+  assert.deepEqual([limit("copies"), limit("appends"), limit("appends", false)], [2500, 10_000, 0]);
+});
+
+test("a model's bytes are its own and those of the files with its weights, not those of others beside it", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "canopy-weights-"));
+  const sizes = {
+    "model.onnx": 10,
+    "model.onnx_data": 200,
+    "model.onnx_data_1": 3000,
+    "model_q4.onnx": 40_000,
+  };
+  for (const [name, size] of Object.entries(sizes)) {
+    await writeFile(join(folder, name), new Uint8Array(size));
+  }
+  assert.equal(await weightBytes(join(folder, "model.onnx")), 3210);
+  await rm(folder, { recursive: true });
+});
