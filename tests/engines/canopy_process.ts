@@ -10,6 +10,7 @@ import { send } from "./http_request.ts";
 /** A running `canopy serve`. */
 export interface CanopyProcess {
   readonly url: string;
+  readonly pid: number;
   /** All that it printed. */
   output(): string;
   stop(): Promise<void>;
@@ -108,6 +109,7 @@ export async function startCanopy(config: string): Promise<CanopyProcess> {
     const binary = await startBinary(["serve", file, "--port", "0"], { cwd: folder });
     return {
       url: binary.url,
+      pid: binary.process.pid!,
       output: binary.output,
       stop: async () => {
         await binary.stop();
