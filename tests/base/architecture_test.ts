@@ -301,7 +301,13 @@ test("workers are reached through the transports only", () => {
 
 /** Where a port is opened: the router's server, the simulator's, and doctor, which tries whether ports are free. */
 function isServerStart(path: string): boolean {
-  return ["router/http/server.ts", "router/http/serve.ts", "bench/simulator/serve.ts", "cli/ports.ts"]
+  return [
+    "router/http/server.ts",
+    "router/http/serve.ts",
+    "bench/simulator/serve.ts",
+    "bench/peers_engine.ts",
+    "cli/ports.ts",
+  ]
     .includes(path);
 }
 
