@@ -106,7 +106,7 @@ function latencies(runs: ReadonlyMap<string, readonly DemoRun[]>): string[] {
 async function fetchModels({ models, yes }: RealDemoOptions, io: Io): Promise<void> {
   const missing: string[] = [];
   for (const model of models) {
-    const purpose = { verb: "generate", setting: "its onnx.file" };
+    const purpose = { verb: "generate", setting: "its onnx.file" } as const;
     if (await findExport({ model, revision: REVISION }, io.env, purpose) === undefined) missing.push(model);
   }
   if (missing.length === 0) return;

@@ -21,25 +21,40 @@ export interface OnnxSource {
   readonly file?: string | undefined;
 }
 
-/**
- * Names under which exports are published, the one that a CPU runs fastest first: int8, then fp32. Those of 4 bits save
- * memory and no time, those of 16 bits gain nothing.
- */
-export const onnxFileNames: readonly string[] = [
-  "model_int8.onnx",
-  "model_quantized.onnx",
-  "model_uint8.onnx",
-  "model.onnx",
-  "model_q4.onnx",
-  "model_bnb4.onnx",
-  "model_q4f16.onnx",
-  "model_fp16.onnx",
-];
+/** What a model is used for: texts are embedded in one go each, answers are generated token by token. */
+export type OnnxUse = "embed" | "generate";
 
-/** What an export is for, in errors. */
+/**
+ * Names under which exports are published, the one that a CPU runs fastest first (`deno task bench:embedded-exports`).
+ * 8 bits are ahead in both. For one go each 4 bits save memory and no time, and 16 bits gain nothing; what is generated
+ * needs all weights for each token, so that fewer bits come out ahead. NF4 (bnb4) is slow in both.
+ */
+export const onnxFileNames: Readonly<Record<OnnxUse, readonly string[]>> = {
+  embed: [
+    "model_int8.onnx",
+    "model_quantized.onnx",
+    "model_uint8.onnx",
+    "model.onnx",
+    "model_q4.onnx",
+    "model_bnb4.onnx",
+    "model_q4f16.onnx",
+    "model_fp16.onnx",
+  ],
+  generate: [
+    "model_int8.onnx",
+    "model_quantized.onnx",
+    "model_uint8.onnx",
+    "model_q4.onnx",
+    "model_q4f16.onnx",
+    "model.onnx",
+    "model_fp16.onnx",
+    "model_bnb4.onnx",
+  ],
+};
+
+/** What an export is for. */
 export interface OnnxPurpose {
-  /** Such as `embed`. */
-  readonly verb: string;
+  readonly verb: OnnxUse;
   /** The setting that names the file. */
   readonly setting: string;
 }
@@ -55,7 +70,7 @@ export async function findExport(
 ): Promise<OnnxFiles | undefined> {
   const folder = await modelFolder(source, env);
   if (folder === undefined) return undefined;
-  const names = source.file === undefined ? await candidates(folder) : [source.file];
+  const names = source.file === undefined ? await candidates(folder, purpose.verb) : [source.file];
   for (const name of names) {
     const path = join(folder, name);
     if (await isFile(path)) return { folder: await tokenizerFolder(folder, path), path };
@@ -74,9 +89,11 @@ async function modelFolder({ model, revision }: OnnxSource, env: Environment): P
 }
 
 /** Known names, in `onnx/` and in the folder itself; then what else there is, if it is one. */
-async function candidates(folder: string): Promise<string[]> {
-  const known = onnxFileNames.flatMap((name) => [join("onnx", name), name]);
-  const others = (await readdir(folder)).filter((name) => name.endsWith(".onnx"));
+async function candidates(folder: string, use: OnnxUse): Promise<string[]> {
+  const known = onnxFileNames[use].flatMap((name) => [join("onnx", name), name]);
+  const inside = await readdir(join(folder, "onnx")).catch(() => []);
+  const all = [...await readdir(folder), ...inside.map((name) => join("onnx", name))];
+  const others = all.filter((name) => name.endsWith(".onnx"));
   return others.length === 1 ? [...known, ...others] : known;
 }
 

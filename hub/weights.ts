@@ -18,8 +18,10 @@ const DESCRIPTIONS = [
  */
 export function weightFiles(model: string, names: readonly string[], wanted?: string): string[] {
   const all = new Set(names);
+  // Written beside models that generate, and beside no others.
+  const use = all.has("generation_config.json") ? "generate" : "embed";
   const onnx = wanted ??
-    onnxFileNames.flatMap((name) => [`onnx/${name}`, name]).find((name) => all.has(name)) ??
+    onnxFileNames[use].flatMap((name) => [`onnx/${name}`, name]).find((name) => all.has(name)) ??
     onlyOf(names.filter((name) => name.endsWith(".onnx")));
   if (onnx === undefined || !all.has(onnx)) {
     const files = names.filter((name) => name.endsWith(".onnx"));

@@ -277,6 +277,9 @@ test("files are chosen: the fastest on a CPU, the one that is named, the only on
     "onnx/tokenizer.json",
     "onnx/dynamic_uint8.onnx",
   ]);
+  const several = ["tokenizer.json", "onnx/model.onnx", "onnx/model_q4.onnx", "onnx/model_fp16.onnx"];
+  assert.equal(choose(several).at(-1), "onnx/model.onnx");
+  assert.equal(choose(["generation_config.json", ...several]).at(-1), "onnx/model_q4.onnx");
   const refused = (names: string[], message: RegExp, file?: string) =>
     assert.throws(() => choose(names, file), refusal("weights_unavailable", message));
   refused(["model.safetensors"], /m has no ONNX file: choose a model with one/);
