@@ -5,7 +5,7 @@ import { listModels, serverUrl, streamChat } from "./client.ts";
 import { defineCommand } from "./command.ts";
 import { demoConfig, type DemoModel } from "./demo_config.ts";
 import { type DemoEngines, startDemoEngines } from "./demo_engines.ts";
-import { REAL_MODELS, realDemo } from "./demo_real.ts";
+import { REAL_MODELS, REAL_QUESTIONS, realDemo } from "./demo_real.ts";
 import { type DemoPair, reportLines } from "./demo_report.ts";
 import { askAndShow, type DemoStage } from "./demo_run.ts";
 import type { Io } from "./io.ts";
@@ -87,7 +87,7 @@ Examples:
       }
       await realDemo({
         models: values.model.length > 0 ? values.model : REAL_MODELS,
-        questions: values.question.length > 0 ? values.question : [questionText(DEMO_QUESTIONS[0])],
+        questions: values.question.length > 0 ? values.question : REAL_QUESTIONS,
         maxTokens: values["max-tokens"] ?? REAL_MAX_TOKENS,
         yes: values.yes,
         host: values.host ?? "127.0.0.1",

@@ -1,8 +1,10 @@
+import { basename } from "node:path";
 import { CanopyError } from "../base/errors.ts";
 import { handOverMs, MODE_NAMES, modeGraphs } from "../bench/embedded_tree.ts";
 import { configSchema } from "../cfgs/schema.ts";
+import { isFolder } from "../hub/cache.ts";
 import { hubCache, hubEndpoint, hubIsOffline } from "../hub/environment.ts";
-import { findExport } from "../hub/onnx_files.ts";
+import { findExport, type OnnxFiles } from "../hub/onnx_files.ts";
 import { pullModel, pullSize } from "../hub/pull.ts";
 import { weightFiles } from "../hub/weights.ts";
 import { Progress } from "./bench_output.ts";
@@ -20,7 +22,27 @@ export const REAL_MODELS: readonly string[] = [
   "onnx-community/Qwen3-0.6B-ONNX",
 ];
 
+/** What even the smallest of them knows something about. */
+export const REAL_QUESTIONS: readonly string[] = ["Why is the sky blue?"];
+
 const REVISION = "main";
+
+/** The built-in prompts are for models that follow long instructions; small ones repeat them. */
+const shortPrompt = {
+  append: "Some people answered:\n[responses]\n\nGive the best answer in one or two sentences.",
+  responses: { item: "- [answer]", separator: "\n" },
+};
+
+/**
+ * Put before the question in each mode, so that its prompts are new from their first words on: what one mode has
+ * computed must not spare the next one anything.
+ */
+const OPENINGS: Readonly<Record<string, string>> = {
+  "moa-1": "Question: ",
+  "moa-2": "A question: ",
+  "moa-3": "My question: ",
+  "moa-4": "One question: ",
+};
 
 /** What the demonstration with real models is asked to do. */
 export interface RealDemoOptions {
@@ -49,13 +71,22 @@ export async function realDemo(options: RealDemoOptions, io: Io): Promise<void> 
       // Small models that think first do not come to an answer in so few tokens.
       chat_template_arguments: { enable_thinking: false },
     }])),
-    graphs: modeGraphs(names, { temperature: 0.7, max_tokens: options.maxTokens }, { metric: "agreement" }),
+    prompts: { aggregate: shortPrompt, synthesize: shortPrompt },
+    graphs: modeGraphs(
+      names,
+      // As SmolLM's authors advise; livelier ones lose the thread.
+      { temperature: 0.2, top_p: 0.9, max_tokens: options.maxTokens },
+      { metric: "agreement" },
+    ),
   });
   const { router, url } = await startRouter(config, io, config.server);
   try {
     await router.ready();
     const colors = colorsOf(io.out, io.env);
-    const lines = names.map((name, index) => `${name}: ${options.models[index]}`);
+    const files = await Promise.all(options.models.map((model) => exportOf(model, io)));
+    const lines = names.map((name, index) =>
+      `${name}: ${options.models[index]} (${basename(files[index]?.path ?? "")})`
+    );
     io.out.write(
       `${colors.bold(`The router is listening on ${url}`)}\nReal models in this process: ${
         lines.join(", ")
@@ -75,8 +106,7 @@ export async function realDemo(options: RealDemoOptions, io: Io): Promise<void> 
         const graph = router.services.moa.graphs.get(mode);
         if (graph === undefined) throw new Error(`The graph ${mode} is missing`);
         io.out.write(`\n${MODE_NAMES[mode]}\n`);
-        // Another beginning in each mode: what one has computed must not spare the next one its prompts.
-        const run = await askAndShow(stage, graph, `(${MODE_NAMES[mode]?.slice(1, 2)}) ${question}`);
+        const run = await askAndShow(stage, graph, `${OPENINGS[mode]}${question}`);
         list.push(run);
         io.out.write(`\nAnswer after ${seconds(run.latencyMs, 1)}\n`);
         io.out.write(
@@ -84,31 +114,40 @@ export async function realDemo(options: RealDemoOptions, io: Io): Promise<void> 
         );
       }
     }
-    io.out.write(`\n${latencies(runs).join("\n")}\n`);
+    io.out.write(`\n${figures(runs).join("\n")}\n`);
   } finally {
     await router.close();
   }
 }
 
 /** The table of modes: sums over all questions. */
-function latencies(runs: ReadonlyMap<string, readonly DemoRun[]>): string[] {
-  const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0);
-  const rows = [...runs].map(([mode, list]) => [
-    MODE_NAMES[mode] ?? mode,
-    seconds(sum(list.map((run) => run.latencyMs)), 1),
-    seconds(sum(list.map((run) => run.firstTextMs)), 1),
-    seconds(sum(list.map((run) => handOverMs(run.graph, run.record).get(run.graph.root.id) ?? NaN)), 1),
-    String(sum(list.map((run) => run.record.usage.completionTokens))),
-  ]);
-  return table(["measured on this machine", "latency", "first token", "last input to it", "tokens"], rows);
+function figures(runs: ReadonlyMap<string, readonly DemoRun[]>): string[] {
+  const rows = [...runs].map(([mode, list]) => {
+    const sum = (of: (run: DemoRun) => number) => list.reduce((total, run) => total + of(run), 0);
+    const prompts = sum(({ record }) => record.usage.promptTokens);
+    const cached = sum(({ record }) => record.usage.cachedTokens ?? 0);
+    return [
+      MODE_NAMES[mode] ?? mode,
+      seconds(sum(({ latencyMs }) => latencyMs), 1),
+      seconds(sum(({ firstTextMs }) => firstTextMs), 1),
+      seconds(sum(({ graph, record }) => handOverMs(graph, record).get(graph.root.id) ?? NaN), 1),
+      String(sum(({ record }) => record.usage.completionTokens)),
+      `${Math.round(100 * cached / prompts)} %`,
+    ];
+  });
+  return [
+    ...table(
+      ["measured on this machine", "answer", "its first token", "after its inputs", "tokens", "cached"],
+      rows,
+    ),
+    "after its inputs: from the last answer that the last agent reads to its own first token",
+    "tokens: written by all agents; cached: share of all prompts that was computed before they were sent",
+  ];
 }
 
 async function fetchModels({ models, yes }: RealDemoOptions, io: Io): Promise<void> {
   const missing: string[] = [];
-  for (const model of models) {
-    const purpose = { verb: "generate", setting: "its onnx.file" } as const;
-    if (await findExport({ model, revision: REVISION }, io.env, purpose) === undefined) missing.push(model);
-  }
+  for (const model of models) if (!await isHere(model, io)) missing.push(model);
   if (missing.length === 0) return;
   if (hubIsOffline(io.env)) {
     throw notFetched(`HF_HUB_OFFLINE forbids to fetch ${missing.join(", ")}`);
@@ -144,6 +183,22 @@ async function fetchModels({ models, yes }: RealDemoOptions, io: Io): Promise<vo
       progress.end();
     }
   }
+}
+
+async function isHere(model: string, io: Io): Promise<boolean> {
+  try {
+    return await exportOf(model, io) !== undefined;
+  } catch (error) {
+    // Other programs keep other files of the model in the same cache.
+    if (await isFolder(model)) throw error;
+    return false;
+  }
+}
+
+/** The files that the embedded engine takes, too; throws as `findExport` does. */
+async function exportOf(model: string, io: Io): Promise<OnnxFiles | undefined> {
+  const purpose = { verb: "generate", setting: "its onnx.file" } as const;
+  return await findExport({ model, revision: REVISION }, io.env, purpose);
 }
 
 function notFetched(why: string): CanopyError {

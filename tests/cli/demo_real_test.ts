@@ -1,12 +1,12 @@
 import { test } from "node:test";
 import assert from "node:assert/strict";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { demoCommand } from "../../cli/demo.ts";
 import { dispatch } from "../../cli/dispatch.ts";
 import { tinyFiles } from "../embedded/tiny_model.ts";
-import { FakeHub } from "../hub/fake_hub.ts";
+import { COMMIT, FakeHub } from "../hub/fake_hub.ts";
 import { withSystem } from "./served.ts";
 
 test("demo --real says what it would fetch, fetches it when allowed to, and measures all modes on real models", async () => {
@@ -34,6 +34,12 @@ test("demo --real says what it would fetch, fetches it when allowed to, and meas
     const offline = await demo([], { env: { ...env, HF_HUB_OFFLINE: "1" } });
     assert.equal(offline.code, 1);
     assert.match(offline.err, /Cannot show real models: HF_HUB_OFFLINE forbids to fetch acme\/model/);
+    // Another program has fetched a file of the model that is no ONNX.
+    const known = join(home, "hub", "models--acme--model");
+    await mkdir(join(known, "snapshots", COMMIT), { recursive: true });
+    await mkdir(join(known, "refs"));
+    await writeFile(join(known, "refs", "main"), COMMIT);
+    await writeFile(join(known, "snapshots", COMMIT, "model.safetensors"), "");
     const shown = await demo(["--yes", "--max-tokens", "6", "--question", "Why is the sky blue?"]);
     assert.equal(shown.code, 0, shown.err);
     assert.match(shown.err, /onnx\/model\.onnx: 1\.\d MB of 1\.\d MB, 100 %/);
