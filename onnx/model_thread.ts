@@ -52,8 +52,8 @@ export class ModelThread<To, From> {
   }
 
   /** Nothing happens when it does not run. */
-  post(message: To): void {
-    this.#thread?.post(message);
+  post(message: To, transfer?: readonly ArrayBuffer[]): void {
+    this.#thread?.post(message, transfer);
   }
 
   keepAlive(on: boolean): void {

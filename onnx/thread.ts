@@ -2,7 +2,8 @@ import { Worker } from "node:worker_threads";
 
 /** A thread that a model may block. */
 export interface Thread<To> {
-  post(message: To): void;
+  /** `transfer`: memory that is handed over, not copied. */
+  post(message: To, transfer?: readonly ArrayBuffer[]): void;
   /** Whether the process waits for it before it ends; at first it does not. */
   keepAlive(on: boolean): void;
   /** Ends it at once. */
@@ -43,7 +44,7 @@ export function startThread<To, From>(
   // Only now: listening makes Bun wait for it.
   worker.unref();
   return {
-    post: (message) => worker.postMessage(message),
+    post: (message, transfer = []) => worker.postMessage(message, [...transfer]),
     keepAlive: (on) => on ? worker.ref() : worker.unref(),
     terminate: () => {
       over = true;

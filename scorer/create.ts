@@ -4,15 +4,11 @@ import type { Logger } from "../base/log.ts";
 import type { Transport } from "../base/transport.ts";
 import type { ScorerConfig } from "../cfgs/schema_scorer.ts";
 import type { Embedder } from "./embedders/embedder.ts";
-import { HttpEmbedder } from "./embedders/http.ts";
 import { LexicalEmbedder } from "./embedders/lexical.ts";
 import type { Environment } from "../hub/environment.ts";
 import { findOnnxFiles } from "./embedders/onnx_files.ts";
 import { InlineScorer } from "./inline_scorer.ts";
-import { loadOnnxRuntime } from "../onnx/runtime.ts";
-import { SimilarityGraphs } from "./onnx/similarity_graphs.ts";
 import type { Scorer } from "./scorer.ts";
-import { Whitening } from "./whitening.ts";
 import { WorkerScorer } from "./worker_scorer.ts";
 import { startWorkerThread } from "./worker_thread.ts";
 
@@ -27,7 +23,7 @@ export interface CreateScorerOptions {
 }
 
 /**
- * The scorer of a configuration. A model on this machine runs in a thread of its own, what needs none in this one.
+ * The scorer of a configuration. What computes with matrices has a thread of its own, the comparison of words runs in this one.
  * Throws 500 `weights_unavailable` when the model has to be there and is not, and when an endpoint gives no embeddings.
  */
 export async function createScorer(config: ScorerConfig, options: CreateScorerOptions): Promise<Scorer> {
@@ -35,7 +31,7 @@ export async function createScorer(config: ScorerConfig, options: CreateScorerOp
   const { embedder, model, span, max_tokens: maxTokens, max_queued: maxQueued, whitening } = config;
   const inline = (made: Embedder) => new InlineScorer(made, { clock, maxQueued });
   const lexical = () => new LexicalEmbedder({ maxTokens });
-  if (embedder === "http") return inline(await httpEmbedder(config, options));
+  if (embedder === "http") return await endpointScorer(config, options);
   if (embedder === "lexical") return inline(lexical());
   const files = await findOnnxFiles(config, env);
   if (files !== undefined) {
@@ -56,8 +52,9 @@ export async function createScorer(config: ScorerConfig, options: CreateScorerOp
   return inline(withDetail(lexical(), "chosen_because", missing));
 }
 
-async function httpEmbedder(config: ScorerConfig, options: CreateScorerOptions): Promise<HttpEmbedder> {
-  const { url, model, span, max_tokens: maxTokens, api_key: apiKey, whitening: file } = config;
+async function endpointScorer(config: ScorerConfig, options: CreateScorerOptions): Promise<Scorer> {
+  const { url, model, span, max_tokens: maxTokens, max_queued: maxQueued, api_key: apiKey, whitening } =
+    config;
   if (url === undefined) {
     throw new CanopyError("Cannot compare answers: scorer.url is missing, the address of the endpoint", {
       code: "invalid_config",
@@ -65,21 +62,25 @@ async function httpEmbedder(config: ScorerConfig, options: CreateScorerOptions):
       param: "scorer.url",
     });
   }
-  const { clock, transport, signal } = options;
-  const whitening = file === undefined ? undefined : await Whitening.read(file);
-  return await HttpEmbedder.open({
+  const { clock, log, transport, signal } = options;
+  signal.throwIfAborted();
+  // Megabytes of features for each answer, and products of matrices: not in the router's thread.
+  const scorer = new WorkerScorer({
     clock,
+    log,
     transport,
-    url,
-    model,
-    apiKey,
-    span,
-    maxTokens,
-    signal,
-    // Where it cannot be loaded loops take its place.
-    graphs: await loadOnnxRuntime().then((runtime) => SimilarityGraphs.open(runtime, 1), () => undefined),
-    transform: whitening && ((pooled) => whitening.apply(pooled)),
+    start: startWorkerThread,
+    maxQueued,
+    embedder: { url, model, apiKey, span, maxTokens, whitening },
   });
+  const onAbort = () => void scorer.close();
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    await scorer.ready();
+    return scorer;
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
 }
 
 /** The embedder with something more for the reader of a trace. */
@@ -87,6 +88,7 @@ function withDetail(embedder: Embedder, name: string, value: string): Embedder {
   const { facts } = embedder;
   return {
     facts: { ...facts, details: { ...facts.details, [name]: value } },
+    concurrency: embedder.concurrency,
     open: () => embedder.open(),
     close: () => embedder.close(),
   };

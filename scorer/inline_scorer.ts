@@ -10,7 +10,7 @@ const STEP_LENGTH = 512;
 const MAX_WAITING_LENGTH = 4 * 1024 * 1024;
 /** Work in one go, in ms, before others in this thread get their turn. */
 const TURN_MS = 2;
-/** Longest wait for the step in flight when the scorer is closed, in ms. */
+/** Longest wait for the steps in flight when the scorer is closed, in ms. */
 const CLOSE_MS = 5_000;
 
 export interface InlineScorerOptions {
@@ -23,7 +23,7 @@ export interface InlineScorerOptions {
  * A scorer in the thread that it is made in, over any embedder: it hosts models inside the scorer's Worker, and the
  * embedders that need none in the router's thread.
  *
- * One step of work at a time: first comparisons that somebody waits for, then the tails of answers that have ended, in
+ * One step of work at a time, or as many as the embedder takes: first comparisons that somebody waits for, then the tails of answers that have ended, in
  * the order in which they did, then what has come of the others, each in turn.
  */
 export class InlineScorer implements Scorer {
@@ -36,7 +36,10 @@ export class InlineScorer implements Scorer {
   readonly #growing = new Set<Answer>();
   #opened = 0;
   #closed = false;
-  #working: Promise<void> | undefined;
+  /** Loops that work; as many at most as the embedder takes answers at once. */
+  #workers = 0;
+  /** Their ends. */
+  readonly #working = new Set<Promise<void>>();
 
   constructor(embedder: Embedder, { clock, maxQueued }: InlineScorerOptions) {
     this.#embedder = embedder;
@@ -108,7 +111,7 @@ export class InlineScorer implements Scorer {
     for (const answer of [...this.#answers.values()]) this.#drop(answer, "the scorer is closed");
     const deadline = deadlineSignal(this.#clock, CLOSE_MS, undefined);
     const late = new Promise((resolve) => deadline.signal.addEventListener("abort", resolve));
-    await Promise.race([this.#working, late]);
+    await Promise.race([Promise.all(this.#working), late]);
     deadline.release();
     await this.#embedder.close();
   }
@@ -155,7 +158,7 @@ export class InlineScorer implements Scorer {
     answer.features = undefined;
     this.#growing.delete(answer);
     this.#ended.delete(answer);
-    if (!answer.inStep) release(answer);
+    release(answer);
     for (const pair of answer.pairs.values()) this.#advance(pair);
   }
 
@@ -170,7 +173,10 @@ export class InlineScorer implements Scorer {
   }
 
   #wake(): void {
-    this.#working ??= this.#work();
+    if (this.#workers >= this.#embedder.concurrency) return;
+    this.#workers++;
+    const working = this.#work().finally(() => this.#working.delete(working));
+    this.#working.add(working);
   }
 
   async #work(): Promise<void> {
@@ -183,7 +189,7 @@ export class InlineScorer implements Scorer {
       await this.#clock.sleep(0);
       sinceMs = this.#clock.now();
     }
-    this.#working = undefined;
+    this.#workers--;
   }
 
   /** Begins the next step; it never rejects. */
@@ -193,9 +199,9 @@ export class InlineScorer implements Scorer {
       // Those who wanted to know have given up.
       if (pair.waiters.size > 0) return this.#compare(pair);
     }
-    const [ended] = this.#ended;
+    const ended = free(this.#ended);
     if (ended !== undefined) return this.#embed(ended);
-    const [growing] = this.#growing;
+    const growing = free(this.#growing);
     if (growing === undefined) return undefined;
     this.#growing.delete(growing);
     return this.#embed(growing);
@@ -225,7 +231,6 @@ export class InlineScorer implements Scorer {
       this.#fail(answer, `answer ${answer.id} could not be embedded: ${messageOf(error)}`);
     }
     answer.inStep = false;
-    if (answer.state === "failed") release(answer);
     if (answer.state === "growing" && answer.text !== "") this.#growing.add(answer);
     if (answer.state !== "done") return;
     for (const pair of answer.pairs.values()) this.#advance(pair);
@@ -235,7 +240,6 @@ export class InlineScorer implements Scorer {
     const { a, b, metric } = pair;
     const [left, right] = [a.features, b.features];
     if (left === undefined || right === undefined) return;
-    a.inStep = b.inStep = true;
     try {
       const nothing = left.dimensions === 0 || right.dimensions === 0;
       const value = nothing ? undefined : await left.compare(right, metric);
@@ -243,8 +247,6 @@ export class InlineScorer implements Scorer {
     } catch (error) {
       settle(pair, unknown(pair, `they could not be compared: ${messageOf(error)}`));
     }
-    a.inStep = b.inStep = false;
-    for (const answer of [a, b]) if (answer.state === "failed") release(answer);
   }
 }
 
@@ -257,7 +259,7 @@ interface Answer {
   state: "growing" | "ended" | "done" | "failed";
   /** Why it failed. */
   reason: string;
-  /** A call of its embedding or of its features is running. */
+  /** A call of its embedding is running. */
   inStep: boolean;
   embedding: AnswerEmbedding | undefined;
   features: AnswerFeatures | undefined;
@@ -285,6 +287,12 @@ function pairOf(a: Answer, b: Answer, metric: SimilarityMetric): Pair {
     b.pairs.set(key, pair);
   }
   return pair;
+}
+
+/** The first one of which no call is running. */
+function free(answers: Iterable<Answer>): Answer | undefined {
+  for (const answer of answers) if (!answer.inStep) return answer;
+  return undefined;
 }
 
 function settle(pair: Pair, result: Similarity): void {

@@ -1,24 +1,49 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { SystemClock } from "../base/clock.ts";
-import { messageOf } from "../base/errors.ts";
+import { CanopyError, messageOf } from "../base/errors.ts";
 import { yieldToOtherThreads } from "../onnx/priority.ts";
+import { loadOnnxRuntime } from "../onnx/runtime.ts";
+import { HttpEmbedder } from "./embedders/http.ts";
 import { OnnxEmbedder } from "./embedders/onnx.ts";
 import { InlineScorer } from "./inline_scorer.ts";
+import { SimilarityGraphs } from "./onnx/similarity_graphs.ts";
 import type { AnswerFeed } from "./scorer.ts";
-import type { FromWorker, ToWorker, WorkerOptions } from "./worker_messages.ts";
+import { ThreadTransport } from "./thread_transport.ts";
+import { Whitening } from "./whitening.ts";
+import type { EndpointOptions, FromWorker, ToWorker, WorkerOptions } from "./worker_messages.ts";
 
 // The thread that `WorkerScorer` starts: it may be blocked for as long as a step of the model takes.
 
 const port = parentPort;
 if (port === null) throw new Error("This file is started by WorkerScorer, in a thread of its own");
 const post = (message: FromWorker): void => port.postMessage(message);
-const { embedder: embedderOptions, maxQueued }: WorkerOptions = workerData;
+const { embedder: options, maxQueued }: WorkerOptions = workerData;
 const clock = new SystemClock();
-yieldToOtherThreads();
+const transport = new ThreadTransport(post);
+const opened = Promise.withResolvers<(message: ToScorer) => void>();
 
-function serve(scorer: InlineScorer): void {
+type ToScorer = Exclude<ToWorker, { kind: "answered" | "unanswered" }>;
+
+yieldToOtherThreads();
+port.on("message", (message: ToWorker) => {
+  if (message.kind === "answered" || message.kind === "unanswered") return transport.take(message);
+  opened.promise.then((take) => take(message));
+});
+
+try {
+  const embedder = "files" in options
+    ? await OnnxEmbedder.open({ ...options, clock })
+    : await openEndpoint(options);
+  opened.resolve(serve(new InlineScorer(embedder, { clock, maxQueued })));
+  post({ kind: "ready", facts: embedder.facts });
+} catch (error) {
+  const { code, status } = CanopyError.is(error) ? error : { code: "model_unusable", status: 500 };
+  post({ kind: "failed", reason: messageOf(error), code, status });
+}
+
+function serve(scorer: InlineScorer): (message: ToScorer) => void {
   const feeds = new Map<number, AnswerFeed>();
-  const take = (message: ToWorker): void => {
+  return (message) => {
     if (message.kind === "close") {
       const done = () => post({ kind: "closed" });
       return void scorer.close().then(done, done);
@@ -39,13 +64,17 @@ function serve(scorer: InlineScorer): void {
     }
     post({ kind: "taken" });
   };
-  port!.on("message", take);
 }
 
-try {
-  const embedder = await OnnxEmbedder.open({ ...embedderOptions, clock });
-  serve(new InlineScorer(embedder, { clock, maxQueued }));
-  post({ kind: "ready", facts: embedder.facts });
-} catch (error) {
-  post({ kind: "failed", reason: messageOf(error) });
+async function openEndpoint({ whitening: file, ...options }: EndpointOptions): Promise<HttpEmbedder> {
+  const whitening = file === undefined ? undefined : await Whitening.read(file);
+  return await HttpEmbedder.open({
+    ...options,
+    clock,
+    transport,
+    signal: new AbortController().signal,
+    // Where it cannot be loaded loops take its place.
+    graphs: await loadOnnxRuntime().then((runtime) => SimilarityGraphs.open(runtime, 1), () => undefined),
+    transform: whitening && ((pooled) => whitening.apply(pooled)),
+  });
 }

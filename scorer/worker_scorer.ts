@@ -1,5 +1,7 @@
 import { type Clock, deadlineSignal } from "../base/clock.ts";
+import { CanopyError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
+import type { Transport } from "../base/transport.ts";
 import { ModelThread } from "../onnx/model_thread.ts";
 import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "./scorer.ts";
 import type {
@@ -10,6 +12,7 @@ import type {
   WorkerOptions,
 } from "./worker_messages.ts";
 import type { StartThread } from "./worker_thread.ts";
+import { ThreadRequests } from "./thread_requests.ts";
 
 /** Most characters of all answers that wait to be sent. */
 const MAX_WAITING_LENGTH = 16 * 1024 * 1024;
@@ -20,6 +23,8 @@ export interface WorkerScorerOptions extends WorkerOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly start: StartThread;
+  /** The way to the endpoint, for an embedder that has one. */
+  readonly transport?: Transport;
 }
 
 /**
@@ -28,6 +33,8 @@ export interface WorkerScorerOptions extends WorkerOptions {
  */
 export class WorkerScorer implements Scorer {
   readonly #options: WorkerScorerOptions;
+  readonly #opened = Promise.withResolvers<void>();
+  readonly #requests: ThreadRequests | undefined;
   readonly #answers = new Map<AnswerId, Answer>();
   /** Answers with news. */
   readonly #changed = new Set<Answer>();
@@ -35,7 +42,7 @@ export class WorkerScorer implements Scorer {
   readonly #unsent = new Set<Waiter>();
   #closedKeys: number[] = [];
   #keys = 0;
-  #requests = 0;
+  #asked = 0;
   #waitingLength = 0;
   readonly #thread: ModelThread<ToWorker, FromWorker>;
   #facts: ScorerFacts | undefined;
@@ -46,7 +53,9 @@ export class WorkerScorer implements Scorer {
 
   constructor(options: WorkerScorerOptions) {
     this.#options = options;
-    const { clock, log, start, embedder, maxQueued } = options;
+    const { clock, log, start, embedder, maxQueued, transport } = options;
+    // Who does not wait for it is told in comparisons.
+    this.#opened.promise.catch(() => {});
     this.#thread = new ModelThread({
       clock,
       log,
@@ -58,11 +67,23 @@ export class WorkerScorer implements Scorer {
         return true;
       },
     });
+    this.#requests = transport &&
+      new ThreadRequests(transport, (outcome, transfer) => this.#thread.post(outcome, transfer));
     this.#thread.start();
   }
 
   get facts(): ScorerFacts | undefined {
     return this.#facts;
+  }
+
+  /** Waits for the model. Rejects when it cannot be used. */
+  async ready(): Promise<void> {
+    this.#thread.keepAlive(true);
+    try {
+      await this.#opened.promise;
+    } finally {
+      this.#thread.keepAlive(false);
+    }
   }
 
   open(id: AnswerId): AnswerFeed {
@@ -96,7 +117,7 @@ export class WorkerScorer implements Scorer {
     return new Promise((resolve) => {
       const waitMs = deadlineMs > 0 ? deadlineMs : 0;
       const deadline = deadlineSignal(this.#options.clock, waitMs, undefined);
-      const request = this.#requests++;
+      const request = this.#asked++;
       const waiter: Waiter = {
         request: { request, a: left.key, b: right.key, metric, deadlineMs: waitMs },
         settle: (result) => {
@@ -115,7 +136,9 @@ export class WorkerScorer implements Scorer {
 
   async close(): Promise<void> {
     if (this.#thread.isClosing) return;
-    this.#giveUp("the scorer is closed");
+    const reason = "the scorer is closed";
+    this.#opened.reject(new CanopyError(reason, { code: "scorer_closed", status: 503 }));
+    this.#giveUp(reason);
     await this.#thread.close();
   }
 
@@ -186,15 +209,21 @@ export class WorkerScorer implements Scorer {
     switch (message.kind) {
       case "ready":
         this.#facts = message.facts;
+        this.#opened.resolve();
         this.#options.log.info("The scorer is ready: {facts}", { facts: message.facts });
         return this.#flush();
       case "failed":
         this.#options.log.error("The scorer cannot work: {reason}", { reason: message.reason });
         this.#thread.terminate();
+        this.#opened.reject(new CanopyError(message.reason, { code: message.code, status: message.status }));
         return this.#giveUp(message.reason);
       case "taken":
         this.#busy = false;
         return this.#flush();
+      case "ask":
+        return void this.#requests?.send(message.request, message.outgoing);
+      case "leave":
+        return this.#requests?.leave(message.request);
       case "compared":
         this.#thread.works();
         return this.#waiters.get(message.request)?.settle(message.result);
@@ -213,6 +242,7 @@ export class WorkerScorer implements Scorer {
   /** The thread is gone, with all that it knew. */
   #lose(reason: string): void {
     this.#facts = undefined;
+    this.#requests?.leaveAll();
     this.#busy = false;
     for (const answer of this.#answers.values()) {
       // Those that it had not heard of are not lost.

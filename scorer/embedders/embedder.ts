@@ -3,6 +3,8 @@ import type { ScorerFacts, SimilarityMetric } from "../scorer.ts";
 /** An embedding model: runs inside the scorer's Worker, or inline where it needs none (`lexical`). */
 export interface Embedder {
   readonly facts: ScorerFacts;
+  /** Answers that it embeds at the same time: one where it computes itself. */
+  readonly concurrency: number;
   open(): AnswerEmbedding;
   close(): Promise<void>;
 }
@@ -16,7 +18,7 @@ export interface AnswerEmbedding {
    * Throws when the model fails.
    */
   finish(): Promise<AnswerFeatures | undefined>;
-  /** Drops everything that is kept for it; harmless twice. */
+  /** Drops everything that is kept for it, and ends a call that runs where that can be ended; harmless twice. */
   close(): void;
 }
 

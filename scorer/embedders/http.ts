@@ -11,6 +11,7 @@ import {
   type EmbeddingEndpoint,
   embeddingsEndpoint,
   type HttpEmbedding,
+  MAX_ANSWER_BYTES,
   poolingEndpoint,
   tokenizeEndpoint,
 } from "./http_wire.ts";
@@ -19,7 +20,6 @@ import { NoFeatures, PooledFeatures, RowFeatures } from "./row_features.ts";
 
 /** Longest wait for one text, in ms. */
 const REQUEST_MS = 30_000;
-const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
 /** Most characters for each token that is embedded: texts are cut before they are sent. */
 const CHARACTERS_PER_TOKEN = 8;
 
@@ -46,6 +46,7 @@ export interface HttpEmbedderOptions {
  */
 export class HttpEmbedder implements Embedder {
   readonly facts: ScorerFacts;
+  readonly concurrency = 8;
   readonly #options: HttpEmbedderOptions;
   readonly #endpoint: EmbeddingEndpoint;
   readonly #closed = new AbortController();

@@ -1,5 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 
+/** Longest answer that is read. */
+export const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
+
 /** What an endpoint said about one text. */
 export interface HttpEmbedding {
   /** Of all tokens, row by row, or the pooled one. */

@@ -22,6 +22,7 @@ const CONTEXT = 0.25;
  * each with a little of all others. It tells topics apart in any language, but not that two words mean the same.
  */
 export class LexicalEmbedder implements Embedder {
+  readonly concurrency = 1;
   readonly facts: ScorerFacts = {
     embedder: "lexical",
     model: undefined,

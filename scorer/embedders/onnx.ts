@@ -27,6 +27,7 @@ export interface OnnxEmbedderOptions {
 
 /** A Qwen3-Embedding-like model on ONNX Runtime. Its calls block the thread for as long as a step takes. */
 export class OnnxEmbedder implements Embedder {
+  readonly concurrency = 1;
   readonly facts: ScorerFacts;
   readonly #options: OnnxEmbedderOptions;
   readonly #tokenizer: EmbeddingTokenizer;

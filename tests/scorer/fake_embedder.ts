@@ -14,6 +14,7 @@ export interface FakeEmbedderOptions {
 
 /** An embedder whose features are the text itself; it notes every call, and fails when two overlap. */
 export class FakeEmbedder implements Embedder {
+  readonly concurrency = 1;
   readonly facts: ScorerFacts = { embedder: "lexical", model: undefined, details: { fake: true } };
   /** Such as `append abc`, `finish abc`, `compare abc abd fcs`, `close abc`. */
   readonly calls: string[] = [];
@@ -37,7 +38,6 @@ export class FakeEmbedder implements Embedder {
       append: (piece) => this.#call(`append ${piece}`, [use], () => void (text += piece)),
       finish: () => this.#call(`finish ${text}`, [use], () => this.#features(text, use)),
       close: () => {
-        if (use.busy) this.calls.push("overlap");
         this.calls.push(`close ${text}`);
         if (open) this.openEmbeddings--;
         open = false;

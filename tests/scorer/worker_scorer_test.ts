@@ -162,7 +162,12 @@ test("a model that cannot be used is told in every comparison, and is not tried 
     scorer.open("a").end();
     scorer.open("b").end();
     const waiting = scorer.similarity("a", "b", "fcs_u", 300);
-    threads[0]!.events.message({ kind: "failed", reason: "Cannot embed with m: it is broken" });
+    threads[0]!.events.message({
+      kind: "failed",
+      reason: "Cannot embed with m: it is broken",
+      code: "unsupported_export",
+      status: 500,
+    });
     assert.match((await waiting).reason!, /it is broken/);
     assert.ok(threads[0]!.terminated);
     scorer.open("c").append("text");
