@@ -32,7 +32,7 @@ export interface BatchOptions {
 export class Batch {
   readonly #options: BatchOptions;
   readonly #appends: boolean;
-  #maxTokens: number;
+  readonly #maxTokens: number;
   readonly #members: Sequence[] = [];
   #room: KeyValues | undefined;
   /** Of each slot. */
@@ -56,13 +56,13 @@ export class Batch {
   }
 
   /**
-   * Takes in those of the `sequences` that fit, but not one alone; one that is left alone goes. `spareTokens` are free
-   * or can be freed.
+   * Takes in those of the `sequences`, which are in no batch, that fit, but not one alone; one that is left alone goes.
+   * `spareTokens` are free or can be freed.
    */
   join(sequences: readonly Sequence[], spareTokens: number): void {
     const members = [...this.#members];
     for (const sequence of sequences) {
-      if (sequence.batched || sequence.left < LEAST_TOKENS) continue;
+      if (sequence.left < LEAST_TOKENS) continue;
       const all = [...members, sequence];
       const read = all.length * (most(all, "known") + STAY_TOKENS);
       const kept = all.length * most(all, "expectedTokens");
@@ -78,7 +78,7 @@ export class Batch {
       this.#members.push(sequence);
       sequence.keyValues!.release();
       sequence.keyValues = undefined;
-      sequence.batched = true;
+      sequence.batch = this;
     }
   }
 
@@ -90,12 +90,6 @@ export class Batch {
     this.#vacate(slot);
     sequence.reset();
     if (own !== undefined) sequence.start(own, known);
-  }
-
-  /** Lets all go, for good: what fails in a batch is not batched again. */
-  close(): void {
-    for (const sequence of [...this.#members]) this.leave(sequence);
-    this.#maxTokens = 0;
   }
 
   /** Makes room for the next step; false when there is none. Those that have grown too long leave. */
@@ -140,7 +134,7 @@ export class Batch {
       members.length * this.#rows <= this.#room!.capacity;
     if (!isRoomy) return this.#move(members);
     for (const [slot, sequence] of members.entries()) {
-      if (!sequence.batched) this.#copy(sequence, this.#place(slot, sequence.known));
+      if (sequence.batch === undefined) this.#copy(sequence, this.#place(slot, sequence.known));
     }
     return true;
   }

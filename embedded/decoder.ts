@@ -1,5 +1,6 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { halfToNumber, type InferenceSession, type OnnxRuntime, type Tensor } from "../onnx/runtime.ts";
+import { runInto } from "../onnx/run_into.ts";
 import { feedNextTokens, feedTokens } from "../onnx/transformer_inputs.ts";
 import { bytesPerToken, type CacheGrowth, type CacheRows, type Numbers } from "./cache_layout.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
@@ -109,7 +110,7 @@ export class Decoder {
     sequences: number,
     tokens: number,
   ): Promise<Float32Array[]> {
-    // Outputs that are given are written to in place: nothing is allocated in a step, and nothing left behind.
+    // Nothing is allocated in a step, and nothing left behind.
     const outputs: Record<string, Tensor> = {};
     for (const [index, { input, output, heads, headDimensions }] of this.export.cache.entries()) {
       const part = ({ tensors, rows }: CacheTensors) => {
@@ -123,7 +124,7 @@ export class Decoder {
     const logits = this.#roomForLogits(sequences * rows);
     outputs[this.export.logits.name] = this.#tensor(logits, [sequences, rows, this.#vocabSize]);
     try {
-      await this.#session.run(feeds, outputs);
+      await runInto(this.#session, feeds, outputs);
     } catch (cause) {
       const what = sequences === 1 ? `${tokens} tokens` : `a token of each of ${sequences} sequences`;
       throw new CanopyError(`Cannot compute ${what} with ${this.#source}: ${messageOf(cause)}`, {

@@ -1,3 +1,4 @@
+import type { Batch } from "./batch.ts";
 import type { SequenceRequest } from "./generator.ts";
 import type { KeyValues } from "./key_values.ts";
 import { TokenHistory } from "./sampling.ts";
@@ -14,8 +15,8 @@ export class Sequence {
   readonly history: TokenHistory;
   /** Keys and values of its first tokens; undefined while they are in a batch, or held elsewhere only. */
   keyValues: KeyValues | undefined;
-  /** Its keys and values are in the batch. */
-  batched = false;
+  /** Where its keys and values are while it is computed together with others. */
+  batch: Batch | undefined;
   /** Tokens whose keys and values are known. `keyValues` may hold more, which others have appended. */
   known = 0;
   /** Tokens of the prompt that were known when it started. */
@@ -47,7 +48,7 @@ export class Sequence {
 
   /** Only the last token is to be computed, and it is one of the answer. */
   get answers(): boolean {
-    return this.generated > 0 && (this.batched || this.keyValues !== undefined) &&
+    return this.generated > 0 && (this.batch !== undefined || this.keyValues !== undefined) &&
       this.known === this.ids.length - 1;
   }
 
@@ -60,7 +61,7 @@ export class Sequence {
   /** What was computed is held elsewhere, or lost. */
   reset(): void {
     this.keyValues = undefined;
-    this.batched = false;
+    this.batch = undefined;
     this.known = 0;
   }
 }

@@ -238,7 +238,7 @@ for (const growth of growths) {
     assert.match(sizes, /^2+3+2+$/);
     // All but the first tokens, which are their prompts', and those of the first sequence alone.
     assert.ok(decoder.batches.reduce((sum, size) => sum + size, 0) > 80, sizes);
-    assert.equal(memory.batch.usedTokens, 0);
+    assert.ok(memory.batches.every(({ usedTokens }) => usedTokens === 0));
     await close();
   });
 
@@ -265,6 +265,15 @@ for (const growth of growths) {
     await close();
   });
 }
+
+test("where one batch would be too long for what it saves there are more", async () => {
+  const { told, decoder, add, close } = setUp({ batch: 200, maxRunning: 8 });
+  const keys = [1, 2, 3, 4, 5, 6];
+  await Promise.all(keys.map((key) => add(key, promptOf(key, 20), 30)));
+  for (const key of keys) assert.deepEqual(idsOf(told, key), answerTo(promptOf(key, 20), 30));
+  assert.match(decoder.batches.join(""), /333333/);
+  await close();
+});
 
 test("sequences that would make the batch too long for what it saves are computed one by one", async () => {
   const { told, decoder, add, close } = setUp({ batch: 200 });
@@ -334,12 +343,13 @@ test("whatever comes, however little memory there is, each answer is its own, an
           if (!fails) assert.deepEqual([types[0], types.length], ["prompt", tokens + 2]);
         }
         const { running, waiting } = scheduler.counts();
-        assert.equal(running + waiting + memory.batch.usedTokens, 0);
+        assert.equal(running + waiting, 0);
+        assert.ok(memory.batches.every(({ usedTokens }) => usedTokens === 0));
         for (const size of decoder.batches) batchSizes.add(size);
         await close();
       },
     ),
     { numRuns: 300 },
   );
-  assert.ok(batchSizes.size >= 4, `batches of ${[...batchSizes]}`);
+  assert.ok(batchSizes.has(2) && batchSizes.has(3), `batches of ${[...batchSizes]}`);
 });
