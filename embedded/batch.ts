@@ -9,15 +9,15 @@ const LEAST_TOKENS = 8;
 const STAY_TOKENS = 32;
 /** Padding that is put up with, as a share of the longest sequence and in tokens, before all are moved together. */
 const PADDING = { share: 0.25, tokens: 16 };
-/** A batch's part of the pool, at most. */
-const POOL_SHARE = 0.25;
-/** What it takes on top: as much to write to, or slots for others, and sizes that are rounded up. */
-const OVERHEAD = 2.25;
+/** A batch's part of the pool, at most, when its answers are as long as is expected. */
+const POOL_SHARE = 0.5;
+/** Memory for each token that is kept: sizes are rounded up, and a step that copies writes as much as it reads. */
+const MEMORY = { copies: 2.25, appends: 1.125 };
 
 export interface BatchOptions {
   readonly decoder: Pick<Decoder, "stepBatch">;
   readonly pool: KeyValuePool;
-  /** Tokens whose keys and values a step may read, padding counted; 0: nothing is computed in batches. */
+  /** Longer sequences are not computed in batches. */
   readonly maxTokens: number;
   /** Gives some memory back to the pool; false when there is none that could be. */
   readonly free: () => boolean;
@@ -32,7 +32,7 @@ export interface BatchOptions {
 export class Batch {
   readonly #options: BatchOptions;
   readonly #appends: boolean;
-  readonly #maxTokens: number;
+  #maxTokens: number;
   readonly #members: Sequence[] = [];
   #room: KeyValues | undefined;
   /** Of each slot. */
@@ -43,7 +43,7 @@ export class Batch {
   constructor(options: BatchOptions) {
     this.#options = options;
     this.#appends = options.pool.growth === "appends";
-    this.#maxTokens = Math.min(options.maxTokens, options.pool.maxTokens * POOL_SHARE);
+    this.#maxTokens = options.maxTokens;
   }
 
   get members(): readonly Sequence[] {
@@ -56,21 +56,21 @@ export class Batch {
   }
 
   /**
-   * Takes in those of the `sequences`, which are in no batch, that fit, but not one alone; one that is left alone goes.
-   * `spareTokens` are free or can be freed.
+   * Takes in those of the `sequences` that fit, but not one alone; one that is left alone goes. `spareTokens` are free
+   * or can be freed.
    */
   join(sequences: readonly Sequence[], spareTokens: number): void {
     const members = [...this.#members];
     for (const sequence of sequences) {
-      if (sequence.left < LEAST_TOKENS) continue;
+      if (sequence.batched || sequence.left < LEAST_TOKENS) continue;
       const all = [...members, sequence];
-      const read = all.length * (most(all, "known") + STAY_TOKENS);
-      const kept = all.length * most(all, "expectedTokens");
-      if (read <= this.#maxTokens && kept * OVERHEAD <= spareTokens) members.push(sequence);
+      const memory = this.#memoryFor(all.length * most(all, "expectedTokens"));
+      const fits = memory <= spareTokens && memory <= POOL_SHARE * this.#options.pool.maxTokens;
+      if (fits && most(all, "known") + STAY_TOKENS <= this.#maxTokens) members.push(sequence);
     }
     const joining = members.slice(this.#members.length);
     if (joining.length === 0) {
-      const isAlone = members.length === 1 && members[0]!.known * OVERHEAD <= spareTokens;
+      const isAlone = members.length === 1 && this.#memoryFor(members[0]!.known) <= spareTokens;
       return isAlone ? this.leave(members[0]!) : undefined;
     }
     if (members.length < 2 || !this.#seat(members)) return;
@@ -78,7 +78,7 @@ export class Batch {
       this.#members.push(sequence);
       sequence.keyValues!.release();
       sequence.keyValues = undefined;
-      sequence.batch = this;
+      sequence.batched = true;
     }
   }
 
@@ -92,10 +92,16 @@ export class Batch {
     if (own !== undefined) sequence.start(own, known);
   }
 
+  /** Lets all go, for good: what fails in a batch is not batched again. */
+  close(): void {
+    for (const sequence of [...this.#members]) this.leave(sequence);
+    this.#maxTokens = 0;
+  }
+
   /** Makes room for the next step; false when there is none. Those that have grown too long leave. */
   makeRoom(): boolean {
     const members = this.#members;
-    while (members.length > 1 && members.length * most(members, "known") > this.#maxTokens) {
+    while (members.length > 1 && most(members, "known") > this.#maxTokens) {
       this.leave(members.reduce((a, b) => a.known >= b.known ? a : b));
     }
     if (members.length === 0) return true;
@@ -128,13 +134,17 @@ export class Batch {
     }
   }
 
+  #memoryFor(tokens: number): number {
+    return MEMORY[this.#options.pool.growth] * tokens;
+  }
+
   /** Puts the keys and values of those that are new to theirs; false when there is no room. */
   #seat(members: readonly Sequence[]): boolean {
     const isRoomy = this.#appends && most(members, "expectedTokens") <= this.#rows &&
       members.length * this.#rows <= this.#room!.capacity;
     if (!isRoomy) return this.#move(members);
     for (const [slot, sequence] of members.entries()) {
-      if (sequence.batch === undefined) this.#copy(sequence, this.#place(slot, sequence.known));
+      if (!sequence.batched) this.#copy(sequence, this.#place(slot, sequence.known));
     }
     return true;
   }
@@ -155,7 +165,9 @@ export class Batch {
     const rows = most(members, this.#appends ? "expectedTokens" : "known");
     // Doubled, so that of those who come one by one each is copied a few times at most.
     const doubled = 2 ** Math.ceil(Math.log2(members.length));
-    const slots = this.#appends && doubled * rows <= this.#maxTokens ? doubled : members.length;
+    const { maxTokens } = this.#options.pool;
+    const isModest = this.#memoryFor(doubled * rows) <= POOL_SHARE * maxTokens;
+    const slots = this.#appends && isModest ? doubled : members.length;
     const room = this.#freeing(() => this.#options.pool.take(slots * rows));
     if (room === undefined) return false;
     for (const [slot, sequence] of members.entries()) {

@@ -3,17 +3,18 @@ import { basename, dirname, join } from "node:path";
 import type { Decoder } from "./decoder.ts";
 
 /**
- * Bytes of keys and values that a step of several sequences may read for each byte of weights, which it reads once for
- * all of them. Beyond that it gains nothing, or loses: docs/decisions.md has the measurements.
+ * Bytes of keys and values that a sequence may have for each byte of weights, to be computed together with others whose
+ * cache is copied in each step: beyond that nothing is gained, or less than it costs. docs/decisions.md has the figures.
  */
-const CACHE_PER_WEIGHT = { copies: 0.5, appends: 2 };
+const CACHE_PER_WEIGHT = 0.25;
 
-/** Tokens whose keys and values a step of several sequences may read; 0: it computes one sequence at a time. */
-export function batchTokens(
+/** Tokens of the longest sequence that is computed together with others; 0: each is computed by itself. */
+export function longestBatched(
   { batches, growth, bytesPerToken }: Pick<Decoder, "batches" | "growth" | "bytesPerToken">,
   weightBytes: number,
 ): number {
-  return batches ? Math.floor(CACHE_PER_WEIGHT[growth] * weightBytes / bytesPerToken) : 0;
+  if (!batches) return 0;
+  return growth === "appends" ? Infinity : Math.floor(CACHE_PER_WEIGHT * weightBytes / bytesPerToken);
 }
 
 /** Bytes of a model: of its `.onnx` file and of those beside it that have its weights (`model.onnx_data`, …). */

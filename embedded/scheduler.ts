@@ -1,5 +1,4 @@
 import { CanopyError, messageOf } from "../base/errors.ts";
-import type { Batch } from "./batch.ts";
 import type { Decoder } from "./decoder.ts";
 import type { GeneratorCounts, SequenceEvent, SequenceRequest } from "./generator.ts";
 import type { Extension } from "./key_values.ts";
@@ -24,7 +23,7 @@ export interface SchedulerOptions {
 }
 
 /**
- * Shares a decoder among sequences: each step is a token of one of them, or of several that are in a batch, or a piece
+ * Shares a decoder among sequences: each step is a token of one of them, or of several that are in the batch, or a piece
  * of one prompt, in turns. Prompts are computed in the order of their coming, each when there is room for it; the one
  * before is then known to the cache. When memory runs out, remembered prefixes go first, then the sequence that came
  * last: it waits and is computed again.
@@ -101,11 +100,9 @@ export class Scheduler {
     const { memory } = this.#options;
     memory.gather([...this.#running.values()], answers.filter((sequence) => sequence.answers));
     for (const sequence of answers) {
-      if (sequence.answers && sequence.batch === undefined) {
-        await this.#guard(sequence, () => this.#decode(sequence));
-      }
+      if (sequence.answers && !sequence.batched) await this.#guard(sequence, () => this.#decode(sequence));
     }
-    for (const batch of memory.batches) await this.#decodeBatch(batch);
+    await this.#decodeBatch();
   }
 
   /** Those whose next token is an answer's. */
@@ -172,8 +169,9 @@ export class Scheduler {
     return 0;
   }
 
-  /** A token of each sequence in a batch. */
-  async #decodeBatch(batch: Batch): Promise<void> {
+  /** A token of each sequence in the batch. */
+  async #decodeBatch(): Promise<void> {
+    const { batch } = this.#options.memory;
     while (!batch.makeRoom()) this.#putOff(batch.members.at(-1)!);
     const members = [...batch.members];
     if (members.length === 0) return;
@@ -181,8 +179,8 @@ export class Scheduler {
     try {
       logits = await batch.step();
     } catch {
-      // Computed alone only those fail that are at fault.
-      this.#options.memory.unbatch();
+      // Each alone: only those fail that are at fault.
+      batch.close();
       return;
     }
     for (const [index, sequence] of members.entries()) {

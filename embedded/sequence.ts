@@ -1,4 +1,3 @@
-import type { Batch } from "./batch.ts";
 import type { SequenceRequest } from "./generator.ts";
 import type { KeyValues } from "./key_values.ts";
 import { TokenHistory } from "./sampling.ts";
@@ -15,8 +14,8 @@ export class Sequence {
   readonly history: TokenHistory;
   /** Keys and values of its first tokens; undefined while they are in a batch, or held elsewhere only. */
   keyValues: KeyValues | undefined;
-  /** Where its keys and values are while it is computed together with others. */
-  batch: Batch | undefined;
+  /** Its keys and values are in the batch. */
+  batched = false;
   /** Tokens whose keys and values are known. `keyValues` may hold more, which others have appended. */
   known = 0;
   /** Tokens of the prompt that were known when it started. */
@@ -48,7 +47,7 @@ export class Sequence {
 
   /** Only the last token is to be computed, and it is one of the answer. */
   get answers(): boolean {
-    return this.generated > 0 && (this.batch !== undefined || this.keyValues !== undefined) &&
+    return this.generated > 0 && (this.batched || this.keyValues !== undefined) &&
       this.known === this.ids.length - 1;
   }
 
@@ -61,7 +60,7 @@ export class Sequence {
   /** What was computed is held elsewhere, or lost. */
   reset(): void {
     this.keyValues = undefined;
-    this.batch = undefined;
+    this.batched = false;
     this.known = 0;
   }
 }

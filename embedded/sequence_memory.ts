@@ -1,4 +1,4 @@
-import { Batch, type BatchOptions } from "./batch.ts";
+import { Batch } from "./batch.ts";
 import type { Decoder } from "./decoder.ts";
 import { type Extension, type KeyValuePool, type KeyValues, sizeFor } from "./key_values.ts";
 import { PrefixCache } from "./prefix_cache.ts";
@@ -7,28 +7,22 @@ import type { Sequence } from "./sequence.ts";
 export interface SequenceMemoryOptions {
   readonly decoder: Pick<Decoder, "stepBatch">;
   readonly pool: KeyValuePool;
-  /** Tokens whose keys and values a step of several sequences may read; 0: nothing is computed in batches. */
-  readonly maxBatchTokens: number;
+  /** Longer sequences are not computed in batches; 0: none are. */
+  readonly maxBatchedTokens: number;
 }
 
 /**
- * Where the keys and values of sequences are: each in memory of its own, those that answer side by side in batches, and
- * of those that have ended in the prefix cache, whose memory is taken back when it is needed.
+ * Where the keys and values of sequences are: each in memory of its own, those that answer side by side in the batch,
+ * and of those that have ended in the prefix cache, whose memory is taken back when it is needed.
  */
 export class SequenceMemory {
-  #options: BatchOptions;
+  readonly batch: Batch;
   readonly #pool: KeyValuePool;
   readonly #cache = new PrefixCache();
-  #batches: Batch[] = [];
 
-  constructor({ decoder, pool, maxBatchTokens }: SequenceMemoryOptions) {
+  constructor({ decoder, pool, maxBatchedTokens }: SequenceMemoryOptions) {
     this.#pool = pool;
-    this.#options = { decoder, pool, maxTokens: maxBatchTokens, free: () => this.#cache.evict() };
-  }
-
-  /** More than one where one would be too long for what it saves. */
-  get batches(): readonly Batch[] {
-    return this.#batches;
+    this.batch = new Batch({ decoder, pool, maxTokens: maxBatchedTokens, free: () => this.#cache.evict() });
   }
 
   /** Different tokens that are remembered. */
@@ -43,10 +37,10 @@ export class SequenceMemory {
   /** Room for all that run, for this one, and for one to write to. */
   fits(running: readonly Sequence[], next: Sequence): boolean {
     if (running.length === 0) return true;
-    let sum = this.#inBatches;
+    let sum = this.batch.usedTokens;
     let most = 0;
     for (const sequence of [...running, next]) {
-      if (sequence.batch !== undefined) continue;
+      if (sequence.batched) continue;
       const size = sizeFor(sequence.expectedTokens);
       sum += size;
       most = Math.max(most, size);
@@ -79,31 +73,10 @@ export class SequenceMemory {
     return room;
   }
 
-  /** Puts those of the `answers` into batches that may as well be computed together; `running` are all. */
+  /** Puts those into the batch that may as well be computed together; they answer, and they are all that run so. */
   gather(running: readonly Sequence[], answers: readonly Sequence[]): void {
-    const join = (batch: Batch) => {
-      const own = running.reduce((sum, { keyValues }) => sum + (keyValues?.capacity ?? 0), 0);
-      batch.join(
-        answers.filter(({ batch }) => batch === undefined),
-        this.#pool.maxTokens - own - this.#inBatches,
-      );
-      return batch.members.length > 0;
-    };
-    this.#batches = this.#batches.filter(join);
-    for (let batch = new Batch(this.#options); join(batch); batch = new Batch(this.#options)) {
-      this.#batches.push(batch);
-    }
-  }
-
-  /** Each goes on alone, from now on. */
-  unbatch(): void {
-    for (const batch of this.#batches) for (const sequence of [...batch.members]) batch.leave(sequence);
-    this.#batches = [];
-    this.#options = { ...this.#options, maxTokens: 0 };
-  }
-
-  get #inBatches(): number {
-    return this.#batches.reduce((sum, { usedTokens }) => sum + usedTokens, 0);
+    const own = running.reduce((sum, { keyValues }) => sum + (keyValues?.capacity ?? 0), 0);
+    this.batch.join(answers, this.#pool.maxTokens - own - this.batch.usedTokens);
   }
 
   /** Remembers what is known of a sequence, which goes on. */
@@ -113,7 +86,7 @@ export class SequenceMemory {
 
   /** Remembers what is known of a sequence, as far as there is room; it does not go on, or starts anew. */
   release(sequence: Sequence): void {
-    sequence.batch?.leave(sequence);
+    if (sequence.batched) this.batch.leave(sequence);
     this.remember(sequence);
     sequence.keyValues?.release();
     sequence.reset();

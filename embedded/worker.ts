@@ -3,7 +3,7 @@ import { parentPort, workerData } from "node:worker_threads";
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { yieldToOtherThreads } from "../onnx/priority.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
-import { batchTokens, weightBytes } from "./batch_limit.ts";
+import { longestBatched, weightBytes } from "./batch_limit.ts";
 import { Decoder } from "./decoder.ts";
 import { KeyValuePool } from "./key_values.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -38,10 +38,10 @@ try {
       { code: "cache_too_small", status: 500 },
     );
   }
-  const maxBatchTokens = batchTokens(decoder, await weightBytes(options.path));
+  const maxBatchedTokens = longestBatched(decoder, await weightBytes(options.path));
   const scheduler = new Scheduler({
     decoder,
-    memory: new SequenceMemory({ decoder, pool, maxBatchTokens }),
+    memory: new SequenceMemory({ decoder, pool, maxBatchedTokens }),
     maxContextTokens,
     maxRunning: options.maxRunning,
     chunkTokens,

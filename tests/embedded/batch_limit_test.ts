@@ -3,12 +3,12 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { batchTokens, weightBytes } from "../../embedded/batch_limit.ts";
+import { longestBatched, weightBytes } from "../../embedded/batch_limit.ts";
 
-test("a batch's cache may be half as large as the weights where it is copied, and twice where it is appended to", () => {
+test("where the cache is copied a sequence in a batch may have a quarter of the weights' bytes, elsewhere any", () => {
   const limit = (growth: "copies" | "appends", batches = true) =>
-    batchTokens({ batches, growth, bytesPerToken: 1000 }, 5_000_000);
-  assert.deepEqual([limit("copies"), limit("appends"), limit("appends", false)], [2500, 10_000, 0]);
+    longestBatched({ batches, growth, bytesPerToken: 1000 }, 5_000_000);
+  assert.deepEqual([limit("copies"), limit("appends"), limit("appends", false)], [1250, Infinity, 0]);
 });
 
 test("a model's bytes are its own and those of the files with its weights, not those of others beside it", async () => {
