@@ -6,18 +6,25 @@ import type { Graph } from "../router/moa/graph_types.ts";
 import type { RunRecord } from "../router/moa/run_types.ts";
 import type { Router } from "../router/router.ts";
 
-/** The modes of the paper as graphs of a configuration; `models` are taken in turn, the last one is the root's. */
+/**
+ * The modes of the paper as graphs of a configuration. `models` and `maxTokens` are taken in turn; the root has the
+ * last of each.
+ */
 export function modeGraphs(
   models: readonly string[],
+  maxTokens: readonly number[],
   sampling: Readonly<Record<string, unknown>>,
   earlyExit: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
   const agents = (count: number, first = 0) =>
     Array.from({ length: count }, (_, index) => ({
       model: models[index % models.length],
-      sampling: { seed: 100 + first + index },
+      sampling: { seed: 100 + first + index, max_tokens: maxTokens[index % maxTokens.length] },
     }));
-  const root = { agents: [{ model: models.at(-1) }], prompt: "synthesize" };
+  const root = {
+    agents: [{ model: models.at(-1), sampling: { max_tokens: maxTokens.at(-1) } }],
+    prompt: "synthesize",
+  };
   const tree = {
     sampling,
     layers: [

@@ -1,8 +1,9 @@
 /**
  * The modes of the paper on real transformers in this process: how long a question takes end to end, and how long an
  * agent's first token takes when the last answer that it reads is there. Without `--model` the models are three of
- * random weights in the form of Qwen3-0.6B with 1, 2 and 4 layers, whose answers are noise of a fixed length; their
- * exits are drawn by lot, for there is nothing to agree on.
+ * random weights in the form of Qwen3-0.6B with 1, 2 and 4 layers, whose answers are noise. All answers have fixed
+ * lengths, whatever their ends would be; with one model in all places the agents take different ones in turn, for
+ * models of different sizes do not end together either. Exits are drawn by lot: what is measured is what they save.
  *
  *     deno task bench:embedded-tree [--model FOLDER_OR_ID] [--layers 1,2,4] [--tokens 64] [--rounds 3]
  */
@@ -33,7 +34,8 @@ const textAfter = (flag: string, otherwise: string): string => {
 };
 const real = textAfter("--model", "");
 const layers = textAfter("--layers", "1,2,4").split(",").map(Number);
-const tokens = Number(textAfter("--tokens", "64"));
+/** By agent, in turn. */
+const tokens = textAfter("--tokens", real === "" ? "64" : "32,48,64").split(",").map(Number);
 const rounds = Number(textAfter("--rounds", "3"));
 const write = (text: string) => process.stdout.write(`${text}\n`);
 
@@ -50,7 +52,8 @@ try {
     models: Object.fromEntries(names.map((name, index) => [name, { model: sources[index], engine: "onnx" }])),
     graphs: modeGraphs(
       names,
-      { temperature: 0.7, max_tokens: tokens, ignore_eos: true },
+      tokens,
+      { temperature: 0.7, ignore_eos: true },
       { metric: "random", probability: 0.5, min_agents: 2 },
     ),
   });
@@ -82,7 +85,9 @@ try {
       ? `models of random weights: Qwen3-0.6B's form with ${layers.join(", ")} layers, int8`
       : `${real} in all places`;
     write(
-      `${what}; ${tokens} tokens per answer; ${availableParallelism()} cores; medians of ${rounds} questions`,
+      `${what}; ${
+        tokens.join(", ")
+      } tokens per answer; ${availableParallelism()} cores; medians of ${rounds} questions`,
     );
     const runs = new Map<string, ModeRun[]>(Object.keys(MODE_NAMES).map((mode) => [mode, []]));
     for (let round = 0; round <= rounds; round++) {

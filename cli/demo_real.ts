@@ -74,8 +74,9 @@ export async function realDemo(options: RealDemoOptions, io: Io): Promise<void> 
     prompts: { aggregate: shortPrompt, synthesize: shortPrompt },
     graphs: modeGraphs(
       names,
+      [options.maxTokens],
       // As SmolLM's authors advise; livelier ones lose the thread.
-      { temperature: 0.2, top_p: 0.9, max_tokens: options.maxTokens },
+      { temperature: 0.2, top_p: 0.9 },
       { metric: "agreement" },
     ),
   });

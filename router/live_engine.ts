@@ -65,6 +65,7 @@ export function commonCapabilities(
     contextTokens: least(all.map((one) => one.contextTokens)),
     maxStopStrings: least(all.map((one) => one.maxStopStrings)),
     ...(blockTokens !== undefined && every((one) => one.blockTokens === blockTokens) ? { blockTokens } : {}),
+    ...(every((one) => one.smallPieces === true) ? { smallPieces: true } : {}),
     ...(priority !== undefined && every((one) => one.priority === priority) ? { priority } : {}),
     ...(incrementalStream !== undefined && incremental.every((one) => one === incrementalStream)
       ? { incrementalStream }

@@ -34,6 +34,8 @@ export interface EngineCapabilities {
   readonly maxStopStrings: number | undefined;
   /** Tokens of one block of the prefix cache: only whole blocks are ever found again; undefined when not known. */
   readonly blockTokens?: number;
+  /** Reads prompts in small pieces beside its streams: no step of theirs waits for a whole one; absent: it may. */
+  readonly smallPieces?: true;
   /** The server orders its queue by `priority`, lower first; absent: the field would be ignored, or refused. */
   readonly priority?: "lower_first";
   /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */

@@ -51,6 +51,7 @@ export function defaultCapabilities(
         warm: "max_tokens_1",
         abort: "close",
         blockTokens: 1,
+        smallPieces: true,
       };
     case "vllm":
     case "vllm-pd":

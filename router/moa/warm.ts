@@ -301,9 +301,14 @@ export class Warmer {
     else this.#sleep(pauseMs.failure * 2 ** this.#failures);
   }
 
-  /** Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes. */
+  /**
+   * Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes, unless the server
+   * sees to that itself.
+   */
   #limit(placement: Placement, maxStallMs: number): number {
-    if (placement.prefill !== undefined) return Infinity;
+    if (placement.prefill !== undefined || this.#options.model.engine.capabilities.smallPieces) {
+      return Infinity;
+    }
     // Its own place is counted already.
     if (streamsAt(this.#options.model, this.#home) <= 1) return Infinity;
     return Math.max(this.#block, this.#whole(Math.floor(this.#options.control.tokensWithin(maxStallMs))));

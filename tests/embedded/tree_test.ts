@@ -85,6 +85,20 @@ test("with incremental prefill prompts and answers are the same, and exactly wha
   assert.ok(warmed > 2, "warms were sent while precursors wrote");
 });
 
+test("a prompt's long beginning is warmed in one go, for the engine itself sees to its streams", async () => {
+  await withTree({ warm: true, maxTokens: 100 }, async (tree) => {
+    await tree.ask(`${QUESTION} ${"It is a long question. ".repeat(60)}`);
+    await tree.idle();
+    const run = lastRun(tree);
+    for (const id of ["l2.c1.a1", "l2.c1.a2", "l2.c1.a3"]) {
+      const first = run.events.find(({ type, agent }) => type === "warm_sent" && agent === id);
+      const prompt = run.agents.find((agent) => agent.id === id)?.usage?.promptTokens ?? 0;
+      assert.ok(prompt > 512, `the prompt has ${prompt} tokens`);
+      assert.ok(Number(first?.data?.["tokens"]) > 300, `${id}: ${JSON.stringify(first?.data)} of ${prompt}`);
+    }
+  });
+});
+
 for (const layer of [1, 2, 3]) {
   test(`a client that leaves while layer ${layer} writes leaves no sequence behind`, async () => {
     await withTree({ warm: layer === 2, maxTokens: layer === 1 ? 300 : 60 }, async (tree) => {

@@ -4,7 +4,7 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { modelSchema } from "../../../cfgs/schema.ts";
 import { EngineError } from "../../../router/engines/engine.ts";
 import { commonCapabilities } from "../../../router/live_engine.ts";
-import { probe } from "../../../router/engines/probe.ts";
+import { defaultCapabilities, probe } from "../../../router/engines/probe.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
 import { never } from "./harness.ts";
 import { loadCase, replay, type WireCase } from "./wire.ts";
@@ -93,6 +93,15 @@ test("a pair of a version whose prefill server dies of top log-probabilities has
   assert.equal((await one("sglang", "0.5.10.post1")).topLogprobs, undefined);
   assert.equal(commonCapabilities([fine, deadly]).topLogprobs, false);
   assert.equal(commonCapabilities([fine, fine]).topLogprobs, undefined);
+});
+
+test("embedded models read prompts in small pieces, and a pool of them does; one with another server does not", () => {
+  const embedded = defaultCapabilities({ engine: "onnx" });
+  assert.equal(commonCapabilities([embedded, embedded]).smallPieces, true);
+  assert.equal(
+    commonCapabilities([embedded, defaultCapabilities({ engine: "vllm" })]).smallPieces,
+    undefined,
+  );
 });
 
 test("a server that says nothing about itself is taken for a current one", async () => {
