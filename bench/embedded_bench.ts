@@ -61,7 +61,7 @@ try {
   write(
     `${layers} layers of Qwen3-0.6B, ${form} attention, ${vocabulary} tokens in the vocabulary, int8, random weights; threads: ${threads}`,
   );
-  const generator = await start({ model: "qwen", path, cacheBytes: 1024 * MIB, maxRunning: 16 });
+  const generator = await start({ model: "qwen", path, cacheBytes: 2048 * MIB, maxRunning: 16 });
   const bare = await BareDecoder.open(await loadOnnxRuntime(), path, threads, clock);
   let salt = 0;
   const prompt = () => promptOf(`${salt++}`, PROMPT_TOKENS, vocabulary);

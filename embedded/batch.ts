@@ -9,6 +9,8 @@ const LEAST_TOKENS = 8;
 const STAY_TOKENS = 32;
 /** Padding that is put up with, as a share of the longest sequence and in tokens, before all are moved together. */
 const PADDING = { share: 0.25, tokens: 16 };
+/** Rows that memory is taken for ahead of the tokens that come. */
+const ROWS_AHEAD = 32;
 /** A batch's part of the pool, at most, when its answers are as long as is expected. */
 const POOL_SHARE = 0.5;
 /** Memory for each token that is kept: sizes are rounded up, and a step that copies writes as much as it reads. */
@@ -37,8 +39,8 @@ export class Batch {
   #room: KeyValues | undefined;
   /** Of each slot. */
   #rows = 0;
-  /** Where the next step writes, when that is elsewhere. */
-  #next: KeyValues | undefined;
+  /** Where the next step writes with a model that copies. Kept, for as much memory anew takes as long as the step. */
+  #other: KeyValues | undefined;
 
   constructor(options: BatchOptions) {
     this.#options = options;
@@ -52,7 +54,8 @@ export class Batch {
 
   /** Tokens that it takes memory for. */
   get usedTokens(): number {
-    return (this.#appends ? 1 : 2) * (this.#room?.capacity ?? 0);
+    const room = this.#room?.capacity ?? 0;
+    return this.#appends ? room : room + Math.max(room, this.#other?.capacity ?? 0);
   }
 
   /**
@@ -109,29 +112,28 @@ export class Batch {
     if (this.#appends) return longest < this.#rows || this.#move(members);
     // It may be gone whom all were padded for.
     if (this.#rows > longest * (1 + PADDING.share) + PADDING.tokens) this.#move(members);
-    this.#next = this.#freeing(() => this.#options.pool.take(members.length * (this.#rows + 1)));
-    return this.#next !== undefined;
+    const rows = this.#rows + 1;
+    if (this.#other !== undefined && this.#other.capacity >= members.length * rows) return true;
+    this.#other?.release();
+    const { pool } = this.#options;
+    this.#other = this.#freeing(() =>
+      pool.take(members.length * (rows + ROWS_AHEAD)) ?? pool.take(members.length * rows)
+    );
+    return this.#other !== undefined;
   }
 
   /** Computes the last token of each member; there is room. Gives the logits of each, good until the next step. */
   async step(): Promise<Float32Array[]> {
     const tokens = this.#members.map(({ ids, known }) => ({ id: ids.at(-1)!, before: known }));
     const from = { tensors: this.#room!.tensors, rows: this.#rows };
-    const next = this.#next;
-    this.#next = undefined;
-    try {
-      const into = next === undefined ? from : { tensors: next.tensors, rows: this.#rows + 1 };
-      const logits = await this.#options.decoder.stepBatch(tokens, from, into);
-      for (const sequence of this.#members) sequence.known++;
-      if (next !== undefined) {
-        this.#room!.release();
-        this.#room = next.retain();
-        this.#rows++;
-      }
-      return logits;
-    } finally {
-      next?.release();
+    const into = this.#appends ? from : { tensors: this.#other!.tensors, rows: this.#rows + 1 };
+    const logits = await this.#options.decoder.stepBatch(tokens, from, into);
+    for (const sequence of this.#members) sequence.known++;
+    if (!this.#appends) {
+      [this.#room, this.#other] = [this.#other, this.#room];
+      this.#rows++;
     }
+    return logits;
   }
 
   #memoryFor(tokens: number): number {
@@ -205,7 +207,8 @@ export class Batch {
     this.#members.pop();
     if (last > 0) return;
     this.#room!.release();
-    this.#room = undefined;
+    this.#other?.release();
+    this.#room = this.#other = undefined;
     this.#rows = 0;
   }
 
