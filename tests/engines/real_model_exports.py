@@ -53,7 +53,7 @@ def plain(model: Path, out: Path) -> None:
     shutil.rmtree(exported)
     eight_bits(whole, out / "model_int8.onnx", QuantType.QInt8)
     eight_bits(whole, out / "model_uint8.onnx", QuantType.QUInt8)
-    # The usual 8 bits: signed ones for a model without convolutions or fused attention.
+    # The usual 8 bits: signed ones for a model without convolutions and fused attention.
     (out / "model_quantized.onnx").hardlink_to(out / "model_int8.onnx")
     four_bits = MatMulNBitsQuantizer(onnx.load(whole), block_size=32, is_symmetric=True)
     four_bits.process()
@@ -90,6 +90,8 @@ def fused(model: Path, out: Path) -> None:
     for path in out.iterdir():
         if ".onnx" not in path.name:
             path.unlink()
+    eight_bits(out / "model.onnx", out / "model_int8.onnx", QuantType.QInt8)
+    # The usual 8 bits: unsigned ones for a model with fused attention.
     eight_bits(out / "model.onnx", out / "model_quantized.onnx", QuantType.QUInt8)
 
 

