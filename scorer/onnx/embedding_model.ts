@@ -1,3 +1,4 @@
+import { runInto } from "../../onnx/run_into.ts";
 import {
   halfBits,
   type InferenceSession,
@@ -110,13 +111,14 @@ export class EmbeddingModel {
     const past = cache?.tokens ?? 0;
     const room = CacheRoom.for(this.#runtime, this.export.cache, past + ids.length, cache);
     const feeds = feedTokens(this.#runtime, this.export, ids, past);
-    const fetches: Record<string, Tensor | null> = { [this.export.hidden.name]: null };
+    const hidden = this.#hiddenOf(ids.length);
+    const outputs: Record<string, Tensor> = { [this.export.hidden.name]: hidden };
     for (const { input, output } of this.export.cache) {
       feeds[input] = room.tensors[input]!;
-      fetches[output] = room.tensors[input]!;
+      outputs[output] = room.tensors[input]!;
     }
-    const results = await this.#session.run(feeds, fetches);
-    const rows = toFloat32(results[this.export.hidden.name]!);
+    await runInto(this.#session, feeds, outputs);
+    const rows = toFloat32(hidden);
     if (!more) return { rows, cache: undefined };
     const next = { tokens: past + ids.length, tensors: room.tensors, room };
     // Now, not when somebody waits for what comes next.
@@ -126,6 +128,15 @@ export class EmbeddingModel {
 
   async close(): Promise<void> {
     await this.#session.release();
+  }
+
+  /** Memory for the features of so many tokens. */
+  #hiddenOf(tokens: number): Tensor {
+    const shape = [1, tokens, this.#dimensions];
+    const length = tokens * this.#dimensions;
+    return this.export.hidden.type === "float32"
+      ? this.#runtime.float32(new Float32Array(length), shape)
+      : this.#runtime.float16(new Uint16Array(length), shape);
   }
 
   /**
