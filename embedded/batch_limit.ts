@@ -4,9 +4,9 @@ import type { Decoder } from "./decoder.ts";
 
 /**
  * Bytes of keys and values that a sequence may have for each byte of weights, to be computed together with others whose
- * cache is copied in each step: beyond that nothing is gained, or less than it costs. docs/decisions.md has the figures.
+ * cache is copied in each step: beyond that less is gained than the way in and out costs. docs/decisions.md has figures.
  */
-const CACHE_PER_WEIGHT = 0.25;
+const CACHE_PER_WEIGHT = 0.15;
 
 /** Tokens of the longest sequence that is computed together with others; 0: each is computed by itself. */
 export function longestBatched(
