@@ -5,8 +5,14 @@ import { KeyValuePool, type KeyValues } from "./key_values.ts";
 
 // What an export's metadata does not tell is found out with a few tokens.
 
-/** Any model has these two. */
-const IDS = [0, 1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 1];
+/**
+ * Tokens from all over the vocabulary: the first ones, which every model has, are special ones, whose numbers are so
+ * large that a model in 8 bits loses the others.
+ */
+function sampleIds({ vocabSize }: Decoder): number[] {
+  return Array.from({ length: 12 }, (_, index) => Math.floor(vocabSize * ((0.1 + index * 0.382) % 1)));
+}
+
 /** More than is ever asked for here. */
 const POOL_TOKENS = 1024;
 
@@ -15,8 +21,9 @@ const POOL_TOKENS = 1024;
  * Other exports refuse an output of that size.
  */
 export async function findGrowth(decoder: Decoder): Promise<CacheGrowth> {
-  const { logits: expected } = await computed(decoder, "copies", IDS, IDS.length);
-  const found = await allowed(() => computed(decoder, "appends", IDS, 7));
+  const ids = sampleIds(decoder);
+  const { logits: expected } = await computed(decoder, "copies", ids, ids.length);
+  const found = await allowed(() => computed(decoder, "appends", ids, 7));
   return found !== undefined && agree(found.logits, expected) ? "appends" : "copies";
 }
 
@@ -27,10 +34,11 @@ export async function findGrowth(decoder: Decoder): Promise<CacheGrowth> {
 export async function findBatches(decoder: Decoder): Promise<boolean> {
   const { growth, export: { cache, mask, positions } } = decoder;
   if (mask === undefined || (growth === "copies" && positions === undefined)) return false;
-  const texts = [IDS, IDS.slice(2, 6)];
+  const ids = sampleIds(decoder);
+  const texts = [ids, ids.slice(2, 6)];
   const sequences = [];
-  for (const ids of texts) sequences.push(await computed(decoder, growth, ids, ids.length - 1));
-  const longest = IDS.length - 1;
+  for (const text of texts) sequences.push(await computed(decoder, growth, text, text.length - 1));
+  const longest = ids.length - 1;
   const pool = new KeyValuePool(cache, growth, POOL_TOKENS);
   const tensors = (rows: number): CacheTensors => {
     const { tensors } = pool.take(texts.length * rows)!;
