@@ -1,6 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import { isJsonObject } from "../base/json.ts";
 import { Random } from "../base/random.ts";
+import { readText } from "../base/read_body.ts";
 import type { Transport } from "../base/transport.ts";
 import type { Graph } from "../router/moa/graph_types.ts";
 import type { RunRecord } from "../router/moa/run_types.ts";
@@ -82,9 +83,7 @@ export async function askMode(
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ model, messages: [{ role: "user", content: question }] }),
   }, signal);
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of response.body) text += decoder.decode(chunk, { stream: true });
+  const text = await readText(response.body, Infinity, "its answer");
   const endToEndMs = clock.now() - startMs;
   const body: unknown = JSON.parse(text);
   if (response.status !== 200 || !isJsonObject(body)) throw new Error(`${model} was not answered: ${text}`);

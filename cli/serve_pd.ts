@@ -1,6 +1,7 @@
 import { deadlineSignal } from "../base/clock.ts";
 import { CanopyError } from "../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../base/json.ts";
+import { readText } from "../base/read_body.ts";
 import { loadCheckedConfig } from "../cfgs/load.ts";
 import { workerUrl } from "../router/pool/worker_access.ts";
 import { UsageError } from "./args.ts";
@@ -13,6 +14,8 @@ import { serveLoaded } from "./serve_loaded.ts";
 const ASK_AGAIN_MS = 1_000;
 /** Longest wait for one answer. */
 const ANSWER_MS = 5_000;
+/** Longest answer that is read. */
+const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /** SGLang's routers listen here. */
 const PORT = 30_000;
 
@@ -190,10 +193,7 @@ async function askModel(url: string, apiKey: string | undefined, io: Io): Promis
       headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
       connectTimeoutMs: ANSWER_MS,
     }, signal);
-    const decoder = new TextDecoder();
-    let text = "";
-    for await (const chunk of response.body) text += decoder.decode(chunk, { stream: true });
-    const list: unknown = JSON.parse(text);
+    const list: unknown = JSON.parse(await readText(response.body, MAX_ANSWER_BYTES, "its list of models"));
     const data = isJsonObject(list) && Array.isArray(list.data) ? list.data : [];
     const first = data.find(isJsonObject);
     return typeof first?.id === "string" ? first.id : undefined;

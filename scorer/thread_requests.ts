@@ -1,5 +1,6 @@
 import { messageOf } from "../base/errors.ts";
-import type { IncomingResponse, OutgoingRequest, Transport } from "../base/transport.ts";
+import { readBytes } from "../base/read_body.ts";
+import type { OutgoingRequest, Transport } from "../base/transport.ts";
 import { MAX_ANSWER_BYTES } from "./embedders/http_wire.ts";
 import type { ToWorker } from "./worker_messages.ts";
 
@@ -25,7 +26,7 @@ export class ThreadRequests {
     this.#underWay.set(request, controller);
     try {
       const response = await this.#transport.send(outgoing, controller.signal);
-      const body = await bodyOf(response);
+      const body = await readBytes(response.body, MAX_ANSWER_BYTES, "its answer");
       const { status, headers } = response;
       if (this.#underWay.delete(request)) {
         this.#post({ kind: "answered", request, status, headers, body }, [body.buffer]);
@@ -47,22 +48,4 @@ export class ThreadRequests {
   leaveAll(): void {
     for (const request of this.#underWay.keys()) this.leave(request);
   }
-}
-
-/** In memory of its own, which can be handed to the thread. */
-async function bodyOf({ body }: IncomingResponse): Promise<Uint8Array<ArrayBuffer>> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > MAX_ANSWER_BYTES) throw new Error(`its answer is longer than ${MAX_ANSWER_BYTES} bytes`);
-    chunks.push(chunk);
-  }
-  const whole = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
 }

@@ -1,5 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { readText } from "../../base/read_body.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
 
 /** How the API server is reached. */
@@ -34,7 +35,7 @@ const WATCH_SECONDS = 290;
 const PAGE = 500;
 /** Longest event: a pod with all its status is some tens of kilobytes. */
 const MAX_EVENT_LENGTH = 8 * 1024 * 1024;
-const MAX_LIST_LENGTH = 256 * 1024 * 1024;
+const MAX_LIST_BYTES = 256 * 1024 * 1024;
 
 /** What discovery asks of a Kubernetes API server: pods by label, now and as they change. */
 export class KubernetesPods {
@@ -124,14 +125,8 @@ function messageIn(text: string): string {
   }
 }
 
-async function textOf({ body }: IncomingResponse): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of body) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > MAX_LIST_LENGTH) throw new Error("Kubernetes' answer is too long");
-  }
-  return text + decoder.decode();
+function textOf({ body }: IncomingResponse): Promise<string> {
+  return readText(body, MAX_LIST_BYTES, "Kubernetes' answer");
 }
 
 async function* linesOf({ body }: IncomingResponse): AsyncGenerator<string, void, undefined> {

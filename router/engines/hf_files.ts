@@ -3,7 +3,8 @@ import { join } from "node:path";
 import process from "node:process";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { IncomingResponse, Transport } from "../../base/transport.ts";
+import { readText } from "../../base/read_body.ts";
+import type { Transport } from "../../base/transport.ts";
 import { isFolder, isHubId, snapshotFolder } from "../../hub/cache.ts";
 import { HubClient } from "../../hub/client.ts";
 import { type Environment, hubCache, hubEndpoint, hubIsOffline } from "../../hub/environment.ts";
@@ -151,24 +152,12 @@ function hubFiles(client: HubClient): Omit<ModelFiles, "place"> {
       const url = client.addressOf(name);
       const response = await client.get(url);
       if (response === undefined) return undefined;
-      const text = await textOf(response, name);
+      const text = await readText(response.body, MAX_FILE_BYTES, name);
       if (response.status !== 200) throw new Error(`${url} answered ${response.status}`);
       return text;
     },
     size: async (name) => (await client.head(name))?.size,
   };
-}
-
-async function textOf(response: IncomingResponse, name: string): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  let bytes = 0;
-  for await (const chunk of response.body) {
-    bytes += chunk.length;
-    if (bytes > MAX_FILE_BYTES) throw new Error(`${name} is larger than ${MAX_FILE_BYTES} bytes`);
-    text += decoder.decode(chunk, { stream: true });
-  }
-  return text + decoder.decode();
 }
 
 function parse(source: string, name: string, text: string): JsonObject {

@@ -1,7 +1,7 @@
-import { joined } from "../../base/bytes.ts";
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { readText } from "../../base/read_body.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import { FeatureSum } from "../onnx/feature_sum.ts";
 import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
@@ -176,15 +176,9 @@ async function post(
 }
 
 async function jsonOf({ body }: IncomingResponse): Promise<JsonObject | undefined> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of body) {
-    bytes += chunk.length;
-    if (bytes > MAX_ANSWER_BYTES) throw new Error(`its answer is longer than ${MAX_ANSWER_BYTES} bytes`);
-    chunks.push(chunk);
-  }
+  const text = await readText(body, MAX_ANSWER_BYTES, "its answer");
   try {
-    const value: unknown = JSON.parse(new TextDecoder().decode(joined(chunks)));
+    const value: unknown = JSON.parse(text);
     return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
