@@ -3,7 +3,8 @@ import { dirname, join, relative } from "node:path";
 import type { Clock } from "../base/clock.ts";
 import { CanopyError, messageOf } from "../base/errors.ts";
 import { isJsonObject } from "../base/json.ts";
-import { type IncomingResponse, type Transport, TransportError } from "../base/transport.ts";
+import { readText } from "../base/read_body.ts";
+import { type Transport, TransportError } from "../base/transport.ts";
 import { ChecksumError, fetchBlob } from "./blob.ts";
 import { modelFolder, snapshotFolder } from "./cache.ts";
 import { HubClient, HubError, type HubFile } from "./client.ts";
@@ -72,51 +73,27 @@ export async function pullModel(options: PullOptions): Promise<Pulled> {
 
 /** Bytes of the files that `pullModel` would have in the end. Throws as it does. */
 export async function pullSize(options: Omit<PullOptions, "clock" | "onProgress">): Promise<number> {
-  const { transport, env, model, revision, signal } = options;
   try {
-    const hub = {
-      transport,
-      endpoint: hubEndpoint(env),
-      id: model,
-      token: env["HF_TOKEN"] || undefined,
-      signal,
-    };
-    const { commit, names } = await modelInfo(new HubClient({ ...hub, revision }));
-    const client = new HubClient({ ...hub, revision: commit });
+    const { client, chosen } = await chooseFiles(options);
     let bytes = 0;
-    for (const file of options.choose(names)) {
-      const facts = await client.head(file);
-      if (facts === undefined) throw failure(400, "model_not_found", `${model} has no file ${file}`);
-      bytes += facts.size ?? 0;
-    }
+    for (const file of chosen) bytes += (await factsOf(client, options.model, file)).size ?? 0;
     return bytes;
   } catch (error) {
-    signal.throwIfAborted();
+    options.signal.throwIfAborted();
     throw explained(options, error);
   }
 }
 
 async function pull(options: PullOptions): Promise<Pulled> {
-  const { transport, env, model, signal, clock } = options;
-  const hub = {
-    transport,
-    endpoint: hubEndpoint(env),
-    id: model,
-    token: env["HF_TOKEN"] || undefined,
-    signal,
-  };
-  const { commit, names } = await modelInfo(new HubClient({ ...hub, revision: options.revision }));
-  const chosen = options.choose(names);
-  // From here on one commit, whatever happens to the branch meanwhile.
-  const client = new HubClient({ ...hub, revision: commit });
+  const { env, model, signal, clock } = options;
+  const { commit, client, chosen } = await chooseFiles(options);
   const folder = modelFolder(hubCache(env), model);
   const snapshot = join(folder, "snapshots", commit);
   await mkdir(snapshot, { recursive: true });
   let fetched = 0;
   for (const [index, file] of chosen.entries()) {
     const link = join(snapshot, file);
-    const facts = await client.head(file);
-    if (facts === undefined) throw failure(400, "model_not_found", `${model} has no file ${file}`);
+    const facts = await factsOf(client, model, file);
     const etag = etagOf(facts, file);
     const blob = join(folder, "blobs", etag);
     const onBytes = (bytes: number) =>
@@ -138,9 +115,29 @@ async function pull(options: PullOptions): Promise<Pulled> {
   return { folder: snapshot, files: chosen, fetched };
 }
 
+type ChoiceOptions = Pick<PullOptions, "transport" | "env" | "model" | "revision" | "choose" | "signal">;
+
+/** The files that are wanted, and the way to them: at one commit, whatever happens to the branch meanwhile. */
+async function chooseFiles(
+  { transport, env, model, revision, choose, signal }: ChoiceOptions,
+): Promise<{ commit: string; client: HubClient; chosen: readonly string[] }> {
+  const token = env["HF_TOKEN"] || undefined;
+  const hub = { transport, endpoint: hubEndpoint(env), id: model, token, signal };
+  const { commit, names } = await modelInfo(new HubClient({ ...hub, revision }));
+  return { commit, client: new HubClient({ ...hub, revision: commit }), chosen: choose(names) };
+}
+
+async function factsOf(client: HubClient, model: string, file: string): Promise<HubFile> {
+  const facts = await client.head(file);
+  if (facts === undefined) throw failure(400, "model_not_found", `${model} has no file ${file}`);
+  return facts;
+}
+
 async function modelInfo(client: HubClient): Promise<{ commit: string; names: string[] }> {
   const response = await client.get(client.infoAddress);
-  const info: unknown = response === undefined ? undefined : JSON.parse(await textOf(response));
+  const info: unknown = response === undefined
+    ? undefined
+    : JSON.parse(await readText(response.body, MAX_INFO_BYTES, "its list of files"));
   const { sha, siblings } = isJsonObject(info) ? info : {};
   if (typeof sha !== "string" || !/^[0-9a-f]{7,64}$/.test(sha) || !Array.isArray(siblings)) {
     throw new Error(`${client.infoAddress} does not list its files`);
@@ -150,18 +147,6 @@ async function modelInfo(client: HubClient): Promise<{ commit: string; names: st
   );
   // Names become paths.
   return { commit: sha, names: names.filter((name) => !/^\/|\\|(^|\/)\.\.?(\/|$)/.test(name)) };
-}
-
-async function textOf({ body }: IncomingResponse): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for await (const chunk of body) {
-    text += decoder.decode(chunk, { stream: true });
-    if (text.length > MAX_INFO_BYTES) {
-      throw new Error(`its list of files is longer than ${MAX_INFO_BYTES} characters`);
-    }
-  }
-  return text + decoder.decode();
 }
 
 function etagOf({ etag }: HubFile, file: string): string {
