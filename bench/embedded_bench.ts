@@ -17,6 +17,7 @@ import { WorkerGenerator } from "../embedded/worker_generator.ts";
 import { startDecoderThread } from "../embedded/worker_thread.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { BareDecoder } from "./embedded_bench_bare.ts";
+import { numberAfter } from "./flags.ts";
 import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_measures.ts";
 import { loopDelayWhile } from "./loop_delay.ts";
 import { cpuMicros, median } from "./measure.ts";
@@ -34,10 +35,6 @@ const line = (name: string, ...figures: string[]) =>
   write(`${name.padEnd(58)}${figures.map((figure) => figure.padStart(18)).join("")}`);
 const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
 
-const numberAfter = (flag: string, otherwise: number): number => {
-  const at = process.argv.indexOf(flag);
-  return at < 0 ? otherwise : Number(process.argv[at + 1]);
-};
 const layers = numberAfter("--layers", qwen06.layers);
 const vocabulary = numberAfter("--vocabulary", 32_000);
 const threads = numberAfter("--threads", availableParallelism());

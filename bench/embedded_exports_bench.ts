@@ -13,10 +13,12 @@ import { SystemClock } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
 import { isJsonObject } from "../base/json.ts";
 import { logger } from "../base/log.ts";
+import { weightBytes } from "../embedded/batch_limit.ts";
 import type { Generator } from "../embedded/generator.ts";
 import { WorkerGenerator } from "../embedded/worker_generator.ts";
 import { startDecoderThread } from "../embedded/worker_thread.ts";
 import { generated, greedyRequest, type Pace, promptOf } from "./embedded_bench_measures.ts";
+import { numberAfter, textAfter } from "./flags.ts";
 import { median } from "./measure.ts";
 
 const PROMPT_TOKENS = 512;
@@ -34,12 +36,8 @@ const clock = new SystemClock();
 const write = (text: string) => process.stdout.write(`${text}\n`);
 const row = (name: string, ...figures: string[]) =>
   write(`${name.padEnd(26)}${figures.map((figure) => figure.padStart(18)).join("")}`);
-const textAfter = (flag: string, otherwise: string): string => {
-  const at = process.argv.indexOf(flag);
-  return at < 0 ? otherwise : process.argv[at + 1] ?? otherwise;
-};
 const folder = textAfter("--model", ".");
-const threads = Number(textAfter("--threads", String(availableParallelism())));
+const threads = numberAfter("--threads", availableParallelism());
 
 const recorded = await readRecorded();
 write(
@@ -82,7 +80,7 @@ async function measure(path: string): Promise<void> {
     }
     row(
       basename(path),
-      (await bytesOf(path) / 1e6).toFixed(0),
+      (await weightBytes(path) / 1e6).toFixed(0),
       loadSeconds.toFixed(1),
       median(paces.map(({ promptPerSecond }) => promptPerSecond)).toFixed(0),
       median(paces.map(({ answerPerSecond }) => answerPerSecond)).toFixed(1),
@@ -114,13 +112,6 @@ async function exportsIn(model: string): Promise<string[]> {
   const within = join(model, "onnx");
   const at = await stat(within).then(() => within, () => model);
   return (await readdir(at)).filter((name) => name.endsWith(".onnx")).sort().map((name) => join(at, name));
-}
-
-/** Of an ONNX file and of the weights that lie beside it. */
-async function bytesOf(path: string): Promise<number> {
-  const beside = [path, `${path}.data`, `${path}_data`];
-  const sizes = await Promise.all(beside.map((file) => stat(file).then(({ size }) => size, () => 0)));
-  return sizes.reduce((sum, size) => sum + size, 0);
 }
 
 async function readRecorded(): Promise<Recorded[]> {

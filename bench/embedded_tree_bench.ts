@@ -22,21 +22,18 @@ import { InlineScorer } from "../scorer/inline_scorer.ts";
 import { exitPolicyOf } from "../scorer/policies.ts";
 import { verdictPrompt, yesProbability } from "../scorer/verdict_prompt.ts";
 import { askMode, MODE_NAMES, modeGraphs, type ModeRun, newQuestion } from "./embedded_tree.ts";
+import { numberAfter, textAfter } from "./flags.ts";
 import { median } from "./measure.ts";
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
 import { BuiltinTokenizer } from "./simulator/tokenizer.ts";
 
 const QUESTION_WORDS = 150;
 
-const textAfter = (flag: string, otherwise: string): string => {
-  const at = process.argv.indexOf(flag);
-  return at < 0 ? otherwise : process.argv[at + 1] ?? otherwise;
-};
 const real = textAfter("--model", "");
 const layers = textAfter("--layers", "1,2,4").split(",").map(Number);
 /** By agent, in turn. */
 const tokens = textAfter("--tokens", real === "" ? "64" : "32,48,64").split(",").map(Number);
-const rounds = Number(textAfter("--rounds", "3"));
+const rounds = numberAfter("--rounds", 3);
 const write = (text: string) => process.stdout.write(`${text}\n`);
 
 const folder = mkdtempSync(join(tmpdir(), "canopy-tree-"));

@@ -13,14 +13,11 @@ import { fileURLToPath } from "node:url";
 import { SystemClock } from "../base/clock.ts";
 import { Random } from "../base/random.ts";
 import { systemTransport } from "../router/transport/system.ts";
+import { numberAfter } from "./flags.ts";
 import { runLoad } from "./load.ts";
 import { median } from "./measure.ts";
 import { type PeerRouter, peerRouters, RunningRouter } from "./peers_routers.ts";
 
-const numberAfter = (flag: string, otherwise: number): number => {
-  const at = process.argv.indexOf(flag);
-  return at < 0 ? otherwise : Number(process.argv[at + 1]);
-};
 const rounds = numberAfter("--rounds", 3);
 const requests = numberAfter("--requests", 200);
 const concurrency = numberAfter("--concurrency", 32);

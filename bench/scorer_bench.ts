@@ -13,6 +13,7 @@ import { SystemClock } from "../base/clock.ts";
 import { EmbeddingTokenizer } from "../scorer/embedders/onnx_tokens.ts";
 import { loadOnnxRuntime } from "../onnx/runtime.ts";
 import { SimilarityGraphs } from "../scorer/onnx/similarity_graphs.ts";
+import { numberAfter } from "./flags.ts";
 import { loopDelayWhile } from "./loop_delay.ts";
 import { similarityCost, stepping } from "./scorer_bench_measures.ts";
 import { qwen06, writeModel } from "./scorer_bench_model.ts";
@@ -24,8 +25,7 @@ const line = (name: string, ...figures: string[]) =>
 const ms = (value: number) => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
 
-const layersAt = process.argv.indexOf("--layers");
-const layers = layersAt < 0 ? qwen06.layers : Number(process.argv[layersAt + 1]);
+const layers = numberAfter("--layers", qwen06.layers);
 const threads = Math.max(1, availableParallelism() - 1);
 const folder = mkdtempSync(join(tmpdir(), "canopy-scorer-"));
 try {
