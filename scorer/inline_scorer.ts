@@ -1,6 +1,7 @@
 import { type Clock, deadlineSignal } from "../base/clock.ts";
 import { messageOf } from "../base/errors.ts";
-import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedders/embedder.ts";
+import { type Answer, type Pair, pairOf, settle, unknown } from "./answer_pair.ts";
+import type { Embedder } from "./embedders/embedder.ts";
 import { oriented, resultOf } from "./comparison_result.ts";
 import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "./scorer.ts";
 
@@ -23,8 +24,8 @@ export interface InlineScorerOptions {
  * A scorer in the thread that it is made in, over any embedder: it hosts models inside the scorer's Worker, and the
  * embedders that need none in the router's thread.
  *
- * One step of work at a time, or as many as the embedder takes: first comparisons that somebody waits for, then the tails of answers that have ended, in
- * the order in which they did, then what has come of the others, each in turn.
+ * One step of work at a time, or as many as the embedder takes: first comparisons that somebody waits for, then the tails
+ * of answers that have ended, in the order in which they did, then what has come of the others, each in turn.
  */
 export class InlineScorer implements Scorer {
   readonly #embedder: Embedder;
@@ -250,54 +251,10 @@ export class InlineScorer implements Scorer {
   }
 }
 
-interface Answer {
-  readonly id: AnswerId;
-  /** When it was opened, among all answers. */
-  readonly order: number;
-  /** What has come and is not embedded yet. */
-  text: string;
-  state: "growing" | "ended" | "done" | "failed";
-  /** Why it failed. */
-  reason: string;
-  /** A call of its embedding is running. */
-  inStep: boolean;
-  embedding: AnswerEmbedding | undefined;
-  features: AnswerFeatures | undefined;
-  /** The pairs with other answers that were asked for, by their keys. */
-  readonly pairs: Map<string, Pair>;
-}
-
-/** One comparison, made at most once. */
-interface Pair {
-  readonly key: string;
-  readonly metric: SimilarityMetric;
-  /** Opened before `b`, or the same. */
-  readonly a: Answer;
-  readonly b: Answer;
-  readonly waiters: Set<(result: Similarity) => void>;
-  result: Similarity | undefined;
-}
-
-function pairOf(a: Answer, b: Answer, metric: SimilarityMetric): Pair {
-  const key = `${a.order} ${b.order} ${metric}`;
-  let pair = a.pairs.get(key);
-  if (pair === undefined) {
-    pair = { key, metric, a, b, waiters: new Set(), result: undefined };
-    a.pairs.set(key, pair);
-    b.pairs.set(key, pair);
-  }
-  return pair;
-}
-
 /** The first one of which no call is running. */
 function free(answers: Iterable<Answer>): Answer | undefined {
   for (const answer of answers) if (!answer.inStep) return answer;
   return undefined;
-}
-
-function settle(pair: Pair, result: Similarity): void {
-  pair.result = result;
-  for (const waiter of [...pair.waiters]) waiter(result);
 }
 
 function release(answer: Answer): void {
@@ -308,10 +265,6 @@ function release(answer: Answer): void {
   } catch {
     // There is nobody whom it would help to know.
   }
-}
-
-function unknown({ metric, a, b }: Pair, reason: string): Similarity {
-  return { metric, value: undefined, reason, tokens: [a.features?.tokens ?? 0, b.features?.tokens ?? 0] };
 }
 
 /** As much of a text as is embedded at once; never half a character. */

@@ -6,26 +6,32 @@ export interface FakeEmbedderOptions {
   readonly clock: Clock;
   /** Time of each call. */
   readonly callMs?: number;
+  /** Calls at the same time, each of another answer; one by default. */
+  readonly concurrency?: number;
   /** Called before each call; what it throws is the model's failure. */
   readonly onCall?: (call: string) => void;
   /** Instead of the share of equal characters. */
   readonly similarityOf?: (a: string, b: string, metric: SimilarityMetric) => number | undefined;
 }
 
-/** An embedder whose features are the text itself; it notes every call, and fails when two overlap. */
+/**
+ * An embedder whose features are the text itself; it notes every call, and an overlap when there are more at the same
+ * time than it takes, or two of one answer's embedding.
+ */
 export class FakeEmbedder implements Embedder {
-  readonly concurrency = 1;
+  readonly concurrency: number;
   readonly facts: ScorerFacts = { embedder: "lexical", model: undefined, details: { fake: true } };
   /** Such as `append abc`, `finish abc`, `compare abc abd fcs`, `close abc`. */
   readonly calls: string[] = [];
   readonly #options: FakeEmbedderOptions;
-  #busy = false;
+  #running = 0;
   closed = false;
   /** Embeddings that are open. */
   openEmbeddings = 0;
 
   constructor(options: FakeEmbedderOptions) {
     this.#options = options;
+    this.concurrency = options.concurrency ?? 1;
   }
 
   open(): AnswerEmbedding {
@@ -33,10 +39,18 @@ export class FakeEmbedder implements Embedder {
     this.openEmbeddings++;
     let text = "";
     let open = true;
-    const use = { busy: false };
+    let calls = 0;
+    const embed = async <T>(call: string, work: () => T): Promise<T> => {
+      if (calls++ > 0) this.calls.push("overlap");
+      try {
+        return await this.#call(call, work);
+      } finally {
+        calls--;
+      }
+    };
     return {
-      append: (piece) => this.#call(`append ${piece}`, [use], () => void (text += piece)),
-      finish: () => this.#call(`finish ${text}`, [use], () => this.#features(text, use)),
+      append: (piece) => embed(`append ${piece}`, () => void (text += piece)),
+      finish: () => embed(`finish ${text}`, () => this.#features(text)),
       close: () => {
         this.calls.push(`close ${text}`);
         if (open) this.openEmbeddings--;
@@ -50,12 +64,11 @@ export class FakeEmbedder implements Embedder {
     return Promise.resolve();
   }
 
-  #features(text: string, use: Use): FakeFeatures {
+  #features(text: string): FakeFeatures {
     return new FakeFeatures(
       text,
-      use,
       (other, metric) =>
-        this.#call(`compare ${text} ${other.text} ${metric}`, [use, other.use], () => {
+        this.#call(`compare ${text} ${other.text} ${metric}`, () => {
           if (this.#options.similarityOf !== undefined) {
             return this.#options.similarityOf(text, other.text, metric);
           }
@@ -64,38 +77,28 @@ export class FakeEmbedder implements Embedder {
     );
   }
 
-  async #call<T>(call: string, uses: readonly Use[], work: () => T): Promise<T> {
-    if (this.#busy) this.calls.push("overlap");
-    this.#busy = true;
-    for (const use of uses) use.busy = true;
+  async #call<T>(call: string, work: () => T): Promise<T> {
+    if (this.#running++ >= this.concurrency) this.calls.push("overlap");
     this.calls.push(call);
     try {
       await this.#options.clock.sleep(this.#options.callMs ?? 1);
       this.#options.onCall?.(call);
       return work();
     } finally {
-      for (const use of uses) use.busy = false;
-      this.#busy = false;
+      this.#running--;
     }
   }
-}
-
-/** Whether an answer takes part in the call that is running. */
-interface Use {
-  busy: boolean;
 }
 
 type Compare = (other: FakeFeatures, metric: SimilarityMetric) => Promise<number | undefined>;
 
 class FakeFeatures implements AnswerFeatures {
   readonly text: string;
-  readonly use: Use;
   readonly dimensions = 4;
   readonly #compare: Compare;
 
-  constructor(text: string, use: Use, compare: Compare) {
+  constructor(text: string, compare: Compare) {
     this.text = text;
-    this.use = use;
     this.#compare = compare;
   }
 

@@ -300,6 +300,7 @@ function inFaultyWorld(
   const faults = random.stream("faults");
   return inWorld((world) => main(world, random), {
     callMs: random.int(5),
+    concurrency: 1 + random.int(3),
     maxQueued: 1 + random.int(4),
     onCall: () => {
       if (faults.int(8) === 0) throw new Error("broken");
@@ -307,6 +308,19 @@ function inFaultyWorld(
     similarityOf: (a, b) => faults.int(8) === 0 ? NaN : a === b ? 1 : 0,
   });
 }
+
+test("an embedder that takes several answers at once gets them, and each of its answers one call at a time", async () => {
+  for (const [concurrency, endsAtMs] of [[1, 5], [2, 3]] as const) {
+    await inWorld(async ({ scorer, clock, embedder }) => {
+      answer(scorer, "a", "abcd");
+      answer(scorer, "b", "abcd");
+      assert.equal((await scorer.similarity("a", "b", "fcs", 300)).value, 1);
+      // Each an append, then its end, of 1 ms; then the comparison.
+      assert.equal(clock.now(), endsAtMs);
+      assert.ok(!embedder.calls.includes("overlap"));
+    }, { concurrency });
+  }
+});
 
 test("work that keeps the thread busy lets others have their turn", async () => {
   const clock = new SystemClock();
