@@ -144,11 +144,12 @@ export const DEFAULT_STEPS: readonly number[] = [64, 128, 256, 512, 1024];
 
 export type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
 
-type RunSettings = WorldSettings & {
+type WorkloadSettings = WorldSettings & {
   readonly workloads: readonly WorkloadName[];
   readonly questions: number;
-  readonly concurrency: readonly number[];
 };
+
+type RunSettings = WorkloadSettings & { readonly concurrency: readonly number[] };
 
 export function runReport(settings: RunSettings, io: Io): Promise<Report> {
   return experiment(settings, io, compareModes, modesReport);
@@ -160,11 +161,7 @@ export function prefillOf(settings: PrefillSettings, io: Io): Promise<Report> {
   return experiment(settings, io, measurePrefill, prefillReport);
 }
 
-type ChunkSettings = WorldSettings & {
-  readonly workloads: readonly WorkloadName[];
-  readonly questions: number;
-  readonly chunkTokens: readonly number[];
-};
+type ChunkSettings = WorkloadSettings & { readonly chunkTokens: readonly number[] };
 
 export function chunkOf(settings: ChunkSettings, io: Io): Promise<Report> {
   return experiment(settings, io, sweepChunks, chunkReport);

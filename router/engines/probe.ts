@@ -29,53 +29,28 @@ export interface ProbeOptions {
 export function defaultCapabilities(
   config: Pick<ModelConfig, "engine" | "context_tokens">,
 ): EngineCapabilities {
-  const unknown = { version: undefined, contextTokens: config.context_tokens, maxStopStrings: undefined };
+  const all = {
+    version: undefined,
+    contextTokens: config.context_tokens,
+    maxStopStrings: undefined,
+    tokenIds: true,
+    returnsTokenIds: true,
+    logprobs: true,
+    cachedTokens: true,
+  };
   switch (config.engine) {
     case "openai":
-      return {
-        ...unknown,
-        tokenIds: false,
-        returnsTokenIds: false,
-        logprobs: true,
-        cachedTokens: true,
-        warm: "none",
-        abort: "close",
-      };
+      return { ...all, tokenIds: false, returnsTokenIds: false, warm: "none", abort: "close" };
     case "onnx":
-      return {
-        ...unknown,
-        tokenIds: true,
-        returnsTokenIds: true,
-        logprobs: true,
-        cachedTokens: true,
-        warm: "max_tokens_1",
-        abort: "close",
-        blockTokens: 1,
-        smallPieces: true,
-      };
+      return { ...all, warm: "max_tokens_1", abort: "close", blockTokens: 1, smallPieces: true };
     case "vllm":
     case "vllm-pd":
-      return {
-        ...unknown,
-        maxStopStrings: 4,
-        tokenIds: true,
-        returnsTokenIds: true,
-        logprobs: true,
-        cachedTokens: true,
-        warm: "max_tokens_1",
-        abort: "close",
-      };
+      return { ...all, maxStopStrings: 4, warm: "max_tokens_1", abort: "close" };
     case "sglang":
-    case "sglang-pd":
-      return {
-        ...unknown,
-        tokenIds: true,
-        returnsTokenIds: true,
-        logprobs: true,
-        cachedTokens: true,
-        warm: config.engine === "sglang" ? "max_new_tokens_0" : "pair_1",
-        abort: "abort_then_close",
-      };
+    case "sglang-pd": {
+      const warm = config.engine === "sglang" ? "max_new_tokens_0" : "pair_1";
+      return { ...all, warm, abort: "abort_then_close" };
+    }
   }
 }
 
