@@ -26,7 +26,8 @@ const pullCommand = defineCommand({
     revision: { type: "text", value: "NAME", help: "Branch, tag or commit; main by default" },
   },
   details: `MODEL is a Hub id; by default ${defaults.model}, which the scorer uses unless
-scorer.model names another one. Models with the engine "onnx" are fetched in the same way. What is there already is not fetched again, and what was cut off goes on where it ended.
+scorer.model names another one. Models with the engine "onnx" are fetched in the same way. What is there already
+is not fetched again, and what was cut off goes on where it ended.
 
 Environment: HF_HOME or HF_HUB_CACHE (where the cache is), HF_ENDPOINT (a mirror), HF_TOKEN (for models that are not
 public), HF_HUB_OFFLINE.`,

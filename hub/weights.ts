@@ -12,9 +12,8 @@ const DESCRIPTIONS = [
 ];
 
 /**
- * The files of an exported model that are needed to run it, out of the names of all its files: the ONNX file (the one that is named,
- * else the one that a CPU runs fastest), the weights that lie beside it, and its tokenizer.
- * Throws 400 `weights_unavailable` when the model has none.
+ * The files of an exported model that are needed to run it, out of the names of all its files: the ONNX file (the one
+ * that is named, else the one that a CPU runs fastest), the weights that lie beside it, and its tokenizer. Throws 400 `weights_unavailable` when the model has none.
  */
 export function weightFiles(model: string, names: readonly string[], wanted?: string): string[] {
   const all = new Set(names);
