@@ -1,19 +1,19 @@
-import { benchCommand } from "./cli/bench.ts";
-import { chatCommand } from "./cli/chat.ts";
-import { checkCommand } from "./cli/check.ts";
-import { demoCommand } from "./cli/demo.ts";
-import { dispatch } from "./cli/dispatch.ts";
-import { doctorCommand } from "./cli/doctor.ts";
-import { withProcess } from "./cli/io.ts";
-import { launchCommand } from "./cli/launch.ts";
-import { statusCommand } from "./cli/launch_status.ts";
-import { stopCommand } from "./cli/launch_stop.ts";
-import { modelsCommand } from "./cli/models.ts";
-import { planCommand } from "./cli/plan.ts";
-import { scoreCommand } from "./cli/score.ts";
-import { serveCommand } from "./cli/serve.ts";
-import { simCommand } from "./cli/sim.ts";
-import { tuneCommand } from "./cli/tune.ts";
+import { benchCommand } from "./cli/bench/bench.ts";
+import { chatCommand } from "./cli/chat/chat.ts";
+import { checkCommand } from "./cli/check/check.ts";
+import { demoCommand } from "./cli/demo/demo.ts";
+import { doctorCommand } from "./cli/doctor/doctor.ts";
+import { runCommand } from "./cli/kit/dispatch.ts";
+import { withProcess } from "./cli/kit/io.ts";
+import { launchCommand } from "./cli/launch/launch.ts";
+import { statusCommand } from "./cli/launch/launch_status.ts";
+import { stopCommand } from "./cli/launch/launch_stop.ts";
+import { modelsCommand } from "./cli/models/models.ts";
+import { planCommand } from "./cli/plan/plan.ts";
+import { scoreCommand } from "./cli/score/score.ts";
+import { serveCommand } from "./cli/serve/serve.ts";
+import { simCommand } from "./cli/sim/sim.ts";
+import { tuneCommand } from "./cli/tune/tune.ts";
 
 const commands = [
   demoCommand,
@@ -32,4 +32,4 @@ const commands = [
   modelsCommand,
 ];
 
-await withProcess((args, io) => dispatch(commands, args, io));
+await withProcess((args, io) => runCommand(commands, args, io));

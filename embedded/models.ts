@@ -1,11 +1,11 @@
 import type { Clock } from "../base/clock.ts";
 import type { Logger } from "../base/log.ts";
-import type { Config, ModelConfig } from "../cfgs/schema.ts";
-import { modelOnnxSchema } from "../cfgs/schema_onnx.ts";
-import type { Environment } from "../hub/environment.ts";
-import { findModel, type ModelFiles } from "./model_files.ts";
-import { WorkerGenerator } from "./worker_generator.ts";
-import { startDecoderThread } from "./worker_thread.ts";
+import type { Config, ModelConfig } from "../cfgs/schema/config.ts";
+import { modelOnnxSchema } from "../cfgs/schema/onnx.ts";
+import { type EmbeddedFiles, findModel } from "./model/model_files.ts";
+import { WorkerGenerator } from "./thread/worker_generator.ts";
+import { startDecoderThread } from "./thread/worker_thread.ts";
+import type { Environment } from "../ml/hub/environment.ts";
 
 /** Sequences of one model at once, those that wait counted: as many as a worker may have in flight, with room to spare. */
 const MAX_SEQUENCES = 1024;
@@ -15,7 +15,7 @@ export interface EmbeddedModel {
   /** Its key in `models`. */
   readonly key: string;
   readonly config: ModelConfig;
-  readonly files: ModelFiles;
+  readonly files: EmbeddedFiles;
 }
 
 /** The embedded models of a configuration with their files. Throws 500 `weights_unavailable`. */

@@ -4,19 +4,19 @@ import { CanopyError } from "../base/errors.ts";
 import { listenError } from "../base/listen_error.ts";
 import { logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
-import type { Config } from "../cfgs/schema.ts";
-import { loadTokenizer } from "./engines/hf_tokenizer.ts";
-import type { ModelTokenizer } from "./engines/tokenizer.ts";
-import { createApp } from "./http/app.ts";
-import type { Env } from "./http/context.ts";
-import { Drain } from "./http/drain.ts";
-import { type HttpServer, serveHttp } from "./http/serve.ts";
-import { createModels } from "./models.ts";
-import type { EarlyExitServices } from "./moa/early_exit_services.ts";
-import { createMoa } from "./moa/moa.ts";
-import { createRelay } from "./proxy/relay.ts";
-import type { RouterServices } from "./services.ts";
 import type { Transport } from "../base/transport.ts";
+import type { Config } from "../cfgs/schema/config.ts";
+import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
+import type { ModelTokenizer } from "../ml/tokenizers/tokenizer.ts";
+import { createApp } from "./http/app.ts";
+import type { Env } from "./http/gate/context.ts";
+import { Drain } from "./http/gate/drain.ts";
+import { type HttpServer, serveHttp } from "./http/serve.ts";
+import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
+import { createMoa } from "./moa/run/moa.ts";
+import { createRelay } from "./relay/relay.ts";
+import { createModels } from "./served/models.ts";
+import type { RouterServices } from "./served/services.ts";
 
 /** What a router is made of. */
 export interface RouterOptions {

@@ -2,15 +2,15 @@ import type { Clock } from "../base/clock.ts";
 import { CanopyError } from "../base/errors.ts";
 import type { Logger } from "../base/log.ts";
 import type { Transport } from "../base/transport.ts";
-import type { ScorerConfig } from "../cfgs/schema_scorer.ts";
+import type { ScorerConfig } from "../cfgs/schema/scorer.ts";
+import type { Environment } from "../ml/hub/environment.ts";
 import type { Embedder } from "./embedders/embedder.ts";
 import { LexicalEmbedder } from "./embedders/lexical.ts";
-import type { Environment } from "../hub/environment.ts";
 import { findOnnxFiles } from "./embedders/onnx_files.ts";
-import { InlineScorer } from "./inline_scorer.ts";
 import type { Scorer } from "./scorer.ts";
-import { WorkerScorer } from "./worker_scorer.ts";
-import { startWorkerThread } from "./worker_thread.ts";
+import { InlineScorer } from "./thread/inline_scorer.ts";
+import { WorkerScorer } from "./thread/worker_scorer.ts";
+import { startWorkerThread } from "./thread/worker_thread.ts";
 
 export interface CreateScorerOptions {
   readonly clock: Clock;

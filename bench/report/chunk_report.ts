@@ -1,4 +1,4 @@
-import type { ChunkSweep, PaceFigures } from "../experiment_chunk.ts";
+import type { ChunkSweep, PaceFigures } from "../experiments/chunk.ts";
 import { countText, durationText, ratioText, type Report, shareText } from "./report.ts";
 
 /** The sweep over fixed steps of incremental prefill as tables and a plot. */

@@ -1,4 +1,4 @@
-import type { ExitComparison, ExitFigures } from "../experiment_exit.ts";
+import type { ExitComparison, ExitFigures } from "../experiments/exit.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
 /** The comparison of early exits as tables and a plot. */

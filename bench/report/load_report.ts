@@ -1,6 +1,6 @@
-import type { DurationHistogram } from "../load_histogram.ts";
-import type { LoadResult } from "../load.ts";
+import type { LoadResult } from "../load/load.ts";
 import { countText, durationText, type Report } from "./report.ts";
+import type { DurationHistogram } from "../statistics/histogram.ts";
 
 const METRICS = [
   { key: "ttft", json: "ttft", name: "time to first token" },

@@ -1,4 +1,4 @@
-import type { ModesComparison } from "../experiment_modes.ts";
+import type { ModesComparison } from "../experiments/modes.ts";
 import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
 
 /** The comparison of the modes as tables and a plot. */

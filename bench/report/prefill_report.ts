@@ -1,4 +1,4 @@
-import { PREFILL_VARIANTS, type PrefillFigures, type PrefillVariant } from "../experiment_prefill.ts";
+import { PREFILL_VARIANTS, type PrefillFigures, type PrefillVariant } from "../experiments/prefill.ts";
 import { durationText, type Report, shareText } from "./report.ts";
 
 /** The micro-benchmark of the second layer as a table and a plot. */

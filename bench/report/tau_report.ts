@@ -1,4 +1,4 @@
-import type { TauPoint, TauSweep } from "../experiment_tau.ts";
+import type { TauPoint, TauSweep } from "../experiments/tau.ts";
 import { durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
 /** The sweep over the parameters of Q as tables and a plot. */

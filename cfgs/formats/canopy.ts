@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { unwrap } from "../schema_walk.ts";
-import { type Config, configSchema } from "../schema.ts";
+import { type Config, configSchema } from "../schema/config.ts";
+import { unwrap } from "../schema/walk.ts";
 
 /**
  * A configuration as JSONC that loads to the same configuration; what equals a default is left out.

@@ -1,6 +1,6 @@
-import type { Finding } from "../explain.ts";
-import { findNode, type SourceNode } from "../source.ts";
-import type { ConfigPath } from "../expanded_graph.ts";
+import type { ConfigFinding } from "../check/explain.ts";
+import type { ConfigPath } from "../schema/config_path.ts";
+import { findNode, type SourceNode } from "../source/source.ts";
 
 /** The formats that Canopy reads. */
 export type ConfigFormat = "canopy" | "moa-vllm" | "tree";
@@ -11,7 +11,7 @@ export interface Converted {
   /** Where a value of the Canopy config came from; undefined for what the format fixes or leaves to defaults. */
   sourceOf(path: ConfigPath): ConfigPath | undefined;
   /** Paths are those of the source. */
-  readonly findings: readonly Finding[];
+  readonly findings: readonly ConfigFinding[];
 }
 
 /** Tells the format by the top-level keys: MoA-vllm has the stages `proposer` and `aggregator`. */

@@ -1,10 +1,9 @@
 import { z } from "zod";
-import { formatPath } from "../config_path.ts";
-import { explain, type Finding, wrongValue } from "../explain.ts";
-import { samplingSchema } from "../schema.ts";
-import { findNode, type SourceNode, toJson } from "../source.ts";
-import type { ConfigPath } from "../expanded_graph.ts";
+import { type ConfigFinding, explain, wrongValue } from "../check/explain.ts";
 import { type Converted, isCluster } from "./format.ts";
+import { samplingSchema } from "../schema/config.ts";
+import { type ConfigPath, formatPath } from "../schema/config_path.ts";
+import { findNode, type SourceNode, toJson } from "../source/source.ts";
 
 /** Port of the first model when `model2port.json` is absent. */
 export const defaultBasePort = 8010;
@@ -35,7 +34,7 @@ export interface MoaVllmOptions {
 
 interface State {
   readonly options: MoaVllmOptions;
-  readonly findings: Finding[];
+  readonly findings: ConfigFinding[];
   /** Text to the name under which it stands in `prompts`. */
   readonly prompts: Map<string, string>;
   /** In first-seen order. */

@@ -1,17 +1,17 @@
 import { z } from "zod";
-import { explain, type Finding } from "../explain.ts";
-import { toJson } from "../source.ts";
-import { parseJsonc } from "../source_jsonc.ts";
+import { type ConfigFinding, explain } from "../check/explain.ts";
+import { toJson } from "../source/source.ts";
+import { parseJsonc } from "../source/source_jsonc.ts";
 
 const portsSchema = z.record(z.string().min(1), z.int().min(1).max(65535));
 
 /** Reads the text of MoA-vllm's `model2port.json`. */
 export function readModelPorts(
   text: string,
-): { readonly ports: ReadonlyMap<string, number> | undefined; readonly findings: readonly Finding[] } {
+): { readonly ports: ReadonlyMap<string, number> | undefined; readonly findings: readonly ConfigFinding[] } {
   const { root, problems } = parseJsonc(text);
   if (root === undefined) {
-    const findings = problems.map(({ message }): Finding => ({
+    const findings = problems.map(({ message }): ConfigFinding => ({
       severity: "error",
       path: [],
       atKey: false,

@@ -1,4 +1,4 @@
-import type { Config, PromptConfig } from "../schema.ts";
+import type { Config, PromptConfig } from "../schema/config.ts";
 
 /** The synthesis instruction of Mixture-of-Agents (togethercomputer/MoA, Apache-2.0). */
 const synthesis =

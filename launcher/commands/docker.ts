@@ -1,7 +1,7 @@
 import { isAbsolute } from "node:path";
-
-import type { EngineCommand, Gpu } from "../plan_types.ts";
-import { argvOf } from "./engine_spec.ts";
+import { argvOf } from "./command_input.ts";
+import type { EngineCommand } from "./engine_command.ts";
+import type { Gpu } from "../host/gpu.ts";
 
 /** How an engine is put into a container. */
 export interface DockerOptions {

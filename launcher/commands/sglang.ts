@@ -1,12 +1,12 @@
-import type { EngineCommand } from "../plan_types.ts";
-import { isAtLeast } from "../versions.ts";
-import { argvOf, type EngineSpec, visibleGpus } from "./engine_spec.ts";
+import { argvOf, type CommandInput, visibleGpus } from "./command_input.ts";
+import type { EngineCommand } from "./engine_command.ts";
+import { isAtLeast } from "../host/versions.ts";
 
 /** Port at which the ranks of an engine that spans hosts find each other. */
 export const SGLANG_RENDEZVOUS_PORT = 5_000;
 
 /** The command of an SGLang server. */
-export function sglangCommand(spec: EngineSpec): EngineCommand {
+export function sglangCommand(spec: CommandInput): EngineCommand {
   const { placement, version } = spec;
   const transfer = spec.role === "whole" ? undefined : transferOf(spec);
   const lean = placement !== undefined && placement.beside.length > 0;
@@ -57,7 +57,7 @@ function isLeanReserve(reserve: { readonly sequences: number; readonly stepToken
   return reserve.sequences === 64 && reserve.stepTokens === 2_048;
 }
 
-function cpuOptions(spec: EngineSpec): string[] {
+function cpuOptions(spec: CommandInput): string[] {
   return [
     ...["--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch"],
     ...["--disable-cuda-graph", "--mem-fraction-static", "0.05", "--max-total-tokens", "65536"],
@@ -78,7 +78,7 @@ export interface Transfer {
  * Mooncake over RDMA, over NVLink within a host (0.5.18 and later), or over TCP, by what the host has; NIXL where only
  * that is installed.
  */
-export function transferOf(spec: EngineSpec): Transfer {
+export function transferOf(spec: CommandInput): Transfer {
   const { installed, version } = spec;
   if (installed.mooncake === undefined && installed.nixl !== undefined) {
     return { backend: "nixl", env: {}, reason: "the cache travels with NIXL: Mooncake is not installed" };

@@ -1,5 +1,6 @@
-import type { EngineCommand, ModelShape } from "../plan_types.ts";
-import { argvOf } from "./engine_spec.ts";
+import { argvOf } from "./command_input.ts";
+import type { EngineCommand } from "./engine_command.ts";
+import type { ModelShape } from "../model/model_shape.ts";
 
 /** A simulated engine, or a whole group of simulated halves, which are one process. */
 export interface SimSpec {
@@ -20,7 +21,7 @@ export interface SimSpec {
 }
 
 /** The command of a simulated engine. */
-export function simCommand(spec: SimSpec): EngineCommand {
+export function simulatorCommand(spec: SimSpec): EngineCommand {
   const { pairs } = spec;
   const argv = argvOf([
     spec.canopy,

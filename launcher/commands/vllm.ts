@@ -1,10 +1,10 @@
 import { CanopyError } from "../../base/errors.ts";
-import type { EngineCommand } from "../plan_types.ts";
-import { isAtLeast } from "../versions.ts";
-import { argvOf, type EngineSpec, visibleGpus } from "./engine_spec.ts";
+import { argvOf, type CommandInput, visibleGpus } from "./command_input.ts";
+import type { EngineCommand } from "./engine_command.ts";
+import { isAtLeast } from "../host/versions.ts";
 
 /** The command of a vLLM server. */
-export function vllmCommand(spec: EngineSpec): EngineCommand {
+export function vllmCommand(spec: CommandInput): EngineCommand {
   const { placement } = spec;
   const command = spec.command ?? ["vllm", "serve"];
   const lean = placement !== undefined && placement.reserve.sequences === 64;
@@ -46,7 +46,7 @@ export function vllmCommand(spec: EngineSpec): EngineCommand {
 }
 
 /** NixlConnector's settings. Versions before 0.12 know no roles. */
-function transferConfig(spec: EngineSpec): string {
+function transferConfig(spec: CommandInput): string {
   const role = isAtLeast(spec.version, "0.12")
     ? spec.role === "prefill" ? "kv_producer" : "kv_consumer"
     : "kv_both";

@@ -1,6 +1,5 @@
 import { stringify } from "yaml";
 import { CACHE_IN_CONTAINER } from "../commands/docker.ts";
-import type { PlannedEngine } from "../plan_types.ts";
 import {
   containerEnv,
   dockerfile,
@@ -14,6 +13,7 @@ import {
   weightsFolder,
   withOptions,
 } from "./emitted.ts";
+import type { PlannedEngine } from "../plan/plan_types.ts";
 
 /** Time for weights to be fetched and loaded, and graphs to be captured. */
 const START_PERIOD = "60m";

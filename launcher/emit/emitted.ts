@@ -1,9 +1,9 @@
 import { isAbsolute } from "node:path";
 import { toCanopy } from "../../cfgs/formats/canopy.ts";
-import type { Config, WorkerConfig } from "../../cfgs/schema.ts";
-import { withPlannedWorkers } from "../plan.ts";
-import type { Plan, PlannedEngine } from "../plan_types.ts";
-import { NEWEST } from "../versions.ts";
+import type { Config, WorkerConfig } from "../../cfgs/schema/config.ts";
+import { NEWEST } from "../host/versions.ts";
+import { withPlannedWorkers } from "../plan/plan.ts";
+import type { LaunchPlan, PlannedEngine } from "../plan/plan_types.ts";
 
 /** A file to write, relative to a folder of the user's choice. */
 export interface EmittedFile {
@@ -14,7 +14,7 @@ export interface EmittedFile {
 /** What deployment files are made from. */
 export interface EmitInput {
   readonly config: Config;
-  readonly plan: Plan;
+  readonly plan: LaunchPlan;
   /** Container image of Canopy. */
   readonly canopyImage: string;
   /** Where the binary is on hosts without containers. */
@@ -22,7 +22,7 @@ export interface EmitInput {
 }
 
 /** The engines that are processes of their own. */
-export function processesOf(plan: Plan): PlannedEngine[] {
+export function processesOf(plan: LaunchPlan): PlannedEngine[] {
   return plan.engines.filter((engine) => engine.within === undefined);
 }
 
@@ -99,7 +99,7 @@ export function routerConfigText(config: Config, host: string | undefined): stri
 }
 
 /** The engines that must be ready before one starts: earlier ones on its GPUs, whose memory it counts on. */
-export function startsAfter(engine: PlannedEngine, plan: Plan): PlannedEngine[] {
+export function startsAfter(engine: PlannedEngine, plan: LaunchPlan): PlannedEngine[] {
   const earlier = processesOf(plan).slice(0, processesOf(plan).indexOf(engine));
   return earlier.filter((other) =>
     other.gpus.some((gpu) => engine.gpus.some((own) => own.uuid === gpu.uuid))

@@ -1,6 +1,5 @@
 import { stringify } from "yaml";
 import { CanopyError } from "../../base/errors.ts";
-import type { PlannedEngine } from "../plan_types.ts";
 import {
   dockerfile,
   type EmitInput,
@@ -10,16 +9,12 @@ import {
   routerConfigText,
   startsAfter,
 } from "./emitted.ts";
-import { engineContainer, podSpecOf } from "./kubernetes_pod.ts";
 import { leaderWorkerSet } from "./kubernetes_nodes.ts";
+import { engineContainer, podSpecOf } from "./kubernetes_pod.ts";
+import { hintsOf, labelsOf, type Workload } from "./kubernetes_workload.ts";
+import type { PlannedEngine } from "../plan/plan_types.ts";
 
 type Manifest = Record<string, unknown>;
-
-/** Engines of one model and role: pods of one workload. */
-export interface Workload {
-  readonly name: string;
-  readonly engines: readonly [PlannedEngine, ...PlannedEngine[]];
-}
 
 /**
  * Manifests for Kubernetes: a StatefulSet and a headless service for each model and role (prefill and decode apart),
@@ -90,36 +85,6 @@ function workloadsOf(engines: readonly PlannedEngine[]): Workload[] {
     name: group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, ""),
     engines: group,
   }));
-}
-
-/** Labels by which pods are found, by services and by `--discover kubernetes`. */
-export function labelsOf({ name, engines: [first] }: Workload): Record<string, string> {
-  return {
-    "app.kubernetes.io/name": name,
-    "app.kubernetes.io/part-of": "canopy",
-    "canopy.dev/model": first.modelKey.replace(/[^\w.-]+/g, "-").slice(0, 63),
-    "canopy.dev/role": first.role,
-  };
-}
-
-/** What a scaler should look at; replicas beyond those of the router's configuration need discovery. */
-export function hintsOf({ engines: [first] }: Workload): Record<string, string> {
-  const metric = first.family === "vllm"
-    ? "vllm:num_requests_waiting"
-    : first.role === "prefill"
-    ? "sglang:num_prefill_bootstrap_queue_reqs"
-    : first.role === "decode"
-    ? "sglang:num_decode_prealloc_queue_reqs"
-    : "sglang:num_queue_reqs";
-  return {
-    "prometheus.io/scrape": "true",
-    "prometheus.io/port": String(first.port),
-    "prometheus.io/path": "/metrics",
-    "canopy.dev/scale-on": `${metric} > 8 for 60s`,
-    ...(first.bootstrapPort === undefined
-      ? {}
-      : { "canopy.dev/bootstrap-port": String(first.bootstrapPort) }),
-  };
 }
 
 function workloadManifests(workload: Workload, input: EmitInput): Manifest[] {

@@ -1,9 +1,9 @@
 import { SGLANG_RENDEZVOUS_PORT } from "../commands/sglang.ts";
 import { vllmNodeOptions } from "../commands/vllm.ts";
-import { isAtLeast, NEWEST } from "../versions.ts";
 import type { EmitInput } from "./emitted.ts";
-import { hintsOf, labelsOf, type Workload } from "./kubernetes.ts";
 import { engineContainer, podSpecOf } from "./kubernetes_pod.ts";
+import { hintsOf, labelsOf, type Workload } from "./kubernetes_workload.ts";
+import { isAtLeast, NEWEST } from "../host/versions.ts";
 
 /**
  * An engine that spans hosts: its leader serves, its workers hold the other ranks. The controller of LeaderWorkerSet

@@ -1,7 +1,7 @@
 import { CACHE_IN_CONTAINER } from "../commands/docker.ts";
-import type { PlannedEngine } from "../plan_types.ts";
 import { containerEnv, type EmitInput, imageOf, weightsFolder, withOptions } from "./emitted.ts";
-import type { Workload } from "./kubernetes.ts";
+import type { Workload } from "./kubernetes_workload.ts";
+import type { PlannedEngine } from "../plan/plan_types.ts";
 
 /** Time for weights to be fetched and loaded, and graphs to be captured: one hour. */
 const STARTUP_CHECKS = 360;

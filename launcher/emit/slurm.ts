@@ -1,8 +1,5 @@
 import { SGLANG_RENDEZVOUS_PORT } from "../commands/sglang.ts";
 import { vllmNodeOptions } from "../commands/vllm.ts";
-import { quoted } from "../plan_text.ts";
-import type { PlannedEngine } from "../plan_types.ts";
-import { NEWEST } from "../versions.ts";
 import {
   type EmitInput,
   type EmittedFile,
@@ -11,6 +8,9 @@ import {
   routerConfigText,
   startsAfter,
 } from "./emitted.ts";
+import { NEWEST } from "../host/versions.ts";
+import { quoted } from "../plan/plan_text.ts";
+import type { PlannedEngine } from "../plan/plan_types.ts";
 
 /** A batch script for Slurm: engines in the background, then the router until the job ends. */
 export function emitSlurm(input: EmitInput): EmittedFile[] {

@@ -1,5 +1,4 @@
 import { dirname } from "node:path";
-import type { PlannedEngine } from "../plan_types.ts";
 import {
   type EmitInput,
   type EmittedFile,
@@ -8,6 +7,7 @@ import {
   routerConfigText,
   startsAfter,
 } from "./emitted.ts";
+import type { PlannedEngine } from "../plan/plan_types.ts";
 
 const CONFIG_FOLDER = "/etc/canopy";
 

@@ -1,7 +1,7 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { type Logger, logger } from "../../base/log.ts";
-import type { WorkerAccess } from "../pool/worker_access.ts";
-import type { ServedModel } from "../services.ts";
+import type { ServedModel } from "../served/served_model.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** A server that was found, and what it is for. */
 export interface Member {

@@ -1,10 +1,10 @@
 import type { Engine } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
-import { OpenAiEngine } from "./openai.ts";
-import { SglangEngine } from "./sglang.ts";
-import { SglangPdEngine } from "./sglang_pd.ts";
-import { VllmEngine } from "./vllm.ts";
-import { VllmPdEngine } from "./vllm_pd.ts";
+import { OpenAiEngine } from "./openai/openai.ts";
+import { SglangEngine } from "./sglang/sglang.ts";
+import { SglangPdEngine } from "./sglang/sglang_pd.ts";
+import { VllmEngine } from "./vllm/vllm.ts";
+import { VllmPdEngine } from "./vllm/vllm_pd.ts";
 
 /** The engine of a model's protocol family. */
 export function createEngine(options: EngineOptions): Engine {

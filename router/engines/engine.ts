@@ -1,8 +1,6 @@
-import { CanopyError } from "../../base/errors.ts";
-import type { Json, JsonObject } from "../../base/json.ts";
-
-/** One message of a conversation, as OpenAI's API has it; unknown fields are kept. */
-export type ChatMessage = { role: string; content: Json } & JsonObject;
+import type { JsonObject } from "../../base/json.ts";
+import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
+import type { Placement, PlacementHint } from "../worker/placement.ts";
 
 /** What an engine is asked to continue. */
 export type Prompt =
@@ -121,42 +119,6 @@ export type GenerateEvent =
     readonly decodedAlone?: string;
   };
 
-/** What `place` is told about the work to come. */
-export interface PlacementHint {
-  /** Workers (by id) not to use again: the ones that an earlier attempt failed on. */
-  readonly exclude?: ReadonlySet<string>;
-  /** Equal keys go to the same worker while it is healthy (an agent's warms and its generate). */
-  readonly stickyKey?: string;
-}
-
-/** The prefill half of a pair. */
-export interface PrefillSide {
-  readonly workerId: string;
-  readonly url: string;
-  /** Where decode workers reach its bootstrap registry (SGLang); the host of `url` unless configured otherwise. */
-  readonly bootstrapHost: string;
-  readonly bootstrapPort: number | undefined;
-}
-
-/** Where a request runs. Holds the worker's in-flight count: `release` must be called exactly once. */
-export interface Placement {
-  /** The worker; of a pair, its decode half. */
-  readonly workerId: string;
-  readonly url: string;
-  /** The prefill half, for engines that split prefill and decode. Its in-flight count is held, too. */
-  readonly prefill?: PrefillSide;
-  /**
-   * Tells the pool how it went and gives the place back. Calling it again does nothing.
-   * With a `side`, only that half of a pair, and what is still held is given back by the call without one: an engine
-   * gives the prefill half back as soon as it has done its work, and either half as `failed` when it knows which one
-   * it was (then the last call's `failed` counts against no other).
-   */
-  release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void;
-}
-
-/** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
-export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
-
 /** The result of a warm. */
 export interface WarmResult {
   /** Tokens that are cached now, as far as whole blocks go; 0 when the prefix is shorter than a block. */
@@ -183,30 +145,4 @@ export interface Engine {
    * Throws `EngineError`, or the signal's reason.
    */
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent>;
-}
-
-/** A worker failed, or refused a request. */
-export class EngineError extends CanopyError {
-  override readonly name = "EngineError";
-  readonly workerUrl: string;
-  /** True when the same request may succeed on another worker. */
-  readonly retryable: boolean;
-  /** The worker's own HTTP status, if it answered. */
-  readonly workerStatus: number | undefined;
-
-  constructor(message: string, options: {
-    code: string;
-    /** Status for our client: the worker's own for a 4xx, else 502. */
-    status: number;
-    workerUrl: string;
-    retryable: boolean;
-    workerStatus?: number;
-    param?: string;
-    cause?: unknown;
-  }) {
-    super(message, options);
-    this.workerUrl = options.workerUrl;
-    this.retryable = options.retryable;
-    this.workerStatus = options.workerStatus;
-  }
 }

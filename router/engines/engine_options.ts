@@ -1,13 +1,14 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
-import type { ModelConfig } from "../../cfgs/schema.ts";
-import type { Pool } from "../pool/pool_types.ts";
-import { workerHeaders, workerUrl } from "../pool/worker_access.ts";
 import type { Transport } from "../../base/transport.ts";
-import type { EngineCapabilities, GenerateRequest, Placement } from "./engine.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { EngineCapabilities, GenerateRequest } from "./engine.ts";
 import { refuseDeadly } from "./guards.ts";
-import type { ModelTokenizer } from "./tokenizer.ts";
-import type { WorkerCallOptions } from "./worker_call.ts";
+import type { Pool } from "../pool/pool_types.ts";
+import type { Placement } from "../worker/placement.ts";
+import { workerHeaders, workerUrl } from "../worker/worker_access.ts";
+import type { WorkerCallOptions } from "../worker/worker_call.ts";
 
 /** What an engine is made of. */
 export interface EngineOptions {

@@ -1,23 +1,11 @@
 import { badRequest } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
-import type { ModelConfig } from "../../cfgs/schema.ts";
-import { refuseForSglang, refuseGiven } from "./sglang_guards.ts";
+import type { DeadlyRequest } from "./deadly_request.ts";
+import { refuseForSglang, refuseGiven } from "./sglang/sglang_guards.ts";
 import { olderThan } from "./version.ts";
 
 /** vLLM's own limit since 0.19; SGLang and older versions run out of memory instead. */
 const MAX_CHOICES = 16_384;
-
-/** What decides whether a request is deadly. */
-export interface DeadlyRequest {
-  readonly engine: ModelConfig["engine"];
-  /** As the server reports it; undefined when unknown: then every version's weakness counts. */
-  readonly version: string | undefined;
-  /** Ids are 0 … vocabSize − 1; undefined when unknown: then only negative ids are refused. */
-  readonly vocabSize: number | undefined;
-  /** Such as `/generate` or `/v1/completions`. */
-  readonly path: string;
-  readonly body: unknown;
-}
 
 /**
  * Refuses requests that are known to kill or hang an engine, whoever sent them. Throws a 400 that names the field.

@@ -1,5 +1,6 @@
-import type { EngineCapabilities, Placement, PlacementHint } from "./engine.ts";
+import type { EngineCapabilities } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
+import type { Placement, PlacementHint } from "../worker/placement.ts";
 
 /** What all protocol families have in common: abilities that were probed, and workers in a pool. */
 export abstract class PooledEngine {

@@ -1,14 +1,14 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { ModelConfig } from "../../cfgs/schema.ts";
-import { workerUrl } from "../pool/worker_access.ts";
 import type { Transport } from "../../base/transport.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { EngineCapabilities } from "./engine.ts";
-import { fakeBootstrapWarms } from "./bootstrap.ts";
 import { pairDiesOfTopLogprobs } from "./guards.ts";
+import { fakeBootstrapWarms } from "./sglang/bootstrap.ts";
 import { olderThan } from "./version.ts";
-import { cacheFacts, schedulesByPriority } from "./vllm_facts.ts";
-import { connectionError, workerRefusal } from "./worker_errors.ts";
+import { cacheFacts, schedulesByPriority } from "./vllm/vllm_facts.ts";
+import { workerUrl } from "../worker/worker_access.ts";
+import { connectionError, workerRefusal } from "../worker/worker_errors.ts";
 
 /** Longest answer to a probe; SGLang's server info is some 32 kB. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;

@@ -1,20 +1,20 @@
 import type { IncomingResponse } from "../../base/transport.ts";
 import type { GenerateEvent } from "./engine.ts";
-import { DONE, SseParser } from "./sse.ts";
-import type { WorkerCall } from "./worker_call.ts";
-import { invalidAnswer } from "./worker_errors.ts";
+import { DONE, SseParser } from "../wire/sse.ts";
+import type { WorkerCall } from "../worker/worker_call.ts";
+import { invalidAnswer } from "../worker/worker_errors.ts";
 
 /** What an engine says in one event. */
-export type Delta = Extract<GenerateEvent, { type: "delta" }>;
+export type DecodedDelta = Extract<GenerateEvent, { type: "delta" }>;
 /** A delta in the making: fields are added one by one, because there is one for every token. */
-export type NewDelta = { -readonly [Field in keyof Delta]: Delta[Field] };
+export type NewDelta = { -readonly [Field in keyof DecodedDelta]: DecodedDelta[Field] };
 /** An engine's last word. */
 export type End = Extract<GenerateEvent, { type: "end" }>;
 
 /** Understands the events of one answer, in their order. */
 export interface AnswerDecoder {
   /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for errors in the stream. */
-  push(data: string): Delta | undefined;
+  push(data: string): DecodedDelta | undefined;
   /** True when the next event of the stream, if it is there already, says all that this one does. */
   repeats?(next: string): boolean;
   /** The last event. Throws `EngineError` when the generation is not over. */

@@ -1,23 +1,23 @@
 import { Hono } from "hono";
 import { unixSeconds } from "../../base/clock.ts";
-import type { Relay } from "../proxy/relay_types.ts";
-import type { RouterServices } from "../services.ts";
-import { Admission } from "./admission.ts";
-import { Keys } from "./auth.ts";
-import type { Call, Env, HttpServices, Route } from "./context.ts";
-import { Drain } from "./drain.ts";
-import { errorResponse, methodNotAllowed, notFound } from "./errors.ts";
-import { Metrics } from "./metrics.ts";
+import { adminRoutes } from "./admin/admin.ts";
+import { healthRoutes } from "./admin/health.ts";
+import { workerRoutes } from "./admin/workers.ts";
+import { Admission } from "./gate/admission.ts";
+import { Keys } from "./gate/auth.ts";
+import type { Call, Env, HttpServices, Route } from "./gate/context.ts";
+import { Drain } from "./gate/drain.ts";
+import { errorResponse, methodNotAllowed, notFound } from "./gate/errors.ts";
+import { requestId } from "./gate/request_id.ts";
+import { graphRoutes } from "./graph/graph.ts";
+import { Metrics } from "./metrics/metrics.ts";
+import { inferenceRoutes } from "./openai/inference.ts";
+import { modelRoutes } from "./openai/models.ts";
 import { openApiDocument } from "./openapi.ts";
-import { requestId } from "./request_id.ts";
-import { adminRoutes } from "./routes/admin.ts";
-import { graphRoutes } from "./routes/graph.ts";
-import { healthRoutes } from "./routes/health.ts";
-import { inferenceRoutes } from "./routes/inference.ts";
-import { modelRoutes } from "./routes/models.ts";
-import { runRoutes } from "./routes/runs.ts";
-import { sglangNativeRoutes } from "./routes/sglang_native.ts";
-import { workerRoutes } from "./routes/workers.ts";
+import { runRoutes } from "./runs/runs.ts";
+import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
+import type { Relay } from "../relay/relay_types.ts";
+import type { RouterServices } from "../served/services.ts";
 
 /** What the HTTP surface is made of. */
 export interface AppServices extends RouterServices {

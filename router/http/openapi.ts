@@ -1,13 +1,14 @@
 import { z } from "zod";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import type { Route } from "./context.ts";
+import { newWorkerSchema, workerChangeSchema } from "./admin/worker_schema.ts";
+import type { Route } from "./gate/context.ts";
 import {
   graphRequestSchema,
   prefillRequestSchema,
   shellRequestSchema,
   warmRequestSchema,
 } from "./graph/request_schema.ts";
-import { graphChunkSchema, graphSchema, warmSchema } from "./graph/response_schema.ts";
+import { graphAnswerSchema, graphChunkSchema, warmSchema } from "./graph/response_schema.ts";
 import { chatRequestSchema, completionRequestSchema } from "./openai/request_schema.ts";
 import {
   chatChunkSchema,
@@ -15,10 +16,9 @@ import {
   completionSchema,
   engineRequestSchema,
   errorSchema,
+  modelCardSchema,
   modelListSchema,
-  modelSchema,
 } from "./openai/response_schema.ts";
-import { newWorkerSchema, workerChangeSchema } from "./worker_schema.ts";
 
 /** The schemas that operations name. */
 const COMPONENTS: Readonly<Record<string, z.ZodType>> = {
@@ -29,13 +29,13 @@ const COMPONENTS: Readonly<Record<string, z.ZodType>> = {
   WarmRequest: warmRequestSchema,
   GenerateRequest: z.union([shellRequestSchema, engineRequestSchema]),
   PrefillRequest: prefillRequestSchema,
-  Graph: graphSchema,
+  Graph: graphAnswerSchema,
   GraphChunk: graphChunkSchema,
   Warm: warmSchema,
   ChatCompletion: chatCompletionSchema,
   ChatCompletionChunk: chatChunkSchema,
   Completion: completionSchema,
-  Model: modelSchema,
+  Model: modelCardSchema,
   ModelList: modelListSchema,
   Error: errorSchema,
   NewWorker: newWorkerSchema,

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { PlacementOutcome } from "../engines/engine.ts";
+import type { PlacementOutcome } from "../worker/placement.ts";
 
 /** `closed`: all requests pass. `open`: none should. `half_open`: one probe at a time may. */
 export type BreakerState = "closed" | "open" | "half_open";

@@ -1,8 +1,8 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import type { ModelConfig } from "../../cfgs/schema.ts";
 import type { Transport } from "../../base/transport.ts";
-import { type WorkerAccess, workerHeaders, workerUrl } from "./worker_access.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import { type WorkerAccess, workerHeaders, workerUrl } from "../worker/worker_access.ts";
 
 /** A worker under suspicion, or out of service, is asked at least this often. */
 const SUSPECT_INTERVAL_MS = 1_000;

@@ -1,12 +1,12 @@
 import { CanopyError } from "../../base/errors.ts";
-import type { Placement, PlacementHint, PlacementOutcome, PrefillSide } from "../engines/engine.ts";
-import { admitted, Chooser } from "./chooser.ts";
-import type { ManagedPool, PoolOptions } from "./pool.ts";
-import type { WorkerStatus } from "./pool_types.ts";
+import type { PoolOptions } from "./pool.ts";
+import type { ManagedPool, WorkerStatus } from "./pool_types.ts";
 import { fullError, unusableError } from "./refusals.ts";
-import { Roster } from "./roster.ts";
-import type { Hold, Worker } from "./worker.ts";
-import type { WorkerAccess } from "./worker_access.ts";
+import { WorkerRegistry } from "./registry.ts";
+import { admitted, Selector } from "./selector.ts";
+import type { Lease, Worker } from "./worker.ts";
+import type { Placement, PlacementHint, PlacementOutcome, PrefillSide } from "../worker/placement.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /**
  * Servers of which some prefill and some decode: each request goes to one of either kind, any with any.
@@ -18,9 +18,9 @@ import type { WorkerAccess } from "./worker_access.ts";
 export class PairPool implements ManagedPool {
   readonly model: string;
   readonly #options: PoolOptions;
-  readonly #roster: Roster;
-  readonly #prefillChooser: Chooser;
-  readonly #decodeChooser: Chooser;
+  readonly #roster: WorkerRegistry;
+  readonly #prefillChooser: Selector;
+  readonly #decodeChooser: Selector;
   /** Requests in their hand-off, by `pairKey`; pairs with none are absent. */
   readonly #handOffs = new Map<string, number>();
 
@@ -29,9 +29,9 @@ export class PairPool implements ManagedPool {
     const most = Math.max(1, 2 * config.workers.length);
     this.model = options.model;
     this.#options = options;
-    this.#roster = new Roster(options);
-    this.#prefillChooser = new Chooser(config.policy, random.int(most) - 1);
-    this.#decodeChooser = new Chooser(config.policy, random.int(most) - 1);
+    this.#roster = new WorkerRegistry(options);
+    this.#prefillChooser = new Selector(config.policy, random.int(most) - 1);
+    this.#decodeChooser = new Selector(config.policy, random.int(most) - 1);
   }
 
   get ready(): boolean {
@@ -152,8 +152,8 @@ class PairPlacement implements Placement {
   readonly workerId: string;
   readonly url: string;
   readonly prefill: PrefillSide;
-  readonly #prefillHold: Hold;
-  readonly #decodeHold: Hold;
+  readonly #prefillHold: Lease;
+  readonly #decodeHold: Lease;
   readonly #onHandedOff: () => void;
   /** True once a half was named as the one that failed. */
   #blamed = false;

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
-import type { Engine, Placement, PlacementHint, PlacementOutcome } from "../engines/engine.ts";
+import type { Engine } from "../engines/engine.ts";
+import type { Placement, PlacementHint, PlacementOutcome } from "../worker/placement.ts";
 
 /** How often a full model is asked again: others than this queue may have given places back. */
 const pollMs = 100;

@@ -2,15 +2,15 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import type { ModelConfig, WorkerConfig } from "../../cfgs/schema.ts";
-import type { Placement, PlacementHint } from "../engines/engine.ts";
 import type { Transport } from "../../base/transport.ts";
-import { admitted, Chooser } from "./chooser.ts";
+import type { ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
 import { PairPool } from "./pair_pool.ts";
-import type { Pool, WorkerStatus } from "./pool_types.ts";
+import type { ManagedPool, WorkerStatus } from "./pool_types.ts";
 import { fullError, unusableError } from "./refusals.ts";
-import { Roster } from "./roster.ts";
-import type { WorkerAccess } from "./worker_access.ts";
+import { WorkerRegistry } from "./registry.ts";
+import { admitted, Selector } from "./selector.ts";
+import type { Placement, PlacementHint } from "../worker/placement.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** What `createPool` needs. */
 export interface PoolOptions {
@@ -21,26 +21,6 @@ export interface PoolOptions {
   readonly random: Random;
   readonly transport: Transport;
   readonly log: Logger;
-}
-
-/** A pool together with what its owner may do to it. */
-export interface ManagedPool extends Pool {
-  /** Checks the workers' health until the signal aborts. Call it once. */
-  start(signal: AbortSignal): void;
-  /**
-   * Adds a worker and returns its id. Throws 409 `worker_exists` for a URL that is there already, 400
-   * `unsupported_worker` for a role that the model's engine does not have.
-   */
-  addWorker(access: WorkerAccess): string;
-  /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
-  removeWorker(id: string): boolean;
-  /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */
-  setDraining(id: string, draining: boolean): boolean;
-  /**
-   * Says that a worker's process has ended, and why: it gets no more work from now on. Without a reason: a new process
-   * serves in its place. False when there is none of that id.
-   */
-  setDown(id: string, reason: string | undefined): boolean;
 }
 
 /**
@@ -107,15 +87,15 @@ function unsupported(model: string, message: string): CanopyError {
 class WorkerPool implements ManagedPool {
   readonly model: string;
   readonly #options: PoolOptions;
-  readonly #roster: Roster;
-  readonly #chooser: Chooser;
+  readonly #roster: WorkerRegistry;
+  readonly #chooser: Selector;
 
   constructor(options: PoolOptions) {
     const { config, random } = options;
     this.model = options.model;
     this.#options = options;
-    this.#roster = new Roster(options);
-    this.#chooser = new Chooser(config.policy, random.int(Math.max(1, config.workers.length)) - 1);
+    this.#roster = new WorkerRegistry(options);
+    this.#chooser = new Selector(config.policy, random.int(Math.max(1, config.workers.length)) - 1);
   }
 
   get ready(): boolean {

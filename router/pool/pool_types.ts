@@ -1,4 +1,5 @@
-import type { Placement, PlacementHint } from "../engines/engine.ts";
+import type { Placement, PlacementHint } from "../worker/placement.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** What is known of one server process that serves a model. */
 export interface WorkerStatus {
@@ -25,4 +26,24 @@ export interface Pool {
   headers?(workerId: string): Readonly<Record<string, string>>;
   /** True when at least one worker, or one of either half, can take work. */
   readonly ready: boolean;
+}
+/** A pool together with what its owner may do to it. */
+
+export interface ManagedPool extends Pool {
+  /** Checks the workers' health until the signal aborts. Call it once. */
+  start(signal: AbortSignal): void;
+  /**
+   * Adds a worker and returns its id. Throws 409 `worker_exists` for a URL that is there already, 400
+   * `unsupported_worker` for a role that the model's engine does not have.
+   */
+  addWorker(access: WorkerAccess): string;
+  /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
+  removeWorker(id: string): boolean;
+  /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */
+  setDraining(id: string, draining: boolean): boolean;
+  /**
+   * Says that a worker's process has ended, and why: it gets no more work from now on. Without a reason: a new process
+   * serves in its place. False when there is none of that id.
+   */
+  setDown(id: string, reason: string | undefined): boolean;
 }

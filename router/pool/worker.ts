@@ -1,11 +1,11 @@
 import type { Clock } from "../../base/clock.ts";
-import type { ModelConfig } from "../../cfgs/schema.ts";
-import type { PlacementOutcome } from "../engines/engine.ts";
 import type { Transport } from "../../base/transport.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Breaker } from "./breaker.ts";
 import { type CheckResult, HealthChecker } from "./health.ts";
 import type { WorkerStatus } from "./pool_types.ts";
-import { type WorkerAccess, workerHeaders } from "./worker_access.ts";
+import type { PlacementOutcome } from "../worker/placement.ts";
+import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
 
 /** What a `Worker` is made of. */
 export interface WorkerOptions {
@@ -20,7 +20,7 @@ export interface WorkerOptions {
 }
 
 /** One request's share of a worker. */
-export interface Hold {
+export interface Lease {
   /** Gives it back and says how it went; false, and nothing happens, when it was given back before. */
   release(outcome: PlacementOutcome): boolean;
 }
@@ -112,7 +112,7 @@ export class Worker {
   }
 
   /** Counts a request here until it is given back. */
-  take(): Hold {
+  take(): Lease {
     const permit = this.breaker.begin();
     this.#inFlight++;
     let held = true;

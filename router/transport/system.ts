@@ -1,6 +1,6 @@
 import process from "node:process";
-import { FetchTransport } from "./fetch.ts";
 import type { Transport } from "../../base/transport.ts";
+import { FetchTransport } from "./fetch.ts";
 import { UndiciTransport } from "./undici.ts";
 
 /**

@@ -1,5 +1,5 @@
-import { maxAnswerLength } from "./final_answer.ts";
 import { choiceValue } from "./choice.ts";
+import { maxAnswerLength } from "./final_answer.ts";
 import { parseNumber } from "./number.ts";
 
 /**

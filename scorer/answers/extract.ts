@@ -1,5 +1,5 @@
-import { compileSafePattern } from "../../cfgs/safe_pattern.ts";
-import type { AnswerKind, AnswerRules } from "../../cfgs/schema_early_exit.ts";
+import type { AnswerKind, AnswerRules } from "../../cfgs/schema/early_exit.ts";
+import { compileSafePattern } from "../../cfgs/schema/safe_pattern.ts";
 import { findBoxed } from "./boxed.ts";
 import { findChoice } from "./choice.ts";
 import { findCodeResult } from "./code_result.ts";

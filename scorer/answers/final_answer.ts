@@ -1,4 +1,4 @@
-import type { AnswerKind } from "../../cfgs/schema_early_exit.ts";
+import type { AnswerKind } from "../../cfgs/schema/early_exit.ts";
 
 /** The final answer that was found in a text. */
 export interface FinalAnswer {

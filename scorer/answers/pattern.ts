@@ -1,4 +1,4 @@
-import type { SafePattern } from "../../cfgs/safe_pattern.ts";
+import type { SafePattern } from "../../cfgs/schema/safe_pattern.ts";
 import { canonicalValue } from "./expression.ts";
 
 /** Characters of a text that a pattern is matched with, from its end: at most 500 steps each (`cfgs/safe_pattern.ts`). */

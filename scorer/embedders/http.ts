@@ -3,9 +3,6 @@ import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
-import { FeatureSum } from "../onnx/feature_sum.ts";
-import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
-import type { ScorerFacts } from "../scorer.ts";
 import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedder.ts";
 import {
   type EmbeddingEndpoint,
@@ -17,6 +14,9 @@ import {
 } from "./http_wire.ts";
 import { OnnxFeatures } from "./onnx_features.ts";
 import { NoFeatures, PooledFeatures, RowFeatures } from "./row_features.ts";
+import { FeatureSum } from "../onnx/feature_sum.ts";
+import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
+import type { ScorerFacts } from "../scorer.ts";
 
 /** Longest wait for one text, in ms. */
 const REQUEST_MS = 30_000;

@@ -1,3 +1,5 @@
+import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedder.ts";
+import { type Feature, lexicalFeatures, lexicalTokens, lexicalWeight } from "./lexical_tokens.ts";
 import type { ScorerFacts, SimilarityMetric } from "../scorer.ts";
 import {
   type CorrelationTerms,
@@ -5,9 +7,7 @@ import {
   effectiveDimensions,
   frobeniusCosine,
   unbiasedCosine,
-} from "../similarity.ts";
-import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedder.ts";
-import { type Feature, lexicalFeatures, lexicalTokens, lexicalWeight } from "./lexical_tokens.ts";
+} from "../similarity/similarity.ts";
 
 /** Columns, h. */
 const DIMENSIONS = 128;

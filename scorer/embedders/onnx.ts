@@ -1,15 +1,15 @@
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
-import { EmbeddingModel } from "../onnx/embedding_model.ts";
-import { loadOnnxRuntime } from "../../onnx/runtime.ts";
-import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
-import type { ScorerFacts } from "../scorer.ts";
-import { Whitening } from "../whitening.ts";
+import { describeFile, type OnnxFiles } from "../../ml/hub/onnx_files.ts";
+import { loadOnnxRuntime } from "../../ml/onnx/runtime.ts";
 import type { Embedder } from "./embedder.ts";
 import { OnnxAnswer, STEP_TOKENS } from "./onnx_answer.ts";
 import { CacheBudget } from "./onnx_cache_budget.ts";
-import { describeFile, type OnnxFiles } from "../../hub/onnx_files.ts";
 import { EmbeddingTokenizer } from "./onnx_tokens.ts";
+import { EmbeddingModel } from "../onnx/embedding_model.ts";
+import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
+import type { ScorerFacts } from "../scorer.ts";
+import { Whitening } from "../similarity/whitening.ts";
 
 export interface OnnxEmbedderOptions {
   readonly clock: Clock;

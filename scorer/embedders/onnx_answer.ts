@@ -1,10 +1,10 @@
-import type { EmbeddingModel, KeyValueCache } from "../onnx/embedding_model.ts";
-import { FeatureSum } from "../onnx/feature_sum.ts";
-import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { AnswerEmbedding } from "./embedder.ts";
 import type { CacheBudget } from "./onnx_cache_budget.ts";
 import { OnnxFeatures } from "./onnx_features.ts";
 import type { AnswerTokens } from "./onnx_tokens.ts";
+import type { EmbeddingModel, KeyValueCache } from "../onnx/embedding_model.ts";
+import { FeatureSum } from "../onnx/feature_sum.ts";
+import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 
 /**
  * Tokens that are embedded at once. Always so many, until the last ones: the scales of an int8 model depend on what is

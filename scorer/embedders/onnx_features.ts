@@ -1,7 +1,7 @@
+import type { AnswerFeatures } from "./embedder.ts";
 import type { Correlation, SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { SimilarityMetric } from "../scorer.ts";
-import { cosine, effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../similarity.ts";
-import type { AnswerFeatures } from "./embedder.ts";
+import { cosine, effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../similarity/similarity.ts";
 
 /** Features of an answer from an ONNX model: all tokens' rows, the end token's too, and the last one as pooled vector. */
 export class OnnxFeatures implements AnswerFeatures {

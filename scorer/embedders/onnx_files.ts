@@ -1,5 +1,5 @@
-import type { Environment } from "../../hub/environment.ts";
-import { findExport, type OnnxFiles, type OnnxSource } from "../../hub/onnx_files.ts";
+import type { Environment } from "../../ml/hub/environment.ts";
+import { findExport, type OnnxFiles, type OnnxSource } from "../../ml/hub/onnx_files.ts";
 
 /** Finds an embedding model's files; see `findExport`. */
 export function findOnnxFiles(source: OnnxSource, env: Environment): Promise<OnnxFiles | undefined> {

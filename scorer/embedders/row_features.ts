@@ -1,7 +1,7 @@
-import { RowCorrelation } from "../row_correlation.ts";
-import type { SimilarityMetric } from "../scorer.ts";
-import { cosine, effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../similarity.ts";
 import type { AnswerFeatures } from "./embedder.ts";
+import type { SimilarityMetric } from "../scorer.ts";
+import { RowCorrelation } from "../similarity/row_correlation.ts";
+import { cosine, effectiveDimensions, frobeniusCosine, unbiasedCosine } from "../similarity/similarity.ts";
 
 /** Token features of an answer, compared by loops in this thread. */
 export class RowFeatures implements AnswerFeatures {

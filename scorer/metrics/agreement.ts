@@ -1,7 +1,8 @@
-import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import { type AnswerExtractor, answerExtractor } from "../answers/extract.ts";
 import { type FinalAnswer, sameAnswer } from "../answers/final_answer.ts";
-import { finite, knownSimilarity, knownVerdict, similarityTable, verdictTable } from "../evidence.ts";
+import { answersJson } from "./answer.ts";
+import { finite, knownSimilarity, knownVerdict, similarityTable, verdictTable } from "../policy/evidence.ts";
 import type {
   ClusterState,
   Evidence,
@@ -10,9 +11,16 @@ import type {
   ExitPolicy,
   Pair,
   PolicyNeeds,
-} from "../exit_policy.ts";
-import { type Agreement, consensusOf, couldStop, kept, pairsOf, usablePlaces, voteOf } from "../vote.ts";
-import { answersJson } from "./answer.ts";
+} from "../policy/exit_policy.ts";
+import {
+  type Agreement,
+  consensusOf,
+  couldStop,
+  kept,
+  pairsOf,
+  usablePlaces,
+  voteOf,
+} from "../policy/vote.ts";
 
 /** Shorter answers, in tokens, have no similarity that means anything (no second-moment metric has). */
 const leastTokens = 8;

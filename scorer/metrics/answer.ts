@@ -1,8 +1,14 @@
-import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import { type AnswerExtractor, answerExtractor } from "../answers/extract.ts";
 import { type FinalAnswer, sameAnswer } from "../answers/final_answer.ts";
-import type { ClusterState, EvidenceWanted, ExitDecision, ExitPolicy, PolicyNeeds } from "../exit_policy.ts";
-import { type Agreement, consensusOf, couldStop, kept, voteOf } from "../vote.ts";
+import type {
+  ClusterState,
+  EvidenceWanted,
+  ExitDecision,
+  ExitPolicy,
+  PolicyNeeds,
+} from "../policy/exit_policy.ts";
+import { type Agreement, consensusOf, couldStop, kept, voteOf } from "../policy/vote.ts";
 
 /** Exits when enough of the final answers that the texts state are equal. A text without one agrees with nothing. */
 export class AnswerPolicy implements ExitPolicy {

@@ -1,6 +1,8 @@
-import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
 import type { Random } from "../../base/random.ts";
-import { confidenceOf } from "../confidence.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
+import { confidenceOf } from "../policy/confidence.ts";
+import { drawFor } from "../policy/draw.ts";
+import { finite, knownSimilarity, similarityTable } from "../policy/evidence.ts";
 import type {
   ClusterState,
   Evidence,
@@ -8,11 +10,9 @@ import type {
   ExitDecision,
   ExitPolicy,
   PolicyNeeds,
-} from "../exit_policy.ts";
-import { drawFor } from "../draw.ts";
-import { finite, knownSimilarity, similarityTable } from "../evidence.ts";
-import { qualityOf } from "../quality.ts";
-import { pairsOf } from "../vote.ts";
+} from "../policy/exit_policy.ts";
+import { qualityOf } from "../policy/quality.ts";
+import { pairsOf } from "../policy/vote.ts";
 
 /**
  * The paper's metric (Faster-MoA, Algorithm 1): exit with probability Q, or when Q is at least a threshold. It sees

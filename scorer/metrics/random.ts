@@ -1,7 +1,13 @@
-import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
 import type { Random } from "../../base/random.ts";
-import { drawFor } from "../draw.ts";
-import type { ClusterState, EvidenceWanted, ExitDecision, ExitPolicy, PolicyNeeds } from "../exit_policy.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
+import { drawFor } from "../policy/draw.ts";
+import type {
+  ClusterState,
+  EvidenceWanted,
+  ExitDecision,
+  ExitPolicy,
+  PolicyNeeds,
+} from "../policy/exit_policy.ts";
 
 /** Exits with a set probability, whatever was said: the ablation that any gain must be compared with. */
 export class RandomPolicy implements ExitPolicy {

@@ -1,5 +1,5 @@
-import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
-import { knownVerdict, verdictTable } from "../evidence.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
+import { knownVerdict, verdictTable } from "../policy/evidence.ts";
 import type {
   ClusterState,
   Evidence,
@@ -7,8 +7,8 @@ import type {
   ExitDecision,
   ExitPolicy,
   PolicyNeeds,
-} from "../exit_policy.ts";
-import { consensusOf, couldStop, kept, pairsOf, usablePlaces, voteOf } from "../vote.ts";
+} from "../policy/exit_policy.ts";
+import { consensusOf, couldStop, kept, pairsOf, usablePlaces, voteOf } from "../policy/vote.ts";
 
 /** Exits when a served model says of enough answers that they agree, each with each. */
 export class VerdictPolicy implements ExitPolicy {

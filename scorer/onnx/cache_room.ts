@@ -1,5 +1,5 @@
-import type { OnnxRuntime, Tensor } from "../../onnx/runtime.ts";
-import type { CacheSlot } from "../../onnx/transformer_inputs.ts";
+import type { OnnxRuntime, Tensor } from "../../ml/onnx/runtime.ts";
+import type { CacheSlot } from "../../ml/onnx/transformer_inputs.ts";
 
 type Numbers = Float32Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
 

@@ -4,7 +4,7 @@ import {
   type SessionMetadata,
   type TensorMetadata,
   type TransformerInputs,
-} from "../../onnx/transformer_inputs.ts";
+} from "../../ml/onnx/transformer_inputs.ts";
 
 /** How an exported embedding model is fed and read. Without a cache texts are embedded in one go. */
 export interface EmbeddingExport extends TransformerInputs {

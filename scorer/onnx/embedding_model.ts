@@ -1,15 +1,15 @@
-import { runInto } from "../../onnx/run_into.ts";
+import { runInto } from "../../ml/onnx/run_into.ts";
 import {
   halfBits,
   type InferenceSession,
   type OnnxRuntime,
   type Tensor,
   toFloat32,
-} from "../../onnx/runtime.ts";
-import { feedTokens } from "../../onnx/transformer_inputs.ts";
+} from "../../ml/onnx/runtime.ts";
+import { feedTokens } from "../../ml/onnx/transformer_inputs.ts";
 import { CacheRoom } from "./cache_room.ts";
-import { cosine } from "../similarity.ts";
 import { type EmbeddingExport, readExport } from "./embedding_export.ts";
+import { cosine } from "../similarity/similarity.ts";
 
 /** Keys and values of the tokens so far. A step that goes on from it may write into it: it is used once. */
 export interface KeyValueCache {

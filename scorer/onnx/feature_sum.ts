@@ -1,4 +1,4 @@
-import type { Tensor } from "../../onnx/runtime.ts";
+import type { Tensor } from "../../ml/onnx/runtime.ts";
 import type { Correlation, SimilarityGraphs } from "./similarity_graphs.ts";
 
 /** Rows that are added up at once. */

@@ -1,6 +1,6 @@
-import type { CorrelationTerms } from "../similarity.ts";
-import { encodeModel, type Graph, type Node } from "../../onnx/onnx_file.ts";
-import type { InferenceSession, OnnxRuntime, Tensor } from "../../onnx/runtime.ts";
+import { encodeModel, type Node, type OnnxGraph } from "../../ml/onnx/onnx_file.ts";
+import type { InferenceSession, OnnxRuntime, Tensor } from "../../ml/onnx/runtime.ts";
+import type { CorrelationTerms } from "../similarity/similarity.ts";
 
 /** What a comparison needs of an answer; its size does not depend on the number of tokens. */
 export interface Correlation extends CorrelationTerms {
@@ -19,7 +19,7 @@ const node = (
 ): Node => ({ operator, inputs, outputs: [output], ...(attributes === undefined ? {} : { attributes }) });
 
 /** U + XᵀX. */
-const accumulate: Graph = {
+const accumulate: OnnxGraph = {
   inputs: [
     { name: "sum", type: "float32", shape: ["h", "h"] },
     { name: "rows", type: "float32", shape: ["n", "h"] },
@@ -33,7 +33,7 @@ const accumulate: Graph = {
 };
 
 /** Corr(U), ‖Corr(U)‖² and Σ Gᵢᵢ². */
-const correlate: Graph = {
+const correlate: OnnxGraph = {
   inputs: accumulate.inputs,
   outputs: [
     { name: "matrix", type: "float32", shape: ["h", "h"] },
@@ -61,7 +61,7 @@ const correlate: Graph = {
 };
 
 /** ⟨A, B⟩_F. */
-const multiply: Graph = {
+const multiply: OnnxGraph = {
   inputs: ["a", "b"].map((name) => ({ name, type: "float32", shape: ["h", "h"] })),
   outputs: [{ name: "result", type: "float32", shape: [] }],
   nodes: [
@@ -90,7 +90,7 @@ export class SimilarityGraphs {
   }
 
   static async open(runtime: OnnxRuntime, threads: number): Promise<SimilarityGraphs> {
-    const open = (graph: Graph) => runtime.open(encodeModel(graph), threads);
+    const open = (graph: OnnxGraph) => runtime.open(encodeModel(graph), threads);
     return new SimilarityGraphs(runtime, [
       await open(accumulate),
       await open(correlate),

@@ -1,5 +1,5 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
 

@@ -1,6 +1,6 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
 import process from "node:process";
+import { test } from "node:test";
 import { logger, startLog } from "../../base/log.ts";
 
 /** What is written to standard error meanwhile. */

@@ -1,8 +1,8 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import fc from "fast-check";
-import { AsyncQueue } from "../../base/queue.ts";
 import { VirtualClock } from "../../base/clock.ts";
+import { AsyncQueue } from "../../base/queue.ts";
 
 /** Lets promises that are already settled run their handlers. */
 async function flush(): Promise<void> {

@@ -1,5 +1,5 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import fc from "fast-check";
 import { fnv1a, Random, systemSeed } from "../../base/random.ts";
 

@@ -1,9 +1,9 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
-import { CanopyError } from "../../base/errors.ts";
-import { Semaphore } from "../../base/semaphore.ts";
-import { Random } from "../../base/random.ts";
+import { test } from "node:test";
 import { VirtualClock } from "../../base/clock.ts";
+import { CanopyError } from "../../base/errors.ts";
+import { Random } from "../../base/random.ts";
+import { Semaphore } from "../../base/semaphore.ts";
 
 test("Semaphore grants waiting callers in the order they came", async () => {
   const semaphore = new Semaphore({ permits: 1, maxWaiting: 10 });

@@ -1,5 +1,5 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { VirtualClock } from "../../base/clock.ts";
 import { Watchdog } from "../../base/watchdog.ts";
 

@@ -1,13 +1,18 @@
-import { ConfigError } from "../../cfgs/problems.ts";
-import { loadCheckedConfig, loadConfig, type LoadedConfig, type LoadOptions } from "../../cfgs/load.ts";
+import {
+  loadCheckedConfig,
+  loadConfig,
+  type LoadConfigOptions,
+  type LoadedConfig,
+} from "../../cfgs/load/load.ts";
+import { ConfigError } from "../../cfgs/load/problems.ts";
 
 /** Loads a text under the name `canopy.jsonc`. */
-export function load(text: string, options: Partial<LoadOptions> = {}): LoadedConfig {
+export function load(text: string, options: Partial<LoadConfigOptions> = {}): LoadedConfig {
   return loadConfig({ path: "canopy.jsonc", text, env: {}, ...options });
 }
 
 /** The lines that loading and checking a text complains with, warnings included; empty when all is well. */
-export function complaints(text: string, options: Partial<LoadOptions> = {}): string[] {
+export function complaints(text: string, options: Partial<LoadConfigOptions> = {}): string[] {
   try {
     const loaded = loadCheckedConfig({ path: "canopy.jsonc", text, env: {}, ...options });
     return loaded.warnings.map((warning) => `${warning.severity}: ${warning.message}`);

@@ -1,7 +1,7 @@
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
-import type { Io, Output } from "../../cli/io.ts";
 import { type Transport, TransportError } from "../../base/transport.ts";
+import type { Io, Output } from "../../cli/kit/io.ts";
 
 /** An output that keeps what is written to it. */
 export class FakeOutput implements Output {

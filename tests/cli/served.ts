@@ -1,6 +1,6 @@
 import { SystemClock } from "../../base/clock.ts";
-import { demoCommand } from "../../cli/demo.ts";
-import { dispatch } from "../../cli/dispatch.ts";
+import { demoCommand } from "../../cli/demo/demo.ts";
+import { runCommand } from "../../cli/kit/dispatch.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { type FakeIo, fakeIo } from "./fake_io.ts";
 
@@ -12,7 +12,7 @@ export async function withServedDemo(
   return await withSystem(async (io) => {
     const all = ["demo", "--serve-only", "--speedup", "500", ...args];
     let ended: number | undefined;
-    const serving = dispatch([demoCommand], all, io).then((code) => ended = code);
+    const serving = runCommand([demoCommand], all, io).then((code) => ended = code);
     try {
       let url: string | undefined;
       while (url === undefined) {

@@ -4,10 +4,10 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
-import { createSimulator } from "../../bench/simulator/simulator.ts";
-import { loadCheckedConfig } from "../../cfgs/load.ts";
+import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { createRouter } from "../../router/router.ts";
 import { MemoryTransport } from "../../router/transport/memory.ts";
+import { createSimulator } from "../../simulator/simulator.ts";
 
 interface AgentEntry {
   model: string;

@@ -1,10 +1,10 @@
 import { after, before } from "node:test";
 import { SystemClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
-import { type ListeningSimulator, startSimulator } from "../../bench/simulator/serve.ts";
-import { demoConfig, type DemoModel } from "../../cli/demo_config.ts";
+import { demoConfig, type DemoModel } from "../../cli/demo/demo_config.ts";
 import { createRouter, type Router } from "../../router/router.ts";
 import { systemTransport } from "../../router/transport/system.ts";
+import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
 import { openAIClientSuite, type Target } from "./openai_suite.ts";
 
 const clock = new SystemClock();

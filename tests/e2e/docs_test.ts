@@ -6,8 +6,8 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { mortalEnv } from "../lifeline.ts";
 import { binaryPath } from "./binary.ts";
+import { mortalEnv } from "../lifeline.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const pages = ["README.md", ...readdirSync(join(root, "docs")).map((name) => `docs/${name}`)];

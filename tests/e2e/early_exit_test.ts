@@ -4,8 +4,8 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { modelFolder } from "../scorer/onnx_reference.ts";
 import { startBinary } from "./binary.ts";
+import { modelFolder } from "../scorer/onnx/onnx_reference.ts";
 
 // Early exit in the binary, over sockets, with the embedding model inside of it.
 

@@ -5,8 +5,8 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { isJsonObject } from "../../base/json.ts";
-import { tinyFiles } from "../embedded/tiny_model.ts";
 import { startBinary } from "./binary.ts";
+import { tinyFiles } from "../embedded/tiny_model.ts";
 
 // A language model inside of the binary, which runs far away from its sources.
 

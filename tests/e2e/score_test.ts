@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
-import { exports, modelFolder, reference, referenceText } from "../scorer/onnx_reference.ts";
 import { runBinary, startBinary } from "./binary.ts";
+import { exports, modelFolder, reference, referenceText } from "../scorer/onnx/onnx_reference.ts";
 
 // ONNX Runtime is inside of the binary, which runs far away from its sources.
 

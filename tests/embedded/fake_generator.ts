@@ -4,7 +4,7 @@ import type {
   GeneratorCounts,
   SequenceEvent,
   SequenceRequest,
-} from "../../embedded/generator.ts";
+} from "../../embedded/scheduler/generator.ts";
 
 /** A generator without a model: says what it is told to, a token per turn of the event loop. */
 export class FakeGenerator implements Generator {

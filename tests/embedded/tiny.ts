@@ -8,11 +8,11 @@ import type {
   SamplingParameters,
   SequenceEvent,
   SequenceRequest,
-} from "../../embedded/generator.ts";
-import { neutralSampling } from "../../embedded/sampling.ts";
-import type { DecoderOptions } from "../../embedded/worker_messages.ts";
-import { WorkerGenerator } from "../../embedded/worker_generator.ts";
-import { startDecoderThread } from "../../embedded/worker_thread.ts";
+} from "../../embedded/scheduler/generator.ts";
+import { neutralSampling } from "../../embedded/scheduler/sampling.ts";
+import { WorkerGenerator } from "../../embedded/thread/worker_generator.ts";
+import type { DecoderOptions } from "../../embedded/thread/worker_messages.ts";
+import { startDecoderThread } from "../../embedded/thread/worker_thread.ts";
 
 const fixtures = new URL("../fixtures/", import.meta.url);
 

@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Constant, encodeModel, type Node, type Value } from "../../onnx/onnx_file.ts";
+import { type Constant, encodeModel, type Node, type Value } from "../../ml/onnx/onnx_file.ts";
 import { TINY_FOLDER } from "./tiny_model.ts";
 
 // Of tests/fixtures/tiny-qwen3/config.json.

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { loadTokenizer } from "../../router/engines/hf_tokenizer.ts";
+import { loadTokenizer } from "../../ml/tokenizers/hf_tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
 import { MemoryTransport } from "../../router/transport/memory.ts";
-import type { ModelTokenizer } from "../../router/engines/tokenizer.ts";
 
 const fixtures = join(fileURLToPath(new URL(".", import.meta.url)), "..", "fixtures");
 

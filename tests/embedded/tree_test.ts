@@ -1,6 +1,6 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
-import type { AgentUsage, RunRecord } from "../../router/moa/run_types.ts";
+import { test } from "node:test";
+import type { AgentUsage, RunRecord } from "../../router/moa/record/run_types.ts";
 import { type ServedTree, withTree } from "./tree.ts";
 
 // A tree of 13 agents over real transformers with a real cache, in this process, asked over HTTP.

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import type { WorkerConfig } from "../../cfgs/schema.ts";
+import type { WorkerConfig } from "../../cfgs/schema/config.ts";
 import { send } from "./http_request.ts";
 
 /** An engine that the scripts in this folder can install; the `-pd` ones are a prefill and a decode server. */

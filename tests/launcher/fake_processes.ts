@@ -1,13 +1,18 @@
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
-import type { Plan, PlannedEngine } from "../../launcher/plan_types.ts";
-import type { EngineProcess, Exit, Processes, ProcessOptions } from "../../launcher/process_types.ts";
 import {
   type IncomingResponse,
   type OutgoingRequest,
   type Transport,
   TransportError,
 } from "../../base/transport.ts";
+import type { LaunchPlan, PlannedEngine } from "../../launcher/plan/plan_types.ts";
+import type {
+  EngineProcess,
+  Exit,
+  Processes,
+  ProcessOptions,
+} from "../../launcher/supervise/process_types.ts";
 
 /** What a fake engine does: prints, becomes healthy, ends. Times in ms after its start. */
 export interface FakeLife {
@@ -179,7 +184,7 @@ export function plannedEngine(
   };
 }
 
-export function planOf(...engines: PlannedEngine[]): Plan {
+export function planOf(...engines: PlannedEngine[]): LaunchPlan {
   return {
     host: { gpus: [], driver: undefined, linked: () => false, source: "test" },
     engines,

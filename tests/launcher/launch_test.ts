@@ -9,13 +9,13 @@ import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../base/clock.ts";
-import { dispatch } from "../../cli/dispatch.ts";
-import { launchCommand } from "../../cli/launch.ts";
-import { statusCommand } from "../../cli/launch_status.ts";
-import { stopCommand } from "../../cli/launch_stop.ts";
-import { systemProcessTable } from "../../launcher/process_table.ts";
-import { selfCommand } from "../../launcher/self_command.ts";
-import { type LaunchState, readState } from "../../launcher/state.ts";
+import { runCommand } from "../../cli/kit/dispatch.ts";
+import { launchCommand } from "../../cli/launch/launch.ts";
+import { statusCommand } from "../../cli/launch/launch_status.ts";
+import { stopCommand } from "../../cli/launch/launch_stop.ts";
+import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
+import { selfCommand } from "../../launcher/supervise/self_command.ts";
+import { type LaunchState, readState } from "../../launcher/supervise/state.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { type FakeIo, fakeIo } from "../cli/fake_io.ts";
 import { mortalEnv } from "../lifeline.ts";
@@ -92,7 +92,7 @@ class CanopyHere implements Canopy {
   constructor(args: readonly string[]) {
     const transport = systemTransport();
     this.#io = fakeIo({ clock, transport, env: mortalEnv(), cwd: tmpdir() });
-    void dispatch([launchCommand, statusCommand, stopCommand], args, this.#io).then(async (code) => {
+    void runCommand([launchCommand, statusCommand, stopCommand], args, this.#io).then(async (code) => {
       await transport.close();
       this.#code = code;
     });

@@ -1,16 +1,17 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import { loadCheckedConfig } from "../../cfgs/load.ts";
-import type { Config } from "../../cfgs/schema.ts";
-import { recordedGpus } from "../../launcher/gpus_described.ts";
-import { nothingKnown } from "../../launcher/installed.ts";
-import { knownModelConfig } from "../../launcher/known_models.ts";
-import { shapeOf } from "../../launcher/model_shape.ts";
-import { makePlan } from "../../launcher/plan.ts";
-import type { PlanOptions } from "../../launcher/plan_options.ts";
-import type { HostGpus, ModelShape, Plan } from "../../launcher/plan_types.ts";
-import { allPortsFree } from "../../launcher/ports.ts";
+import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
+import type { HostGpus } from "../../launcher/host/gpu.ts";
+import { recordedGpus } from "../../launcher/host/gpus_described.ts";
+import { nothingKnown } from "../../launcher/host/installed.ts";
+import { allPortsFree } from "../../launcher/host/ports.ts";
+import { knownModelConfig } from "../../launcher/model/known_models.ts";
+import { type ModelShape, shapeOf } from "../../launcher/model/model_shape.ts";
+import { makePlan } from "../../launcher/plan/plan.ts";
+import type { PlanOptions } from "../../launcher/plan/plan_options.ts";
+import type { LaunchPlan } from "../../launcher/plan/plan_types.ts";
 
 const folder = fileURLToPath(new URL("../fixtures/launcher/", import.meta.url));
 
@@ -50,7 +51,7 @@ export async function planned(
   config: Config,
   host: HostGpus,
   options: Partial<PlanOptions> = {},
-): Promise<Plan> {
+): Promise<LaunchPlan> {
   return await makePlan(config, {
     host,
     engine: undefined,

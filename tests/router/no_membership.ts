@@ -1,4 +1,4 @@
-import type { Membership } from "../../router/services.ts";
+import type { Membership } from "../../router/served/served_model.ts";
 
 const none = () => false;
 

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { SystemClock } from "../../base/clock.ts";
 import { logger } from "../../base/log.ts";
-import { scorerSchema } from "../../cfgs/schema_scorer.ts";
+import { scorerSchema } from "../../cfgs/schema/scorer.ts";
 import { createScorer } from "../../scorer/create.ts";
 import type { Scorer } from "../../scorer/scorer.ts";
-import { Whitening } from "../../scorer/whitening.ts";
-import { modelFolder, reference, referenceText } from "./onnx_reference.ts";
+import { Whitening } from "../../scorer/similarity/whitening.ts";
+import { modelFolder, reference, referenceText } from "./onnx/onnx_reference.ts";
 
 function create(settings: Record<string, unknown>, env: Record<string, string> = {}): Promise<Scorer> {
   return createScorer(scorerSchema.parse(settings), {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { Random } from "../../base/random.ts";
 import { isJsonObject } from "../../base/json.ts";
-import type { RunRecord } from "../../router/moa/run_types.ts";
+import { Random } from "../../base/random.ts";
+import type { RunRecord } from "../../router/moa/record/run_types.ts";
 import { type ExitFault, exitFaults, ExitWorld } from "./exit_world.ts";
 import { engineTotals, makeWorld, sizes } from "./world.ts";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
-import { builtinTokenizer } from "../../bench/simulator/backend.ts";
-import type { RunRecord, TraceEvent } from "../../router/moa/run_types.ts";
+import type { RunRecord, TraceEvent } from "../../router/moa/record/run_types.ts";
 import { createRouter } from "../../router/router.ts";
-import type { ExitPolicy } from "../../scorer/exit_policy.ts";
+import type { ExitPolicy } from "../../scorer/policy/exit_policy.ts";
+import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { services } from "../router/moa/fake_scorer.ts";
 import { ask } from "./warm_world.ts";
 import { engineTotals, makeWorld, sizes } from "./world.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { builtinTokenizer } from "../../bench/simulator/backend.ts";
 import { createRouter } from "../../router/router.ts";
-import type { ExitPolicy } from "../../scorer/exit_policy.ts";
+import type { ExitPolicy } from "../../scorer/policy/exit_policy.ts";
+import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { services } from "../router/moa/fake_scorer.ts";
 import { ask } from "./warm_world.ts";
 import { makeWorld, sizes } from "./world.ts";

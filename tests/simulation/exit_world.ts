@@ -1,13 +1,13 @@
 import type { VirtualClock } from "../../base/clock.ts";
 import { fnv1a, Random } from "../../base/random.ts";
 import { type IncomingResponse, type OutgoingRequest, TransportError } from "../../base/transport.ts";
-import type { EarlyExitConfig } from "../../cfgs/schema_early_exit.ts";
-import type { EarlyExitServices } from "../../router/moa/early_exit_services.ts";
+import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
+import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import type { MemoryHandler } from "../../router/transport/memory.ts";
-import type { ClusterState, Evidence, ExitDecision, ExitPolicy } from "../../scorer/exit_policy.ts";
-import { exitPolicyOf } from "../../scorer/policies.ts";
+import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
+import type { ClusterState, Evidence, ExitDecision, ExitPolicy } from "../../scorer/policy/exit_policy.ts";
+import { verdictPrompt } from "../../scorer/policy/verdict_prompt.ts";
 import type { Similarity } from "../../scorer/scorer.ts";
-import { verdictPrompt } from "../../scorer/verdict_prompt.ts";
 import { FakeScorer, verdictQuestion } from "../router/moa/fake_scorer.ts";
 
 /** What may be wrong with what early exit depends on. */

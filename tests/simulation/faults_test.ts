@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import type { Fault } from "../../bench/simulator/simulator_types.ts";
-import type { Run, RunRecord } from "../../router/moa/run_types.ts";
+import type { Run, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { Fault } from "../../simulator/engine/faults.ts";
 import { engineTotals, makeWorld, sizes, type World } from "./world.ts";
 
 /** Time limits of a worker's answer in this suite. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
-import type { Fault } from "../../bench/simulator/simulator_types.ts";
 import type { Router } from "../../router/router.ts";
+import type { Fault } from "../../simulator/engine/faults.ts";
 import { engineTotals, makeWorld, type World } from "./world.ts";
 
 const VERSIONS = ["0.5.10.post1", "0.5.12", "0.5.18", "0.5.23"] as const;

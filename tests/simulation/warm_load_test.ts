@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
-import { runTrial, type Trial } from "../../bench/experiment_run.ts";
-import { type Question, randomText } from "../../bench/experiment_workload.ts";
-import type { Serving } from "../../bench/experiment_world.ts";
-import { meanOf } from "../../bench/report/statistics.ts";
+import { runTrial, type Trial } from "../../bench/experiments/trial.ts";
+import { randomText, type WorkloadQuestion } from "../../bench/experiments/workload.ts";
+import type { Serving } from "../../bench/experiments/world.ts";
+import { meanOf } from "../../bench/statistics/statistics.ts";
 
 /** All at once, so that the servers of large models have prompts to read, and streams to write, all the time. */
-function questions(seed: string, { count, answerTokens }: Load): Question[] {
+function questions(seed: string, { count, answerTokens }: Load): WorkloadQuestion[] {
   return Array.from({ length: count }, (_, index) => {
     const random = new Random(`${seed}/${index}`);
     return {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { builtinTokenizer } from "../../bench/simulator/backend.ts";
-import type { RunRecord, TraceEvent } from "../../router/moa/run_types.ts";
+import type { RunRecord, TraceEvent } from "../../router/moa/record/run_types.ts";
 import { createRouter, type Router } from "../../router/router.ts";
+import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { makeWorld, type World } from "./world.ts";
 
 /** A world whose router knows its models' tokenizer, so that it can splice and warm. */

@@ -1,13 +1,13 @@
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
-import { PdFabric } from "../../bench/simulator/pd_fabric.ts";
-import { createSimulator } from "../../bench/simulator/simulator.ts";
-import type { PdOptions, Simulator, SimulatorOptions } from "../../bench/simulator/simulator_types.ts";
-import { type Config, configSchema, type GraphConfig } from "../../cfgs/schema.ts";
 import type { OutgoingRequest } from "../../base/transport.ts";
-import type { EarlyExitServices } from "../../router/moa/early_exit_services.ts";
+import { type Config, configSchema, type GraphConfig } from "../../cfgs/schema/config.ts";
+import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import { createRouter, type Router } from "../../router/router.ts";
 import { type MemoryHandler, MemoryTransport } from "../../router/transport/memory.ts";
+import { PdFabric } from "../../simulator/pd/fabric.ts";
+import type { PdOptions, Simulator, SimulatorOptions } from "../../simulator/server/simulator_options.ts";
+import { createSimulator } from "../../simulator/simulator.ts";
 
 /** A simulated worker of the model `model`. */
 export interface SimulatedWorker {

@@ -1,9 +1,9 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { AgentGraph } from "../../moa/graph_types.ts";
-import type { AgentEvent, AgentRecord, Run } from "../../moa/run_types.ts";
-import { traceEventBody, usageBody } from "../openai/usage.ts";
-import { promptBody } from "../prompt_body.ts";
+import { promptBody } from "../gate/prompt_body.ts";
 import type { GraphInclude } from "./read_graph.ts";
+import { traceEventBody, usageBody } from "../openai/usage.ts";
+import type { AgentGraph } from "../../moa/graph/graph_types.ts";
+import type { AgentEvent, AgentRecord, Run } from "../../moa/record/run_types.ts";
 
 /** A run of a request's graph, with what its answers need. */
 export interface GraphAnswer {

@@ -1,9 +1,9 @@
-import { leastAnswers, noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest } from "../../../base/errors.ts";
-import { maxAgents } from "../../../cfgs/expanded_graph.ts";
+import { leastAnswers, noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
+import { maxAgents } from "../../../cfgs/topology/expanded_graph.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import type { AgentGraph, AgentNode, ClusterNode } from "../../moa/graph_types.ts";
-import { type PromptTemplate, segmentsOf } from "../../moa/template.ts";
+import type { AgentGraph, AgentNode, ClusterNode } from "../../moa/graph/graph_types.ts";
+import { type PromptTemplate, segmentsOf } from "../../moa/graph/template.ts";
 
 /** The name of every graph that came in a request, in records and metrics; none in a config has parentheses. */
 export const REQUEST_GRAPH = "(request)";

@@ -1,11 +1,11 @@
 import { badRequest } from "../../../base/errors.ts";
-import type { HttpServices } from "../context.ts";
-import { shown } from "../openai/field_error.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { shown } from "../gate/field_error.ts";
 import type { AgentSpec } from "./build_graph.ts";
 import { within } from "./within.ts";
 
 /** Throws 400 naming the field for early exit that names nobody, or that cannot be decided here. */
-export function checkEarlyExit(
+export function checkRequestedExit(
   http: HttpServices,
   specs: readonly AgentSpec[],
   ofAll: AgentSpec["earlyExit"],

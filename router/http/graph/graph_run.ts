@@ -1,17 +1,17 @@
 import type { JsonObject } from "../../../base/json.ts";
-import type { AgentGraph } from "../../moa/graph_types.ts";
-import type { AgentEvent, Run } from "../../moa/run_types.ts";
-import type { HttpServices } from "../context.ts";
-import { asCanopyError, errorBody } from "../errors.ts";
-import { pulledBody, type Work } from "../work.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { asCanopyError, errorBody } from "../gate/errors.ts";
+import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
+import type { AgentGraph } from "../../moa/graph/graph_types.ts";
+import type { AgentEvent, Run } from "../../moa/record/run_types.ts";
 
 /** Takes a place and starts a run, which holds the place until no engine works for it. Throws `CanopyError`. */
 export async function startGraph(
   http: HttpServices,
   graph: AgentGraph,
   headers: Readonly<Record<string, string>>,
-  work: Work,
+  work: RequestScope,
 ): Promise<Run> {
   work.model = REQUEST_GRAPH;
   const release = await http.admission.take(work.signal);
@@ -37,7 +37,7 @@ export async function finished(run: Run): Promise<void> {
 /** What a stream of a graph's events is made of. */
 export interface EventStreamOptions {
   readonly run: Run;
-  readonly work: Work;
+  readonly work: RequestScope;
   /** The events that one event of an agent becomes. */
   readonly chunk: (event: AgentEvent) => JsonObject[];
   /** The last ones, once the run has ended. */

@@ -1,22 +1,23 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
-import { responsesFormatSchema } from "../../../cfgs/schema.ts";
-import type { ChatMessage, Sampling } from "../../engines/engine.ts";
+import { responsesFormatSchema } from "../../../cfgs/schema/config.ts";
+import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import type { Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards.ts";
-import type { DraftMessage } from "../../moa/prompt.ts";
-import { mergeSampling, samplingOf } from "../../moa/sampling.ts";
-import { parseResponsesFormat, type PromptTemplate } from "../../moa/template.ts";
-import type { ServedModel } from "../../services.ts";
-import type { HttpServices } from "../context.ts";
-import { findServedModel, modelNotFound } from "../dispatch.ts";
-import { readMessages } from "../openai/chat_request.ts";
-import { fieldError, shown } from "../openai/field_error.ts";
-import { isSet } from "../openai/optional.ts";
-import { readSampling } from "../openai/sampling.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { fieldError, shown } from "../gate/field_error.ts";
+import { findServedModel, modelNotFound } from "../gate/find_model.ts";
+import { isSet } from "../gate/optional.ts";
 import type { AgentSpec } from "./build_graph.ts";
-import { type AgentRequest, agentSchema, parametersSchema } from "./request_schema.ts";
+import { type AgentBody, parametersSchema, requestAgentSchema } from "./request_schema.ts";
 import { holdsSlot, openMessage, splitAtSlots } from "./slots.ts";
 import { within } from "./within.ts";
+import { readMessages } from "../openai/chat_request.ts";
+import { readSampling } from "../openai/sampling.ts";
+import { mergeSampling, samplingOf } from "../../moa/graph/sampling.ts";
+import { parseResponsesFormat, type PromptTemplate } from "../../moa/graph/template.ts";
+import type { DraftMessage } from "../../moa/prompt/prompt.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** Fields of an agent that are no parameters of its generation. */
 const OWN_FIELDS = ["reads", "responses", "min_responses", "deadline_ms", "on_deadline", "early_exit"];
@@ -46,7 +47,7 @@ export function readAgent(
     throw badRequest(field, `${field} must be an object: current value is ${shown(body)}`);
   }
   return within(field, () => {
-    const parsed = agentSchema.safeParse(body);
+    const parsed = requestAgentSchema.safeParse(body);
     if (!parsed.success) throw fieldError(parsed.error, body);
     const request = parsed.data;
     const model = engineModel(http, request.model);
@@ -121,7 +122,7 @@ export function readParameters(body: JsonObject): Sampling {
 }
 
 function readPrompt(
-  request: AgentRequest,
+  request: AgentBody,
   body: JsonObject,
 ): { template: PromptTemplate; promptField: "prompt" | "messages" } {
   const { prompt } = request;

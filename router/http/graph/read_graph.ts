@@ -1,16 +1,16 @@
-import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
-import { maxAgents } from "../../../cfgs/expanded_graph.ts";
-import type { AgentGraph } from "../../moa/graph_types.ts";
-import type { HttpServices } from "../context.ts";
-import { fieldError, shown } from "../openai/field_error.ts";
-import { isSet } from "../openai/optional.ts";
+import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
+import { maxAgents } from "../../../cfgs/topology/expanded_graph.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { fieldError, shown } from "../gate/field_error.ts";
+import { isSet } from "../gate/optional.ts";
 import { buildRequestGraph } from "./build_graph.ts";
-import { checkEarlyExit } from "./check_early_exit.ts";
+import { checkRequestedExit } from "./check_early_exit.ts";
 import { type AgentDefaults, readAgent, readParameters } from "./read_agent.ts";
 import { defaultPrefill, graphRequestSchema, type RulesRequest, rulesSchema } from "./request_schema.ts";
 import { within } from "./within.ts";
+import type { AgentGraph } from "../../moa/graph/graph_types.ts";
 
 /** Ids can be written into slots and error texts, and are not taken for something else there. */
 export const ID = /^[\p{L}\p{N}_.:/-]{1,128}$/u;
@@ -69,7 +69,7 @@ export function readGraph(http: HttpServices, body: JsonObject): GraphPlan {
     }
     return readAgent(http, id, agent, defaults);
   });
-  checkEarlyExit(http, specs, defaults.earlyExit);
+  checkRequestedExit(http, specs, defaults.earlyExit);
   const prefill = rules.incremental_prefill ?? defaultPrefill;
   const graph = buildRequestGraph(specs, {
     minResponses: rules.min_responses ?? 1,

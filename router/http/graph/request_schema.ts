@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { incrementalPrefillSchema, responsesFormatSchema } from "../../../cfgs/schema.ts";
-import { earlyExitSchema } from "../../../cfgs/schema_early_exit.ts";
+import { incrementalPrefillSchema, responsesFormatSchema } from "../../../cfgs/schema/config.ts";
+import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { messageSchema, samplingFields } from "../openai/request_schema.ts";
 
 /** Parameters of one generation. */
@@ -20,7 +20,7 @@ const promptSchema = z.union([
 );
 
 /** One agent of a graph in a request; `null` stands for "not set" everywhere. */
-export const agentSchema = z.looseObject({
+export const requestAgentSchema = z.looseObject({
   model: z.string().min(1).describe("An engine model: GET /v1/models lists them"),
   prompt: promptSchema.nullish(),
   messages: z.array(messageSchema).min(1).nullish().describe("Instead of prompt; slots may be in any text"),
@@ -70,7 +70,7 @@ export const rulesSchema = z.looseObject({
 
 /** The body of POST /v1/graph; agents are checked one by one, so that errors name them. */
 export const graphRequestSchema = rulesSchema.extend({
-  agents: z.record(z.string(), agentSchema).describe(
+  agents: z.record(z.string(), requestAgentSchema).describe(
     "By id: up to 128 letters, digits, `_`, `.`, `:`, `/` and `-`; at most 1024 agents",
   ),
 });
@@ -126,7 +126,7 @@ export const shellRequestSchema = z.looseObject({
 });
 
 export type ShellRequest = z.infer<typeof shellRequestSchema>;
-export type AgentRequest = z.infer<typeof agentSchema>;
+export type AgentBody = z.infer<typeof requestAgentSchema>;
 export type RulesRequest = z.infer<typeof rulesSchema>;
 export type WarmRequest = z.infer<typeof warmRequestSchema>;
 export type PrefillRequest = z.infer<typeof prefillRequestSchema>;

@@ -24,7 +24,7 @@ const sumFields = {
 };
 
 /** The answer of POST /v1/graph. */
-export const graphSchema = z.strictObject({
+export const graphAnswerSchema = z.strictObject({
   id: z.string().describe("The run's: GET /v1/runs/ID shows it"),
   object: z.literal("graph"),
   created: z.int(),

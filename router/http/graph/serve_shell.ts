@@ -1,9 +1,10 @@
-import { refuseDeepNesting } from "../body.ts";
-import type { HttpServices } from "../context.ts";
-import { type ReadRequest, serveByModel, tracingHeaders } from "../dispatch.ts";
+import { refuseDeepNesting } from "../gate/body.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
 import { eventStream, finished, startGraph } from "./graph_run.ts";
 import { shellAnswer, ShellStream } from "./shell_answer.ts";
 import { isShellRequest, readShellRequest } from "./shell_request.ts";
+import { serveByModel } from "../openai/dispatch.ts";
 
 /** Serves POST /generate: with slots in its texts a graph, without them the engine model's own business. */
 export async function serveGenerate(http: HttpServices, request: ReadRequest): Promise<Response> {

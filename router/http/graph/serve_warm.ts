@@ -2,16 +2,13 @@ import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards.ts";
-import { wirePrompt } from "../../moa/wire_prompt.ts";
-import type { ServedModel } from "../../services.ts";
-import { refuseDeepNesting } from "../body.ts";
-import type { HttpServices } from "../context.ts";
-import { findServedModel, modelNotFound, onlyServedModel, type ReadRequest } from "../dispatch.ts";
-import { readMessages } from "../openai/chat_request.ts";
-import { fieldError } from "../openai/field_error.ts";
-import { isSet } from "../openai/optional.ts";
-import { readSampling } from "../openai/sampling.ts";
-import type { Work } from "../work.ts";
+import { refuseDeepNesting } from "../gate/body.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { fieldError } from "../gate/field_error.ts";
+import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";
+import { isSet } from "../gate/optional.ts";
+import type { ReadRequest } from "../gate/read_request.ts";
+import type { RequestScope } from "../gate/request_scope.ts";
 import {
   type PrefillRequest,
   prefillRequestSchema,
@@ -19,7 +16,11 @@ import {
   warmRequestSchema,
 } from "./request_schema.ts";
 import { splitAtSlots } from "./slots.ts";
-import { requireWarming, warm, type Warmed } from "./warm.ts";
+import { requireWarming, warm, type WarmedPrefix } from "./warm.ts";
+import { readMessages } from "../openai/chat_request.ts";
+import { readSampling } from "../openai/sampling.ts";
+import { wirePrompt } from "../../moa/prompt/wire_prompt.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** By this header relayed requests say which of them belong together. */
 const STICKY_HEADER = "x-smg-routing-key";
@@ -72,7 +73,7 @@ export async function servePrefill(http: HttpServices, { call, body, work }: Rea
   return json(work, isList ? answers : answers[0] ?? null);
 }
 
-function warmable(http: HttpServices, name: string | undefined, work: Work): ServedModel {
+function warmable(http: HttpServices, name: string | undefined, work: RequestScope): ServedModel {
   if (name === undefined) {
     throw badRequest("model", "model is required: GET /v1/models lists the models", "missing_field");
   }
@@ -138,7 +139,7 @@ function guard(model: ServedModel, body: JsonObject, prompt: Prompt): void {
 
 async function withPlace<Result>(
   http: HttpServices,
-  work: Work,
+  work: RequestScope,
   task: () => Promise<Result>,
 ): Promise<Result> {
   const release = await http.admission.take(work.signal);
@@ -153,7 +154,7 @@ function idOf({ rid }: PrefillRequest, at: number): string | undefined {
   return typeof rid === "string" ? rid : rid?.[at];
 }
 
-function prefillBody({ promptTokens, cachedTokens, worker }: Warmed, id: string): JsonObject {
+function prefillBody({ promptTokens, cachedTokens, worker }: WarmedPrefix, id: string): JsonObject {
   return {
     text: "",
     output_ids: [],
@@ -168,7 +169,7 @@ function prefillBody({ promptTokens, cachedTokens, worker }: Warmed, id: string)
   };
 }
 
-function json(work: Work, body: Json): Response {
+function json(work: RequestScope, body: Json): Response {
   work.end("ok");
   return new Response(JSON.stringify(body), { headers: { "content-type": "application/json" } });
 }

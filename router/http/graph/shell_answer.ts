@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { AgentEvent, AgentRecord } from "../../moa/run_types.ts";
+import type { AgentEvent, AgentRecord } from "../../moa/record/run_types.ts";
 
 /** One answer of a batch, as SGLang's `/generate` gives it. */
 export function shellAnswer(agent: AgentRecord): JsonObject {

@@ -1,20 +1,20 @@
-import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
+import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import type { AgentGraph } from "../../moa/graph_types.ts";
-import { parseResponsesFormat, type PromptTemplate } from "../../moa/template.ts";
-import type { ServedModel } from "../../services.ts";
-import type { HttpServices } from "../context.ts";
-import { onlyServedModel } from "../dispatch.ts";
-import { fieldError, shown } from "../openai/field_error.ts";
-import { isSet } from "../openai/optional.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { fieldError, shown } from "../gate/field_error.ts";
+import { onlyServedModel } from "../gate/find_model.ts";
+import { isSet } from "../gate/optional.ts";
 import { type AgentSpec, buildRequestGraph } from "./build_graph.ts";
 import { checkSampling, engineModel, readParameters, samplingFor } from "./read_agent.ts";
 import { ID } from "./read_graph.ts";
 import { defaultPrefill, type ShellRequest, shellRequestSchema } from "./request_schema.ts";
 import { holdsSlot, splitAtSlots } from "./slots.ts";
 import { within } from "./within.ts";
+import type { AgentGraph } from "../../moa/graph/graph_types.ts";
+import { parseResponsesFormat, type PromptTemplate } from "../../moa/graph/template.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** SGLang's names of parameters, and OpenAI's. */
 const RENAMED: Readonly<Record<string, string>> = {

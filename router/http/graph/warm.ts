@@ -1,6 +1,8 @@
 import { badRequest } from "../../../base/errors.ts";
-import { EngineError, type PlacementOutcome, type Prompt, type Sampling } from "../../engines/engine.ts";
-import type { ServedModel } from "../../services.ts";
+import type { Prompt, Sampling } from "../../engines/engine.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+import { EngineError } from "../../worker/engine_error.ts";
+import type { PlacementOutcome } from "../../worker/placement.ts";
 
 /** What is to be prefilled, and where. */
 export interface WarmOrder {
@@ -13,7 +15,7 @@ export interface WarmOrder {
 }
 
 /** What was prefilled. */
-export interface Warmed {
+export interface WarmedPrefix {
   readonly promptTokens: number;
   readonly cachedTokens: number | undefined;
   /** The worker whose cache holds it; of a pair, the prefill half. */
@@ -31,7 +33,7 @@ export function requireWarming(model: ServedModel): void {
 }
 
 /** Prefills a prompt on one worker, on another one if that fails. Throws `CanopyError`, or the signal's reason. */
-export async function warm(order: WarmOrder, signal: AbortSignal): Promise<Warmed> {
+export async function warm(order: WarmOrder, signal: AbortSignal): Promise<WarmedPrefix> {
   const { model, prompt, like, stickyKey } = order;
   const sticky = stickyKey === undefined ? {} : { stickyKey };
   const exclude = new Set<string>();

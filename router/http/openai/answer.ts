@@ -1,5 +1,5 @@
 import type { JsonObject } from "../../../base/json.ts";
-import type { RunEvent } from "../../moa/run_types.ts";
+import type { RunEvent } from "../../moa/record/run_types.ts";
 
 /** What every object of one answer begins with. */
 export interface AnswerHead {
@@ -11,7 +11,7 @@ export interface AnswerHead {
 }
 
 /** Turns the events of a request's runs into OpenAI's objects. Keeps what it has seen: one per request. */
-export interface Answer {
+export interface AnswerWriter {
   /** The chunks (`choices` of one each) that an event becomes in a stream; none for a token without text. */
   chunks(event: RunEvent): JsonObject[];
   /** The last chunk of a stream: no choices. */

@@ -1,8 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
-import type { RunEvent } from "../../moa/run_types.ts";
-import type { Answer, AnswerHead } from "./answer.ts";
+import type { AnswerHead, AnswerWriter } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
+import type { RunEvent } from "../../moa/record/run_types.ts";
 
 interface Choice {
   started: boolean;
@@ -14,7 +14,7 @@ interface Choice {
 }
 
 /** `chat.completion` and `chat.completion.chunk`. */
-export class ChatAnswer implements Answer {
+export class ChatAnswer implements AnswerWriter {
   readonly #head: AnswerHead;
   readonly #logprobs: boolean;
   readonly #choices: readonly Choice[];

@@ -1,14 +1,18 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
-import type { ChatMessage } from "../../engines/engine.ts";
-import { fieldError } from "./field_error.ts";
-import { isSet } from "./optional.ts";
-import { commonPlan, type Plan, requireLogprobs, splitStops, type Target } from "./plan.ts";
+import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import { fieldError } from "../gate/field_error.ts";
+import { isSet } from "../gate/optional.ts";
+import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
 
 /** Reads a chat request to a virtual model. Throws 400 naming the field at fault. */
-export function readChat(body: JsonObject, target: Target, headers: Readonly<Record<string, string>>): Plan {
+export function readChat(
+  body: JsonObject,
+  target: RunTarget,
+  headers: Readonly<Record<string, string>>,
+): CompletionPlan {
   const parsed = chatRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;

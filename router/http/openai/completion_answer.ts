@@ -1,8 +1,8 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
-import type { RunEvent } from "../../moa/run_types.ts";
-import type { Answer, AnswerHead } from "./answer.ts";
+import type { AnswerHead, AnswerWriter } from "./answer.ts";
 import { characters, completionLogprobs } from "./logprobs.ts";
+import type { RunEvent } from "../../moa/record/run_types.ts";
 
 interface Choice {
   /** The prompt's text while it is still to be sent (`echo`). */
@@ -15,7 +15,7 @@ interface Choice {
 }
 
 /** `text_completion`, whole and in chunks. */
-export class CompletionAnswer implements Answer {
+export class CompletionAnswer implements AnswerWriter {
   readonly #head: AnswerHead;
   readonly #logprobs: boolean;
   readonly #choices: readonly Choice[];

@@ -1,17 +1,17 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { fieldError, shown } from "./field_error.ts";
-import { isSet } from "./optional.ts";
-import { commonPlan, type Plan, requireLogprobs, splitStops, type Target } from "./plan.ts";
+import { fieldError, shown } from "../gate/field_error.ts";
+import { isSet } from "../gate/optional.ts";
+import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
 
 /** Reads a completions request to a virtual model. Throws 400 naming the field at fault. */
 export function readCompletion(
   body: JsonObject,
-  target: Target,
+  target: RunTarget,
   headers: Readonly<Record<string, string>>,
-): Plan {
+): CompletionPlan {
   const parsed = completionRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
@@ -65,7 +65,7 @@ function refuseOthers(request: CompletionRequest, body: JsonObject): void {
 }
 
 /** The prompts as texts; token ids are decoded with the tokenizer of the root's model. */
-function readPrompts(prompt: Json | undefined, target: Target): string[] {
+function readPrompts(prompt: Json | undefined, target: RunTarget): string[] {
   const rule = "prompt must be a text, a list of texts, a list of token ids, or a list of such lists";
   if (prompt === undefined || prompt === null) {
     throw badRequest("prompt", `prompt is required: ${rule}`, "missing_field");
@@ -92,7 +92,7 @@ function readText(text: string, name: string): string {
   return text;
 }
 
-function decode(ids: readonly Json[], name: string, target: Target): string {
+function decode(ids: readonly Json[], name: string, target: RunTarget): string {
   const tokenizer = target.root?.tokenizer;
   if (tokenizer === undefined) {
     throw badRequest(

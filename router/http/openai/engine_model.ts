@@ -1,8 +1,8 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { refuseDeadly } from "../../engines/guards.ts";
-import type { ServedModel } from "../../services.ts";
-import type { HttpServices } from "../context.ts";
-import { outcomeOf, pulledBody, type Work } from "../work.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** One request for an engine model: its bytes go to a worker as they came. */
 export interface EngineRequest {
@@ -16,7 +16,11 @@ export interface EngineRequest {
 }
 
 /** Relays a request to a worker, holding a place until the answer was taken. Throws `CanopyError`. */
-export async function serveEngine(http: HttpServices, request: EngineRequest, work: Work): Promise<Response> {
+export async function serveEngine(
+  http: HttpServices,
+  request: EngineRequest,
+  work: RequestScope,
+): Promise<Response> {
   const { model, path, headers, bytes, body } = request;
   refuseDeadly({
     engine: model.config.engine,

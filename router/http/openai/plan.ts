@@ -1,14 +1,14 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import type { Graph } from "../../moa/graph_types.ts";
-import type { Include, RunInput } from "../../moa/run_types.ts";
-import type { ServedModel } from "../../services.ts";
-import { isSet } from "./optional.ts";
+import { isSet } from "../gate/optional.ts";
 import type { CommonRequest } from "./request_schema.ts";
+import type { Graph } from "../../moa/graph/graph_types.ts";
+import type { Include, RunInput } from "../../moa/record/run_types.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** What a request to a virtual model comes down to. */
-export interface Plan {
+export interface CompletionPlan {
   readonly graph: Graph;
   /** The name that the client asked for: every answer bears it. */
   readonly model: string;
@@ -29,7 +29,7 @@ export interface Plan {
 }
 
 /** A graph that a request is for, with the model of its root. */
-export interface Target {
+export interface RunTarget {
   readonly graph: Graph;
   /** Undefined only when the graph's root names no served model. */
   readonly root: ServedModel | undefined;
@@ -39,8 +39,11 @@ export interface Target {
 export function commonPlan(
   request: CommonRequest,
   body: JsonObject,
-  target: Target,
-): Pick<Plan, "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include"> {
+  target: RunTarget,
+): Pick<
+  CompletionPlan,
+  "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include"
+> {
   const stream = request.stream === true;
   if (!stream && isSet(request.stream_options)) {
     throw badRequest("stream_options", "stream_options needs stream: true");
@@ -59,7 +62,7 @@ export function commonPlan(
 /** The sampling parameters with as many stop strings as the root's engine takes, and the others. */
 export function splitStops(
   sampling: Sampling,
-  target: Target,
+  target: RunTarget,
 ): { sampling: Sampling; ownStops: readonly string[] } {
   const most = target.root?.engine.capabilities.maxStopStrings;
   const { stop } = sampling;
@@ -68,7 +71,7 @@ export function splitStops(
 }
 
 /** Throws 400 when log-probabilities are asked from a root whose engine has none. */
-export function requireLogprobs(target: Target): void {
+export function requireLogprobs(target: RunTarget): void {
   if (target.root !== undefined && !target.root.engine.capabilities.logprobs) {
     throw badRequest(
       "logprobs",

@@ -87,7 +87,7 @@ export const completionSchema = z.strictObject({
   canopy: canopySchema.optional(),
 });
 
-export const modelSchema = z.strictObject({
+export const modelCardSchema = z.strictObject({
   id: z.string(),
   object: z.literal("model"),
   created: z.int(),
@@ -95,7 +95,7 @@ export const modelSchema = z.strictObject({
   max_model_len: z.int().optional(),
 });
 
-export const modelListSchema = z.strictObject({ object: z.literal("list"), data: z.array(modelSchema) });
+export const modelListSchema = z.strictObject({ object: z.literal("list"), data: z.array(modelCardSchema) });
 
 export const errorSchema = z.strictObject({
   error: z.strictObject({

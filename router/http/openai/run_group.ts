@@ -1,10 +1,10 @@
 import { CanopyError } from "../../../base/errors.ts";
 import { AsyncQueue } from "../../../base/queue.ts";
-import type { Run, RunEvent, RunInput } from "../../moa/run_types.ts";
-import type { Moa } from "../../services.ts";
-import type { Admission } from "../admission.ts";
-import type { Plan } from "./plan.ts";
+import type { Admission } from "../gate/admission.ts";
+import type { CompletionPlan } from "./plan.ts";
 import { stoppedOutput } from "./stopped_output.ts";
+import type { Run, RunEvent, RunInput } from "../../moa/record/run_types.ts";
+import type { Moa } from "../../moa/run/moa.ts";
 
 /** Events between the runs and the client; a full queue pauses the roots. */
 const QUEUE_CAPACITY = 16;
@@ -13,7 +13,7 @@ const QUEUE_CAPACITY = 16;
 export interface RunGroupOptions {
   readonly moa: Moa;
   readonly admission: Admission;
-  readonly plan: Plan;
+  readonly plan: CompletionPlan;
   readonly signal: AbortSignal;
   readonly onRunStarted: (run: Run) => void;
 }

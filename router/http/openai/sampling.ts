@@ -1,9 +1,9 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { BOOTSTRAP_MEMBERS } from "../../engines/bootstrap.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import { given, isSet } from "./optional.ts";
-import { shown } from "./field_error.ts";
+import { BOOTSTRAP_MEMBERS } from "../../engines/sglang/bootstrap.ts";
+import { shown } from "../gate/field_error.ts";
+import { ifSet, isSet } from "../gate/optional.ts";
 import type { CommonRequest } from "./request_schema.ts";
 
 /** Read elsewhere, or by `readSampling` itself. */
@@ -67,17 +67,17 @@ export function readSampling(request: CommonRequest, body: JsonObject): Sampling
   const stop = typeof request.stop === "string" ? [request.stop] : request.stop ?? undefined;
   const extra = readExtra(request, body);
   return {
-    ...given("max_tokens", maxTokens),
-    ...given("temperature", request.temperature),
-    ...given("top_p", request.top_p),
-    ...given("top_k", request.top_k),
-    ...given("min_p", request.min_p),
-    ...given("frequency_penalty", request.frequency_penalty),
-    ...given("presence_penalty", request.presence_penalty),
-    ...given("repetition_penalty", request.repetition_penalty),
-    ...given("seed", request.seed),
-    ...given("stop", stop === undefined || stop.length === 0 ? undefined : stop),
-    ...given("extra", Object.keys(extra).length === 0 ? undefined : extra),
+    ...ifSet("max_tokens", maxTokens),
+    ...ifSet("temperature", request.temperature),
+    ...ifSet("top_p", request.top_p),
+    ...ifSet("top_k", request.top_k),
+    ...ifSet("min_p", request.min_p),
+    ...ifSet("frequency_penalty", request.frequency_penalty),
+    ...ifSet("presence_penalty", request.presence_penalty),
+    ...ifSet("repetition_penalty", request.repetition_penalty),
+    ...ifSet("seed", request.seed),
+    ...ifSet("stop", stop === undefined || stop.length === 0 ? undefined : stop),
+    ...ifSet("extra", Object.keys(extra).length === 0 ? undefined : extra),
   };
 }
 

@@ -1,6 +1,6 @@
-import type { Run, RunEvent } from "../../moa/run_types.ts";
 import { StopFilter } from "../../engines/stop_filter.ts";
-import type { Plan } from "./plan.ts";
+import type { CompletionPlan } from "./plan.ts";
+import type { Run, RunEvent } from "../../moa/record/run_types.ts";
 
 /**
  * A run's output, each choice of which ends at the router's own stops; the run is told, so that the root stops
@@ -8,7 +8,7 @@ import type { Plan } from "./plan.ts";
  */
 export async function* stoppedOutput(
   run: Pick<Run, "output" | "satisfy">,
-  plan: Pick<Plan, "choices" | "ownStops">,
+  plan: Pick<CompletionPlan, "choices" | "ownStops">,
 ): AsyncGenerator<RunEvent, void, undefined> {
   const filters = Array.from({ length: plan.choices }, () => new StopFilter(plan.ownStops));
   for await (const event of run.output) {

@@ -1,6 +1,7 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { Graph } from "../../moa/graph_types.ts";
-import type { AgentUsage, Include, Run, RunUsage, TraceEvent } from "../../moa/run_types.ts";
+import { byModel } from "../metrics/by_model.ts";
+import type { Graph } from "../../moa/graph/graph_types.ts";
+import type { Include, Run, RunUsage, TraceEvent } from "../../moa/record/run_types.ts";
 
 /** What `usage` is made of: of a run, or of one agent. */
 type Usage = Pick<RunUsage, "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens">;
@@ -66,7 +67,7 @@ export function traceEventBody(event: TraceEvent): JsonObject {
   };
 }
 
-interface Counts {
+export interface Counts {
   calls: number;
   promptTokens: number;
   completionTokens: number;
@@ -88,33 +89,6 @@ export function breakdown(usage: RunUsage): JsonObject {
     })),
     models: [...byModel(usage.agents)].map(([model, counts]): Json => ({ model, ...countsBody(counts) })),
   };
-}
-
-/** Sums over the agents of each model, in order of first appearance. */
-export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
-  const models = new Map<string, Counts>();
-  for (const agent of agents) {
-    const sum = models.get(agent.model) ?? {
-      calls: 0,
-      promptTokens: 0,
-      completionTokens: 0,
-      cachedTokens: undefined,
-      reasoningTokens: 0,
-      wastedTokens: 0,
-      warmTokens: 0,
-      savedTokens: 0,
-    };
-    sum.calls += agent.calls;
-    sum.promptTokens += agent.promptTokens;
-    sum.completionTokens += agent.completionTokens;
-    sum.reasoningTokens += agent.reasoningTokens;
-    sum.wastedTokens += agent.wastedTokens;
-    sum.warmTokens += agent.warmTokens ?? 0;
-    sum.savedTokens += agent.savedTokens ?? 0;
-    if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
-    models.set(agent.model, sum);
-  }
-  return models;
 }
 
 function countsBody(

@@ -1,20 +1,20 @@
 import { unixSeconds } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { refuseDeadly } from "../../engines/guards.ts";
-import type { Graph } from "../../moa/graph_types.ts";
-import type { RunEvent } from "../../moa/run_types.ts";
-import { refuseDeepNesting } from "../body.ts";
-import type { HttpServices } from "../context.ts";
-import { asCanopyError, errorBody } from "../errors.ts";
-import { pulledBody, type Work } from "../work.ts";
-import type { Answer } from "./answer.ts";
+import { refuseDeepNesting } from "../gate/body.ts";
+import type { HttpServices } from "../gate/context.ts";
+import { asCanopyError, errorBody } from "../gate/errors.ts";
+import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import type { AnswerWriter } from "./answer.ts";
 import { ChatAnswer } from "./chat_answer.ts";
 import { readChat } from "./chat_request.ts";
 import { CompletionAnswer } from "./completion_answer.ts";
 import { readCompletion } from "./completion_request.ts";
-import type { Plan, Target } from "./plan.ts";
+import type { CompletionPlan, RunTarget } from "./plan.ts";
 import { RunGroup } from "./run_group.ts";
 import { canopyBody, usageBody } from "./usage.ts";
+import type { Graph } from "../../moa/graph/graph_types.ts";
+import type { RunEvent } from "../../moa/record/run_types.ts";
 
 /** One request for a graph. */
 export interface VirtualRequest {
@@ -32,11 +32,11 @@ export interface VirtualRequest {
 export async function serveVirtual(
   http: HttpServices,
   request: VirtualRequest,
-  work: Work,
+  work: RequestScope,
 ): Promise<Response> {
   const { graph, body, headers } = request;
   refuseDeepNesting(body);
-  const target: Target = { graph, root: http.models.get(graph.root.model) };
+  const target: RunTarget = { graph, root: http.models.get(graph.root.model) };
   const plan = request.kind === "chat"
     ? readChat(body, target, headers)
     : readCompletion(body, target, headers);
@@ -67,7 +67,7 @@ export async function serveVirtual(
 }
 
 /** What goes to the root as it is must not kill its engine, either. */
-function guardRoot({ root }: Target, plan: Plan, kind: VirtualRequest["kind"]): void {
+function guardRoot({ root }: RunTarget, plan: CompletionPlan, kind: VirtualRequest["kind"]): void {
   const { extra, ...own } = plan.inputs[0]?.rootSampling ?? {};
   if (root === undefined) return;
   refuseDeadly({
@@ -79,7 +79,7 @@ function guardRoot({ root }: Target, plan: Plan, kind: VirtualRequest["kind"]): 
   });
 }
 
-function newAnswer(http: HttpServices, kind: VirtualRequest["kind"], plan: Plan): Answer {
+function newAnswer(http: HttpServices, kind: VirtualRequest["kind"], plan: CompletionPlan): AnswerWriter {
   const choices = plan.inputs.length * plan.choices;
   const created = unixSeconds(http.clock);
   const id = http.random.hex(24);
@@ -100,7 +100,12 @@ function sse(data: object): Uint8Array {
 async function* streamed(
   first: IteratorResult<RunEvent, void>,
   events: AsyncGenerator<RunEvent, void, undefined>,
-  { group, plan, answer, work }: { group: RunGroup; plan: Plan; answer: Answer; work: Work },
+  { group, plan, answer, work }: {
+    group: RunGroup;
+    plan: CompletionPlan;
+    answer: AnswerWriter;
+    work: RequestScope;
+  },
 ): AsyncGenerator<Uint8Array, void, undefined> {
   try {
     for (let next = first; next.done !== true; next = await events.next()) {
@@ -126,7 +131,7 @@ function usageOf(group: RunGroup): JsonObject {
   return usageBody(group.runs.map((run) => run.usage()));
 }
 
-function canopyOf(group: RunGroup, plan: Plan): JsonObject {
+function canopyOf(group: RunGroup, plan: CompletionPlan): JsonObject {
   return plan.include === undefined ? {} : { canopy: canopyBody(group.runs, plan.graph, plan.include) };
 }
 

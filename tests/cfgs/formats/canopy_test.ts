@@ -5,8 +5,8 @@ import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { stringify } from "yaml";
 import { toCanopy } from "../../../cfgs/formats/canopy.ts";
-import { loadConfig } from "../../../cfgs/load.ts";
-import { presetNames } from "../../../cfgs/presets.ts";
+import { loadConfig } from "../../../cfgs/load/load.ts";
+import { presetNames } from "../../../cfgs/presets/presets.ts";
 import { load } from "../helpers.ts";
 
 const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs");

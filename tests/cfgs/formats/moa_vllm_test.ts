@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { loadCheckedConfig, loadConfig } from "../../../cfgs/load.ts";
-import { expandGraph } from "../../../cfgs/topology.ts";
-import type { Config } from "../../../cfgs/schema.ts";
+import { loadCheckedConfig, loadConfig } from "../../../cfgs/load/load.ts";
+import type { Config } from "../../../cfgs/schema/config.ts";
+import { expandGraph } from "../../../cfgs/topology/topology.ts";
 import { complaints } from "../helpers.ts";
 
 const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs");

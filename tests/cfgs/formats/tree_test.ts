@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { loadCheckedConfig, loadConfig } from "../../../cfgs/load.ts";
-import { expandGraph } from "../../../cfgs/topology.ts";
+import { loadCheckedConfig, loadConfig } from "../../../cfgs/load/load.ts";
+import { expandGraph } from "../../../cfgs/topology/topology.ts";
 import { complaints } from "../helpers.ts";
 
 const file = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs/tree/configs_tree.json");

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { promptNeeds } from "../../../cfgs/check_prompts.ts";
+import { promptNeeds } from "../../../cfgs/check/prompts.ts";
 import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
-import { type PromptConfig, promptSchema } from "../../../cfgs/schema.ts";
+import { type PromptConfig, promptSchema } from "../../../cfgs/schema/config.ts";
 
 test("The built-in prompts have the schema's shape, defaults included", () => {
   for (const [name, prompt] of Object.entries(builtinPrompts)) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
-import { configSchema } from "../../../cfgs/schema.ts";
+import { configSchema } from "../../../cfgs/schema/config.ts";
 import { type DnsName, followDns, type Resolver } from "../../../router/discovery/dns.ts";
 import { DiscoveredWorkers, type Member } from "../../../router/discovery/membership.ts";
 import { createRouter } from "../../../router/router.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JsonObject } from "../../../base/json.ts";
-import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
 import type { OutgoingRequest } from "../../../base/transport.ts";
+import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
 import { collect, engineOver, eventStream, never, placement } from "./harness.ts";
 import { loadCase, replay } from "./wire.ts";
 

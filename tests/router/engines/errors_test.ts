@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EngineError } from "../../../router/engines/engine.ts";
+import { EngineError } from "../../../router/worker/engine_error.ts";
 import {
   chatRequest,
   collect,

@@ -1,17 +1,13 @@
 import { VirtualClock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
-import { modelSchema } from "../../../cfgs/schema.ts";
+import { modelSchema } from "../../../cfgs/schema/config.ts";
 import { createEngine } from "../../../router/engines/create.ts";
-import type {
-  Engine,
-  EngineCapabilities,
-  Placement,
-  PlacementOutcome,
-} from "../../../router/engines/engine.ts";
+import type { Engine, EngineCapabilities } from "../../../router/engines/engine.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
 import type { Pool } from "../../../router/pool/pool_types.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
+import type { Placement, PlacementOutcome } from "../../../router/worker/placement.ts";
 
 /** One event of a `/generate` stream, after `tokens` tokens of which this one is `text`. */
 export function token(text: string, tokens: number, finish: JsonObject | null = null): JsonObject {

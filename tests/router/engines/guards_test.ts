@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CanopyError } from "../../../base/errors.ts";
-import { type DeadlyRequest, refuseDeadly } from "../../../router/engines/guards.ts";
+import type { DeadlyRequest } from "../../../router/engines/deadly_request.ts";
+import { refuseDeadly } from "../../../router/engines/guards.ts";
 import { olderThan } from "../../../router/engines/version.ts";
 import { loadCase } from "./wire.ts";
 

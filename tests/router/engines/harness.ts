@@ -1,7 +1,7 @@
 import { VirtualClock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
-import { type ModelConfig, modelSchema } from "../../../cfgs/schema.ts";
+import { type ModelConfig, modelSchema } from "../../../cfgs/schema/config.ts";
 import { createEngine } from "../../../router/engines/create.ts";
 import type {
   Engine,
@@ -10,12 +10,12 @@ import type {
   FinishReason,
   GenerateEvent,
   GenerateRequest,
-  Placement,
   TokenLogprob,
 } from "../../../router/engines/engine.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
 import type { Pool } from "../../../router/pool/pool_types.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
+import type { Placement } from "../../../router/worker/placement.ts";
 
 export const WORKER = "http://worker:8000";
 

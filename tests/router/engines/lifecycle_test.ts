@@ -2,14 +2,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import {
-  type Engine,
-  EngineError,
-  type GenerateEvent,
-  type GenerateRequest,
-} from "../../../router/engines/engine.ts";
-import type { MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
 import { TransportError } from "../../../base/transport.ts";
+import type { Engine, GenerateEvent, GenerateRequest } from "../../../router/engines/engine.ts";
+import type { MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
+import { EngineError } from "../../../router/worker/engine_error.ts";
 import { chatRequest, collect, engineOver, never, placement, textRequest } from "./harness.ts";
 
 type Kind = "vllm" | "sglang" | "openai";

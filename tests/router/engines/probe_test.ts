@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
-import { modelSchema } from "../../../cfgs/schema.ts";
-import { EngineError } from "../../../router/engines/engine.ts";
-import { commonCapabilities } from "../../../router/live_engine.ts";
+import { modelSchema } from "../../../cfgs/schema/config.ts";
 import { defaultCapabilities, probe } from "../../../router/engines/probe.ts";
+import { commonCapabilities } from "../../../router/served/live_engine.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
+import { EngineError } from "../../../router/worker/engine_error.ts";
 import { never } from "./harness.ts";
 import { loadCase, replay, type WireCase } from "./wire.ts";
 

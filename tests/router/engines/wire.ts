@@ -2,8 +2,8 @@ import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JsonObject } from "../../../base/json.ts";
-import type { MemoryHandler } from "../../../router/transport/memory.ts";
 import { TransportError } from "../../../base/transport.ts";
+import type { MemoryHandler } from "../../../router/transport/memory.ts";
 
 /** One exchange recorded from a real server. */
 export interface WireCase {

@@ -1,5 +1,5 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { ExitWorld } from "../../simulation/exit_world.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
 

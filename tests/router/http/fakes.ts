@@ -1,12 +1,12 @@
-import { noEarlyExit } from "../../../cfgs/schema_early_exit.ts";
 import { type Clock, SystemClock } from "../../../base/clock.ts";
 import { AsyncQueue } from "../../../base/queue.ts";
 import { Random } from "../../../base/random.ts";
-import { type Config, configSchema } from "../../../cfgs/schema.ts";
+import { type Config, configSchema } from "../../../cfgs/schema/config.ts";
+import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
 import type { Engine, EngineCapabilities } from "../../../router/engines/engine.ts";
-import type { ModelTokenizer } from "../../../router/engines/tokenizer.ts";
 import { type AppServices, createApp } from "../../../router/http/app.ts";
-import type { AgentNode, Graph } from "../../../router/moa/graph_types.ts";
+import type { AgentNode, Graph } from "../../../router/moa/graph/graph_types.ts";
 import type {
   AgentEvent,
   Run,
@@ -15,10 +15,11 @@ import type {
   RunRecord,
   RunUsage,
   TraceEvent,
-} from "../../../router/moa/run_types.ts";
+} from "../../../router/moa/record/run_types.ts";
+import type { Moa } from "../../../router/moa/run/moa.ts";
 import type { Pool } from "../../../router/pool/pool_types.ts";
-import type { Relay, RelayRequest } from "../../../router/proxy/relay_types.ts";
-import type { Moa, ServedModel } from "../../../router/services.ts";
+import type { Relay, RelayRequest } from "../../../router/relay/relay_types.ts";
+import type { ServedModel } from "../../../router/served/served_model.ts";
 import { noMembership } from "../no_membership.ts";
 
 /** What the root of a fake run says for each prompt and choice. */

@@ -7,8 +7,8 @@ import {
   completionSchema,
   errorSchema,
 } from "../../../router/http/openai/response_schema.ts";
-import { openAiRequest } from "./bodies.ts";
 import { fakeApp, parseEvents } from "./fakes.ts";
+import { openAiRequest } from "./openai/bodies.ts";
 
 /** Over both OpenAI routes; 20,000 bodies in all, in tests that are short each. */
 const BODIES = 4_000;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { openAiRequest } from "./openai/bodies.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
-import { openAiRequest } from "./bodies.ts";
 
 const BODIES = 400;
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { isJsonObject } from "../../../base/json.ts";
-import { bearerToken } from "../../../router/http/auth.ts";
+import { bearerToken } from "../../../router/http/gate/auth.ts";
 import { errorSchema, modelListSchema } from "../../../router/http/openai/response_schema.ts";
 import { fakeApp, fakeGraph, parseEvents, pushed, settle } from "./fakes.ts";
 

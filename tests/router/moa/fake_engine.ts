@@ -1,17 +1,15 @@
 import type { Clock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
-import {
-  type Engine,
-  type EngineCapabilities,
-  EngineError,
-  type EngineUsage,
-  type GenerateEvent,
-  type GenerateRequest,
-  type Placement,
-  type PlacementHint,
-  type PlacementOutcome,
-  type WarmResult,
+import type {
+  Engine,
+  EngineCapabilities,
+  EngineUsage,
+  GenerateEvent,
+  GenerateRequest,
+  WarmResult,
 } from "../../../router/engines/engine.ts";
+import { EngineError } from "../../../router/worker/engine_error.ts";
+import type { Placement, PlacementHint, PlacementOutcome } from "../../../router/worker/placement.ts";
 
 /** How a fake engine answers one request. */
 export interface Script {

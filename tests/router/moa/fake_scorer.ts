@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import type { Clock } from "../../../base/clock.ts";
-import { type EarlyExitConfig, earlyExitSchema } from "../../../cfgs/schema_early_exit.ts";
-import type { EarlyExitServices } from "../../../router/moa/early_exit_services.ts";
-import type { ExitPolicy } from "../../../scorer/exit_policy.ts";
-import { verdictPrompt, yesProbability } from "../../../scorer/verdict_prompt.ts";
+import { type EarlyExitConfig, earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
+import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
+import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
+import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import type { AnswerFeed, Scorer, Similarity, SimilarityMetric } from "../../../scorer/scorer.ts";
 
 /** What a fake scorer was given of one answer. */

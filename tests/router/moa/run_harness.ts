@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
-import { noMembership } from "../no_membership.ts";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
-import { type Config, configSchema } from "../../../cfgs/schema.ts";
+import { type Config, configSchema } from "../../../cfgs/schema/config.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
 import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
-import type { ModelTokenizer } from "../../../router/engines/tokenizer.ts";
-import type { EarlyExitServices } from "../../../router/moa/early_exit_services.ts";
-import { createMoa } from "../../../router/moa/moa.ts";
-import type { Run, RunEvent, RunInput } from "../../../router/moa/run_types.ts";
-import type { Moa, ServedModel } from "../../../router/services.ts";
+import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
+import type { Run, RunEvent, RunInput } from "../../../router/moa/record/run_types.ts";
+import { createMoa, type Moa } from "../../../router/moa/run/moa.ts";
+import type { ServedModel } from "../../../router/served/served_model.ts";
 import { FakeEngine, type Script } from "./fake_engine.ts";
+import { noMembership } from "../no_membership.ts";
 
 /** Prompts under which each agent's answer can be told from its prompt. */
 export const plainPrompts = {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { VirtualClock } from "../../../base/clock.ts";
-import type { PlacementOutcome } from "../../../router/engines/engine.ts";
 import { Breaker, type BreakerPermit } from "../../../router/pool/breaker.ts";
+import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 
 const FAILURES = 3;
 const OPEN_MS = 1_000;

@@ -5,10 +5,11 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
-import { modelSchema } from "../../../cfgs/schema.ts";
-import type { Placement, PlacementHint, PlacementOutcome } from "../../../router/engines/engine.ts";
-import { createPool, type ManagedPool } from "../../../router/pool/pool.ts";
+import { modelSchema } from "../../../cfgs/schema/config.ts";
+import { createPool } from "../../../router/pool/pool.ts";
+import type { ManagedPool } from "../../../router/pool/pool_types.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
+import type { Placement, PlacementHint, PlacementOutcome } from "../../../router/worker/placement.ts";
 
 /** Pairs `p1 d1`, `p2 d2`, …: any prefill server with any decode server. */
 function setUp(

@@ -1,5 +1,5 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { PlaceQueue } from "../../../router/pool/place_queue.ts";
 import { FakeEngine } from "../moa/fake_engine.ts";

@@ -5,16 +5,17 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
-import { type ModelConfig, modelSchema } from "../../../cfgs/schema.ts";
-import type { Placement, PlacementOutcome } from "../../../router/engines/engine.ts";
-import { createPool, type ManagedPool } from "../../../router/pool/pool.ts";
-import { workerHeaders, workerUrl } from "../../../router/pool/worker_access.ts";
 import {
   type IncomingResponse,
   type OutgoingRequest,
   type Transport,
   TransportError,
 } from "../../../base/transport.ts";
+import { type ModelConfig, modelSchema } from "../../../cfgs/schema/config.ts";
+import { createPool } from "../../../router/pool/pool.ts";
+import type { ManagedPool } from "../../../router/pool/pool_types.ts";
+import type { Placement, PlacementOutcome } from "../../../router/worker/placement.ts";
+import { workerHeaders, workerUrl } from "../../../router/worker/worker_access.ts";
 
 /** Answers health checks as told, after `delayMs`; notes what was asked when, and how many at once. */
 class CheckedWorkers implements Transport {

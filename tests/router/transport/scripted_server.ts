@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import net from "node:net";
-import type { MemoryHandler } from "../../../router/transport/memory.ts";
 import { TransportError } from "../../../base/transport.ts";
+import type { MemoryHandler } from "../../../router/transport/memory.ts";
 
 /** One request as a scripted server sees it, and what the server can do about it. */
 export interface ServerSide {

@@ -1,7 +1,7 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import fc from "fast-check";
-import { earlyExitSchema } from "../../../cfgs/schema_early_exit.ts";
+import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { answerExtractor } from "../../../scorer/answers/extract.ts";
 import { sameAnswer } from "../../../scorer/answers/final_answer.ts";
 

@@ -1,16 +1,16 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { SystemClock, VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
+import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { HttpEmbedder, type HttpEmbedderOptions } from "../../../scorer/embedders/http.ts";
-import { InlineScorer } from "../../../scorer/inline_scorer.ts";
-import { loadOnnxRuntime } from "../../../onnx/runtime.ts";
 import { SimilarityGraphs } from "../../../scorer/onnx/similarity_graphs.ts";
-import { RowCorrelation } from "../../../scorer/row_correlation.ts";
-import { cosine, frobeniusCosine, unbiasedCosine } from "../../../scorer/similarity.ts";
+import { RowCorrelation } from "../../../scorer/similarity/row_correlation.ts";
+import { cosine, frobeniusCosine, unbiasedCosine } from "../../../scorer/similarity/similarity.ts";
+import { InlineScorer } from "../../../scorer/thread/inline_scorer.ts";
 
 const WIDTH = 8;
 

@@ -8,8 +8,8 @@ import {
   poolingEndpoint,
   tokenizeEndpoint,
 } from "../../../scorer/embedders/http_wire.ts";
-import { cosine } from "../../../scorer/similarity.ts";
-import { embed, openEmbedder } from "../onnx_reference.ts";
+import { cosine } from "../../../scorer/similarity/similarity.ts";
+import { embed, openEmbedder } from "../onnx/onnx_reference.ts";
 
 // Recorded from vLLM 0.32.0 (CPU), which served tiny-qwen3-embedding: make_tiny_qwen3_embedding.py --checkpoint, then
 // serve_vllm.sh PORT --runner pooling --pooler-config.task token_embed.

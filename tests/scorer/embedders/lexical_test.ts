@@ -1,12 +1,12 @@
-import { test } from "node:test";
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import fc from "fast-check";
 import type { AnswerEmbedding, AnswerFeatures } from "../../../scorer/embedders/embedder.ts";
 import { LexicalEmbedder } from "../../../scorer/embedders/lexical.ts";
 import { lexicalFeatures, lexicalTokens, lexicalWeight } from "../../../scorer/embedders/lexical_tokens.ts";
-import { RowCorrelation } from "../../../scorer/row_correlation.ts";
 import type { SimilarityMetric } from "../../../scorer/scorer.ts";
-import { frobeniusCosine, unbiasedCosine } from "../../../scorer/similarity.ts";
+import { RowCorrelation } from "../../../scorer/similarity/row_correlation.ts";
+import { frobeniusCosine, unbiasedCosine } from "../../../scorer/similarity/similarity.ts";
 import { offTopic, topics } from "../topic_answers.ts";
 
 const embedder = new LexicalEmbedder({ maxTokens: 2_048 });

@@ -1,8 +1,14 @@
 import type { z } from "zod";
 import { Random } from "../../../base/random.ts";
-import { type EarlyExitConfig, earlyExitSchema } from "../../../cfgs/schema_early_exit.ts";
-import type { ClusterState, Completion, Evidence, ExitPolicy, Verdict } from "../../../scorer/exit_policy.ts";
-import { exitPolicyOf } from "../../../scorer/policies.ts";
+import { type EarlyExitConfig, earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
+import { exitPolicyOf } from "../../../scorer/exit_policy_of.ts";
+import type {
+  ClusterState,
+  Completion,
+  Evidence,
+  ExitPolicy,
+  Verdict,
+} from "../../../scorer/policy/exit_policy.ts";
 import type { Similarity } from "../../../scorer/scorer.ts";
 
 /** Settings as a file gives them. */

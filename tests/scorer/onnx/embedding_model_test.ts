@@ -3,12 +3,12 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type ModelSize, writeModel } from "../../../bench/scorer_bench_model.ts";
-import { loadOnnxRuntime } from "../../../onnx/runtime.ts";
+import { type TransformerSize, writeModel } from "../../../bench/micro/scorer/scorer_bench_model.ts";
+import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
 import { EmbeddingModel, type KeyValueCache } from "../../../scorer/onnx/embedding_model.ts";
-import { cosine } from "../../../scorer/similarity.ts";
+import { cosine } from "../../../scorer/similarity/similarity.ts";
 
-const size: ModelSize = {
+const size: TransformerSize = {
   layers: 3,
   hidden: 64,
   heads: 4,

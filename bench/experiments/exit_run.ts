@@ -1,0 +1,176 @@
+import type { VirtualClock } from "../../base/clock.ts";
+import { Random } from "../../base/random.ts";
+import { type GraphSettings, placesOf, withSampling } from "./graphs.ts";
+import {
+  majorityOf,
+  type ModelSize,
+  scriptedExitAnswers,
+  type ScriptedExitQuestion,
+  statedAnswers,
+} from "./scripted_answers.ts";
+import { makeExperimentWorld, type Serving, SIZES } from "./world.ts";
+import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
+import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { Router } from "../../router/router.ts";
+import { LexicalEmbedder } from "../../scorer/embedders/lexical.ts";
+import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
+import { verdictPrompt, yesProbability } from "../../scorer/policy/verdict_prompt.ts";
+import { InlineScorer } from "../../scorer/thread/inline_scorer.ts";
+
+/** What one experiment asks of one graph. */
+export interface ExitTrialOptions {
+  readonly serving: Serving;
+  readonly version?: string | undefined;
+  readonly seed: string;
+  readonly graph: GraphSettings;
+  readonly questions: readonly ScriptedExitQuestion[];
+  readonly concurrency: number;
+  readonly signal: AbortSignal;
+}
+
+/** One question's run. */
+export interface ExitRun {
+  readonly e2eMs: number;
+  readonly right: boolean;
+  readonly rootSkipped: boolean;
+  readonly calls: number;
+  readonly completionTokens: number;
+  /** Tokens that nobody read. */
+  readonly wastedTokens: number;
+  /** Estimate of the tokens that exits spared. */
+  readonly savedTokens: number;
+  /** By model size: agents that there are, and those whose answers went on. */
+  readonly agents: Readonly<
+    Record<ModelSize, { readonly all: number; readonly used: number; readonly tokens: number }>
+  >;
+  /** Decisions that could have ended in an exit, and those that did. */
+  readonly decisions: number;
+  readonly exits: number;
+  /** Of the decisions those that came too late. */
+  readonly late: number;
+  /** Exits of first-layer clusters, and those that changed the majority of their answers. */
+  readonly leafExits: number;
+  readonly wrongExits: number;
+}
+
+/** Name of the graph in a trial's configuration. */
+const GRAPH = "g";
+
+/** Asks all questions of a graph in a world of its own, in virtual time. The same options give the same figures. */
+export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]> {
+  const { serving, version, seed, questions, concurrency, signal } = options;
+  const world = makeExperimentWorld({
+    serving,
+    version,
+    seed,
+    graphs: { [GRAPH]: options.graph },
+    answersOf: (size) => scriptedExitAnswers(questions, size),
+    earlyExit: (clock) => exitServices(clock, seed),
+  });
+  const runs: ExitRun[] = [];
+  await world.clock.run(async () => {
+    const router = await world.router();
+    try {
+      await router.ready();
+      let next = 0;
+      const askOn = async () => {
+        for (let index = next++; index < questions.length; index = next++) {
+          signal.throwIfAborted();
+          runs[index] = await ask(router, questions[index]!, signal);
+        }
+      };
+      await Promise.all(Array.from({ length: Math.min(concurrency, questions.length) }, askOn));
+    } finally {
+      await router.close();
+    }
+  });
+  return runs;
+}
+
+/** Answers are compared by their words: no model runs in virtual time. */
+function exitServices(clock: VirtualClock, seed: string): EarlyExitServices {
+  const random = new Random(seed).stream("early exit");
+  return {
+    scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
+    verdict: { prompt: verdictPrompt, yes: yesProbability },
+    policyOf: (settings) => exitPolicyOf(settings, random),
+  };
+}
+
+async function ask(router: Router, question: ScriptedExitQuestion, signal: AbortSignal): Promise<ExitRun> {
+  const { moa } = router.services;
+  const served = moa.graphs.get(GRAPH);
+  if (served === undefined) throw new Error(`Cannot ask: the router does not serve the graph "${GRAPH}"`);
+  const graph = withSampling(served, (place, own) => ({ ...own, max_tokens: question.maxTokens(place) }));
+  const run = moa.start(graph, {
+    question: { kind: "chat", messages: [{ role: "user", content: question.text }] },
+    rootSampling: {},
+    choices: 1,
+  }, signal);
+  let answer = "";
+  for await (const event of run.output) if (event.type === "delta") answer += event.delta.text;
+  await run.ended;
+  return exitRunOf(graph, run.record(), question, answer);
+}
+
+function exitRunOf(graph: Graph, record: RunRecord, question: ScriptedExitQuestion, answer: string): ExitRun {
+  const ended = record.events.at(-1);
+  if (ended?.type !== "run_done") {
+    throw new Error(`The run did not end well: ${record.error?.message ?? ended?.type}`);
+  }
+  const { usage, exits } = record;
+  // Of those that could still spare somebody's work.
+  const open = exits.filter(({ cluster, completions }) => completions < sizeOf(graph, cluster));
+  return {
+    e2eMs: ended.atMs,
+    right: statedAnswers(answer).at(-1) === question.right,
+    rootSkipped: record.rootSkipped,
+    calls: usage.calls,
+    completionTokens: usage.completionTokens,
+    wastedTokens: usage.wastedTokens,
+    savedTokens: usage.savedTokens ?? 0,
+    agents: agentsBySize(record),
+    decisions: open.length,
+    exits: open.filter(({ exit }) => exit).length,
+    late: open.filter(({ late }) => late).length,
+    ...leafExits(graph, record, question),
+  };
+}
+
+function sizeOf(graph: AgentGraph, cluster: string): number {
+  return graph.clusters.find(({ id }) => id === cluster)?.agents.length ?? 0;
+}
+
+function agentsBySize(record: RunRecord): ExitRun["agents"] {
+  const of = (size: ModelSize) => {
+    const all = record.agents.filter(({ model }) => model === size);
+    const tokens = all.reduce((sum, { usage }) => sum + (usage?.completionTokens ?? 0), 0);
+    return { all: all.length, used: all.filter(({ state }) => state === "done").length, tokens };
+  };
+  return Object.fromEntries(SIZES.map((size) => [size, of(size)])) as ExitRun["agents"];
+}
+
+/** What the members of a first-layer cluster would all have answered is known: they read nothing. */
+function leafExits(
+  graph: AgentGraph,
+  record: RunRecord,
+  question: ScriptedExitQuestion,
+): Pick<ExitRun, "leafExits" | "wrongExits"> {
+  const places = placesOf(graph);
+  const answers = new Map(graph.agents.map(({ id, model, sampling }) => {
+    const size = SIZES.find((one) => one === model);
+    return [id, size === undefined ? "" : question.answerOf(size, Number(sampling.seed), [])];
+  }));
+  const counts = { leafExits: 0, wrongExits: 0 };
+  for (const { type, cluster, data } of record.events) {
+    const keep = data?.["keep"];
+    if (type !== "exit_decided" || data?.["exit"] !== true || !Array.isArray(keep)) continue;
+    const members = graph.clusters.find(({ id }) => id === cluster)?.agents ?? [];
+    if (members.some(({ id }) => places.get(id)?.layer !== 0)) continue;
+    const majority = (ids: readonly string[]) => majorityOf(ids.map((id) => answers.get(id) ?? ""));
+    counts.leafExits++;
+    if (majority(keep.map(String)) !== majority(members.map(({ id }) => id))) counts.wrongExits++;
+  }
+  return counts;
+}

@@ -1,0 +1,123 @@
+import { Random } from "../../base/random.ts";
+import type { AgentPlace } from "./graphs.ts";
+import { questionsOf, type WorkloadName } from "./workload.ts";
+import type { SIZES } from "./world.ts";
+import { builtinTokenizer } from "../../simulator/server/backend.ts";
+import { type ScriptedAnswer, type ScriptedAnswers, SKILL } from "../../simulator/text/scripted.ts";
+import { speechOf } from "../../simulator/text/tokenizer.ts";
+
+export type ModelSize = (typeof SIZES)[number];
+
+/** A question whose answers are scripted: what each agent finds, how long it writes and how sure it is. */
+export interface ScriptedExitQuestion {
+  readonly text: string;
+  /** The right answer. */
+  readonly right: string;
+  /** More tokens than the agent at this place writes. */
+  maxTokens(place: AgentPlace): number;
+  /** What the agent with this seed answers that has read these answers of others. */
+  answerOf(size: ModelSize, seed: number, read: readonly string[]): string;
+  /** All that it writes. */
+  textOf(size: ModelSize, seed: number, read: readonly string[]): string;
+}
+
+/**
+ * How the answers of a question are related. These are assumptions: shares of right answers as those of the scripted
+ * engines of the demonstration, by model size and by the question's difficulty.
+ */
+export const AGREEMENT = {
+  /** Of the wrong answers those that are the question's most tempting one: on it wrong answers agree. */
+  tempting: 0.5,
+  /** Of the aggregators those that follow the majority of what they read. */
+  follow: 0.9,
+  /** Exponents on the probabilities of a right answer's tokens, and of a wrong one's. */
+  doubt: { right: 0.7, wrong: 1.1 },
+} as const;
+
+/** Words of each question's own, and those that all share. */
+const OWN_WORDS = 60;
+const OWN_SHARE = 0.7;
+/** No final sentence is longer. */
+const CONCLUSION_TOKENS = 64;
+/** Answers that nobody else gives. */
+const STRAY_ANSWERS = 900;
+
+/** The questions of a workload, with answers; the lengths are the workload's. */
+export function scriptedQuestions(
+  workload: WorkloadName,
+  count: number,
+  seed: string,
+): ScriptedExitQuestion[] {
+  const { wordIds, tokenizer } = speechOf(builtinTokenizer());
+  return questionsOf(workload, count, seed).map(({ text, answerTokens }, number): ScriptedExitQuestion => {
+    const random = new Random(`${seed}/${workload}/${number}/answers`);
+    const difficulty = random.next();
+    const right = `${1000 + random.int(9000)}`;
+    const tempting = `${100 + random.int(900)}`;
+    const own = Array.from({ length: OWN_WORDS }, () => random.pick(wordIds));
+    const alone = (size: ModelSize, place: number): string => {
+      const draw = random.stream(`${size}/${place}`);
+      if (draw.next() < SKILL[size].easy - SKILL[size].loss * difficulty) return right;
+      return draw.next() < AGREEMENT.tempting ? tempting : `${10_000 + draw.int(STRAY_ANSWERS)}`;
+    };
+    const answerOf = (size: ModelSize, place: number, read: readonly string[]): string => {
+      const majority = majorityOf(read);
+      const follows = random.stream(`follow/${place}`).next() < AGREEMENT.follow;
+      return majority !== undefined && follows ? majority : alone(size, place);
+    };
+    return {
+      text: `Question ${number}:${text}`,
+      right,
+      maxTokens: (place) => answerTokens(place) + CONCLUSION_TOKENS,
+      answerOf,
+      textOf: (size, place, read) => {
+        const words = random.stream(`words/${place}`);
+        const tokens = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100 });
+        const ids = Array.from(
+          { length: tokens },
+          () => words.pick(words.next() < OWN_SHARE ? own : wordIds),
+        );
+        return `${tokenizer.decode(ids)}.\n\nThe answer is ${answerOf(size, place, read)}.`;
+      },
+    };
+  });
+}
+
+/** What the models of a size say to these questions; agents are told apart by the seeds of their requests. */
+export function scriptedExitAnswers(
+  questions: readonly ScriptedExitQuestion[],
+  size: ModelSize,
+): ScriptedAnswers {
+  const made = new Map<string, ScriptedAnswer>();
+  const make = (question: ScriptedExitQuestion, seed: number, read: readonly string[]): ScriptedAnswer => {
+    const right = question.answerOf(size, seed, read) === question.right;
+    const { doubt } = AGREEMENT;
+    return { text: question.textOf(size, seed, read), doubt: right ? doubt.right : doubt.wrong };
+  };
+  return {
+    answer(prompt, seed) {
+      const number = /Question (\d+):/.exec(prompt)?.[1];
+      const question = number === undefined ? undefined : questions[Number(number)];
+      if (question === undefined || seed === undefined) return undefined;
+      const read = statedAnswers(prompt);
+      // Asked again for every warm.
+      const key = `${number} ${seed} ${read.join()}`;
+      let answer = made.get(key);
+      if (answer === undefined) made.set(key, answer = make(question, seed, read));
+      return answer;
+    },
+  };
+}
+
+/** The final answers that a text states, in their order. */
+export function statedAnswers(text: string): string[] {
+  return [...text.matchAll(/The answer is (\d+)\./g)].map((match) => match[1]!);
+}
+
+/** The answer that more have given than any other one; undefined when there is none. */
+export function majorityOf(answers: readonly string[]): string | undefined {
+  const counts = new Map<string, number>();
+  for (const answer of answers) counts.set(answer, (counts.get(answer) ?? 0) + 1);
+  const [first, second] = [...counts].sort(([, a], [, b]) => b - a);
+  return first !== undefined && first[1] > (second?.[1] ?? 0) ? first[0] : undefined;
+}

@@ -1,0 +1,163 @@
+import { checkEarlyExit } from "./early_exit.ts";
+import type { ConfigFinding } from "./explain.ts";
+import { didYouMean, quoteList } from "./nearest.ts";
+import { checkPrompt } from "./prompts.ts";
+import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
+import type { Config, ModelConfig } from "../schema/config.ts";
+import { type ConfigPath, formatPath } from "../schema/config_path.ts";
+import type { ExpandedGraph } from "../topology/expanded_graph.ts";
+import { expandGraph } from "../topology/topology.ts";
+
+/** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
+export function checkConfig(config: Config): ConfigFinding[] {
+  const findings: ConfigFinding[] = [];
+  if (Object.keys(config.models).length === 0) {
+    findings.push(problem("error", ["models"], {}, "is empty: give at least one model"));
+  }
+  for (const [name, model] of Object.entries(config.models)) findings.push(...checkModel(name, model));
+  const used = new Set<string>();
+  for (const name of Object.keys(config.graphs)) findings.push(...checkGraph(config, name, used));
+  for (const [name, model] of Object.entries(config.models)) {
+    if (model.served || used.has(name)) continue;
+    findings.push(
+      problem("warning", ["models", name], undefined, "is used by no graph, and not served by itself"),
+    );
+  }
+  return unique(findings);
+}
+
+function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
+  const path = ["models", name];
+  const findings: ConfigFinding[] = [];
+  const wantsPairs = model.engine.endsWith("-pd");
+  for (const [index, worker] of model.workers.entries()) {
+    const isPair = typeof worker === "object" && "prefill" in worker;
+    if (isPair === wantsPairs) continue;
+    const message = wantsPairs
+      ? `is one server, but the engine "${model.engine}" needs pairs: give { "prefill": URL, "decode": URL }`
+      : `is a pair, but the engine "${model.engine}" needs single servers: give a URL, or use "${model.engine}-pd"`;
+    const value = typeof worker === "string" ? worker : undefined;
+    findings.push(problem("error", [...path, "workers", index], value, message));
+  }
+  for (const [index, worker] of model.workers.entries()) {
+    const first = model.workers.findIndex((other) => JSON.stringify(other) === JSON.stringify(worker));
+    if (first === index) continue;
+    const message = `is the same as workers[${first}]: it would count twice`;
+    findings.push(problem("warning", [...path, "workers", index], undefined, message));
+  }
+  if (model.engine === "onnx") {
+    if (model.workers.length > 0) {
+      const message = 'is not empty, but the engine "onnx" runs in this process: leave the workers out';
+      findings.push(problem("error", [...path, "workers"], undefined, message));
+    }
+  } else if (model.onnx !== undefined) {
+    const message = `is for the engine "onnx", but the engine is "${model.engine}": leave it out`;
+    findings.push(problem("error", [...path, "onnx"], undefined, message));
+  } else if (model.workers.length === 0 && model.launch === undefined) {
+    const message = "is empty: only `canopy launch`, which starts the engines itself, can use this model";
+    findings.push(problem("warning", [...path, "workers"], [], message));
+  }
+  return findings;
+}
+
+function checkGraph(config: Config, name: string, used: Set<string>): ConfigFinding[] {
+  const graph = config.graphs[name];
+  if (graph === undefined) return [];
+  const path: ConfigPath = ["graphs", name];
+  const findings: ConfigFinding[] = [];
+  if (Object.hasOwn(config.models, name)) {
+    findings.push(problem("error", path, name, `has the name of a model: clients could not tell them apart`));
+  }
+  const { graph: expanded, problems } = expandGraph(graph, path);
+  findings.push(...problems.map(({ path, message }) => problem("error", path, undefined, message)));
+  const agents = expanded?.agents ?? [];
+  const members = new Map(expanded?.clusters.map((cluster) => [cluster.id, cluster.agents]));
+  for (const agent of agents) {
+    const { model, prompt } = agent.config;
+    used.add(model);
+    if (!Object.hasOwn(config.models, model)) {
+      findings.push(problem("error", [...agent.path, "model"], model, unknownModel(config, name, model)));
+    }
+    const template = promptNamed(config, prompt);
+    if (template === undefined) {
+      const known = [...Object.keys(config.prompts), ...Object.keys(builtinPrompts)];
+      const message = `is ${JSON.stringify(prompt)}: expected one of ${quoteList(known)}${
+        didYouMean(prompt, known)
+      }`;
+      findings.push(problem("error", promptPath(config, agent.path, prompt), prompt, message));
+    } else if (graph.compat === "moa-vllm") {
+      if (typeof template === "object" && "text" in template) continue;
+      const message = `is "${prompt}", which is not a raw prompt: compat "moa-vllm" needs { "text": … }`;
+      findings.push(problem("error", promptPath(config, agent.path, prompt), prompt, message));
+    } else {
+      findings.push(...checkPrompt(agent, template, agent.reads.flatMap((id) => members.get(id) ?? [])));
+    }
+  }
+  findings.push(...checkEarlyExit(config, graph, path, expanded));
+  if (expanded !== undefined) findings.push(...checkContext(config, expanded));
+  return findings;
+}
+
+function unknownModel(config: Config, graph: string, model: string): string {
+  if (model === graph) return `is "${model}", the graph itself: a graph cannot call itself`;
+  if (Object.hasOwn(config.graphs, model)) {
+    return `is "${model}", a graph: an agent calls a model, one of ${quoteList(Object.keys(config.models))}`;
+  }
+  const known = Object.keys(config.models);
+  return `is ${JSON.stringify(model)}: expected one of ${quoteList(known)}${didYouMean(model, known)}`;
+}
+
+/** The prompt name stands at the agent or, for all agents of a layer, at the layer. */
+function promptPath(config: Config, agentPath: ConfigPath, prompt: string): ConfigPath {
+  const graph = config.graphs[String(agentPath[1])];
+  const index = agentPath[3];
+  if (graph === undefined || !("layers" in graph) || typeof index !== "number") {
+    return [...agentPath, "prompt"];
+  }
+  const layer = graph.layers[index];
+  const clusters = typeof layer?.clusters === "object" ? layer.clusters : [];
+  const own = agentPath[4] === "agents"
+    ? layer?.agents?.[Number(agentPath[5])]
+    : clusters[Number(agentPath[5])]?.agents[Number(agentPath[7])];
+  return own?.prompt === prompt ? [...agentPath, "prompt"] : [...agentPath.slice(0, 4), "prompt"];
+}
+
+/** The longest answers of all precursors and the agent's own must fit into its model's context. */
+function checkContext(config: Config, graph: ExpandedGraph): ConfigFinding[] {
+  const longest = new Map<string, number>();
+  for (const { id, config: agent } of graph.agents) {
+    const model = Object.hasOwn(config.models, agent.model) ? config.models[agent.model] : undefined;
+    const tokens = agent.sampling?.max_tokens ?? model?.sampling?.max_tokens;
+    if (tokens !== undefined) longest.set(id, tokens);
+  }
+  const members = new Map(graph.clusters.map((cluster) => [cluster.id, cluster.agents]));
+  const findings: ConfigFinding[] = [];
+  for (const agent of graph.agents) {
+    const { model } = agent.config;
+    const context = Object.hasOwn(config.models, model) ? config.models[model]?.context_tokens : undefined;
+    if (context === undefined) continue;
+    const reads = agent.reads.flatMap((id) => members.get(id) ?? []);
+    const read = reads.reduce((sum, id) => sum + (longest.get(id) ?? 0), 0);
+    const own = longest.get(agent.id) ?? 0;
+    if (read + own <= context) continue;
+    const message =
+      `cannot fit: agent ${agent.id} reads up to ${read} tokens and writes up to ${own}, but the ` +
+      `context of "${model}" is ${context}: lower max_tokens, or let it read fewer agents`;
+    findings.push(problem("error", agent.path, undefined, message));
+  }
+  return findings;
+}
+
+function problem(
+  severity: "error" | "warning",
+  path: ConfigPath,
+  value: unknown,
+  what: string,
+): ConfigFinding {
+  return { severity, path, atKey: false, value, message: `${formatPath(path)} ${what}` };
+}
+
+/** Agents that are written once and stand in several clusters report once. */
+function unique(findings: readonly ConfigFinding[]): ConfigFinding[] {
+  return [...new Map(findings.map((finding) => [finding.message, finding])).values()];
+}

@@ -1,0 +1,52 @@
+import type { Config, ModelConfig, WorkerConfig } from "../schema/config.ts";
+import { type EarlyExitConfig, leastAnswers } from "../schema/early_exit.ts";
+import { shownSecret } from "../schema/secrets.ts";
+import { expandGraph } from "../topology/topology.ts";
+
+/** What would be run, for people: models with their workers, graphs with their agents and calls. */
+export function summaryText(config: Config): string {
+  const lines: string[] = [];
+  for (const [name, model] of Object.entries(config.models)) {
+    const called = model.model === name ? "" : ` (${model.model})`;
+    lines.push(`model ${name}${called}: ${model.engine}, ${workersText(model)}`);
+  }
+  for (const [name, graphConfig] of Object.entries(config.graphs)) {
+    const { graph } = expandGraph(graphConfig, ["graphs", name]);
+    if (graph === undefined) continue;
+    lines.push(`graph ${name}: ${count(graph.agents.length, "call")} for each answer`);
+    const members = new Map(graph.clusters.map((cluster) => [cluster.id, cluster.agents]));
+    for (const agent of graph.agents) {
+      const reads = agent.reads.flatMap((id) => members.get(id) ?? []);
+      const what = reads.length === 0 ? "reads nobody" : `reads ${reads.join(", ")}`;
+      const role = agent.id === graph.rootId ? ", root" : "";
+      lines.push(`  ${agent.id}: ${agent.config.model}, prompt ${agent.config.prompt}, ${what}${role}`);
+    }
+    for (const { id, agents, earlyExit } of graph.clusters) {
+      if (earlyExit.metric !== "none") lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
+    }
+    const { mode } = graphConfig.incremental_prefill;
+    if (mode !== "off") lines.push(`  incremental prefill: ${mode}`);
+  }
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+function workersText({ engine, workers, launch }: ModelConfig): string {
+  if (engine === "onnx") return "in this process";
+  if (workers.length > 0) return workers.map(workerText).join(", ");
+  return launch === undefined ? "no workers" : "to be launched";
+}
+
+function earlyExitText(settings: EarlyExitConfig, members: number): string {
+  const least = Math.min(leastAnswers(settings), members);
+  return `may exit early, metric ${settings.metric}, from ${least} of ${count(members, "answer")} on`;
+}
+
+function workerText(worker: WorkerConfig): string {
+  const url = (text: string) => String(shownSecret(text, []));
+  if (typeof worker === "string") return url(worker);
+  return "url" in worker ? url(worker.url) : `${url(worker.prefill)} → ${url(worker.decode)}`;
+}
+
+function count(many: number, noun: string): string {
+  return `${many} ${noun}${many === 1 ? "" : "s"}`;
+}

@@ -1,0 +1,239 @@
+import { z } from "zod";
+import { earlyExitSchema } from "./early_exit.ts";
+import { launchSchema, modelLaunchSchema } from "./launch.ts";
+import { modelOnnxSchema } from "./onnx.ts";
+import { scorerSchema } from "./scorer.ts";
+
+/** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
+export const samplingSchema = z.looseObject({
+  max_tokens: z.int().min(1).optional(),
+  temperature: z.number().min(0).max(2).optional(),
+  top_p: z.number().gt(0).max(1).optional(),
+  top_k: z.int().min(-1).optional(),
+  min_p: z.number().min(0).max(1).optional(),
+  frequency_penalty: z.number().min(-2).max(2).optional(),
+  presence_penalty: z.number().min(-2).max(2).optional(),
+  repetition_penalty: z.number().gt(0).max(2).optional(),
+  seed: z.int().optional(),
+  stop: z.union([z.string(), z.array(z.string())]).optional(),
+}).describe("Sampling parameters in OpenAI's names");
+
+const workerUrl = z.url({ protocol: /^https?$/ });
+
+/** Where a model is served. */
+export const workerSchema = z.union([
+  workerUrl,
+  z.strictObject({
+    url: workerUrl,
+    api_key: z.string().optional().describe("Bearer token for this worker only"),
+  }),
+  z.strictObject({
+    prefill: workerUrl.describe("The server that reads prompts"),
+    bootstrap_port: z.int().min(1).max(65535).optional().describe(
+      "Port on the prefill server where the decode server fetches the cache",
+    ),
+    bootstrap_host: z.string().min(1).optional().describe(
+      "The prefill server's name for the decode server, if it is not the one in its URL",
+    ),
+    decode: workerUrl.describe("The server that writes answers"),
+  }),
+]).describe("The URL of a server, or a prefill and a decode server that work together");
+
+export const modelSchema = z.strictObject({
+  model: z.string().min(1).describe(
+    "The name the engine knows: a Hub id or a served model name; of an embedded model a Hub id or a folder",
+  ),
+  engine: z.enum(["openai", "vllm", "sglang", "vllm-pd", "sglang-pd", "onnx"]).describe(
+    "Protocol of the workers; onnx: the model runs in this process, without workers",
+  ),
+  workers: z.array(workerSchema).default([]).describe("Servers that share this model's requests"),
+  api_key: z.string().optional().describe("Bearer token for the workers"),
+  api_key_env: z.string().optional().describe("Environment variable that holds the bearer token"),
+  headers: z.record(z.string(), z.string()).default({}).describe("Sent with every request to the workers"),
+  tokenizer: z.union([z.string(), z.literal(false)]).optional()
+    .describe("Folder or Hub id of the tokenizer; false: let the engine apply its chat template"),
+  context_tokens: z.int().min(1).optional().describe(
+    "Longest prompt plus answer; asked from the engine if absent",
+  ),
+  served: z.boolean().default(true).describe("Listed and served under its own name, too"),
+  policy: z.enum(["round_robin", "least_in_flight"]).default("least_in_flight").describe(
+    "How the worker of a request is chosen",
+  ),
+  max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker"),
+  pair_window: z.int().min(1).default(64).describe(
+    "Requests of one prefill and one decode server that may be before their first token; the others wait here",
+  ),
+  sampling: samplingSchema.optional().describe("Used where graph, layer and agent say nothing"),
+  chat_template_arguments: z.record(z.string(), z.json()).default({}).describe(
+    "Passed to the chat template, such as enable_thinking",
+  ),
+  connect_timeout_ms: z.number().positive().default(5_000).describe("Longest wait for a connection"),
+  first_token_timeout_ms: z.number().positive().default(600_000).describe("Longest wait for the first token"),
+  idle_timeout_ms: z.number().positive().default(120_000).describe("Longest silence inside a stream"),
+  retries: z.int().min(0).default(1).describe("Attempts on other workers before the first token"),
+  health: z.strictObject({
+    interval_ms: z.number().positive().default(10_000).describe("Time between two checks of a worker"),
+    timeout_ms: z.number().positive().default(5_000).describe("Longest wait for its answer"),
+    failures: z.int().min(1).default(3).describe("Failed checks in a row that take a worker out"),
+    successes: z.int().min(1).default(1).describe("Good checks in a row that bring it back"),
+  }).prefault({}).describe("Health checks"),
+  breaker: z.strictObject({
+    failures: z.int().min(1).default(5).describe("Failed requests in a row that open the breaker"),
+    open_ms: z.number().positive().default(10_000).describe("Time until one request may try again"),
+  }).prefault({}).describe("Circuit breaker of each worker"),
+  onnx: modelOnnxSchema.optional(),
+  launch: modelLaunchSchema.optional().describe("How its engines are planned and started"),
+});
+
+/** How the answers of an agent's precursors are written into its prompt where `[responses]` stands. */
+export const responsesFormatSchema = z.strictObject({
+  item: z.string().default("[index]. [answer]").describe(
+    "One answer; [index] counts from 1, [agent] is its id",
+  ),
+  separator: z.string().default("\n\n").describe("Stands between two answers"),
+});
+
+/**
+ * A prompt template. Placeholders: `[input_prompts]` (the question), `[responses]` (all precursors' answers),
+ * `<|answer:ID|>` (one precursor's answer). A string is a user message.
+ */
+export const promptSchema = z.union([
+  z.string(),
+  z.strictObject({
+    system: z.string().optional().describe("Appended to the client's system message"),
+    user: z.string().optional().describe(
+      "Replaces the client's conversation; without it the conversation follows",
+    ),
+    append: z.string().optional().describe(
+      "Ends the client's last user message; not together with `user`",
+    ),
+    responses: responsesFormatSchema.prefault({}),
+  }).refine((prompt) => prompt.user === undefined || prompt.append === undefined, {
+    error:
+      "has both user, which replaces the conversation, and append, which goes on with it: use one of them",
+  }),
+  z.strictObject({
+    text: z.string().describe("A raw prompt for /v1/completions: no chat template"),
+    responses: responsesFormatSchema.prefault({}),
+  }),
+]);
+
+export const agentSchema = z.strictObject({
+  model: z.string().min(1).describe("A key of `models`"),
+  prompt: z.string().optional().describe("A key of `prompts`, or a built-in prompt"),
+  sampling: samplingSchema.optional(),
+  deadline_ms: z.number().positive().optional().describe("Longest time for this agent"),
+});
+
+/** What happens in a cluster when agents fail or are late. */
+const clusterRules = {
+  min_responses: z.int().min(1).optional().describe("Answers that a cluster needs to go on; default: one"),
+  deadline_ms: z.number().positive().optional().describe("Longest time for each agent"),
+  on_deadline: z.enum(["drop", "use_partial"]).optional().describe(
+    "What happens to the text of an agent that is cut",
+  ),
+  early_exit: earlyExitSchema.optional(),
+};
+
+export const layerSchema = z.strictObject({
+  clusters: z.union([
+    z.int().min(1),
+    z.array(z.strictObject({ agents: z.array(agentSchema).min(1), ...clusterRules })).min(1),
+  ]).default(1).describe("How many clusters with these agents, or the clusters one by one"),
+  agents: z.array(agentSchema).min(1).optional().describe("The members of each cluster"),
+  prompt: z.string().optional().describe(
+    "A key of `prompts`, or a built-in prompt: propose (default of the first layer), aggregate, synthesize (of the last)",
+  ),
+  sampling: samplingSchema.optional(),
+  ...clusterRules,
+});
+
+export const incrementalPrefillSchema = z.strictObject({
+  mode: z.enum(["off", "auto", "on"]).default("off").describe(
+    "auto: as long as it is measured to pay; on: always. Either way it waits while workers have prompts to read",
+  ),
+  chunk_tokens: z.int().min(1).optional().describe(
+    "Tokens of each step, as in the paper; by default the pace sets itself",
+  ),
+  max_stall_ms: z.number().positive().default(100).describe(
+    "Longest stall that one step may cause to other streams, where a server both prefills and decodes",
+  ),
+}).describe("Prefill of an agent's prompt while the agents that it reads still write");
+
+const graphRules = {
+  slots: z.enum(["declared", "completion"]).default("declared").describe(
+    "Order of the answers in a prompt: as written here, or as they are ready",
+  ),
+  strip_reasoning: z.boolean().default(true).describe("Remove <think> blocks from what successors read"),
+  deadline_ms: z.number().positive().optional().describe("Longest time for a whole run"),
+  min_responses: z.int().min(1).optional().describe("For all clusters that do not say otherwise"),
+  on_deadline: z.enum(["drop", "use_partial"]).default("drop").describe(
+    "What happens to the text of an agent that is cut",
+  ),
+  early_exit: earlyExitSchema.prefault({}),
+  incremental_prefill: incrementalPrefillSchema.prefault({}),
+  sampling: samplingSchema.optional().describe("For all agents; layer and agent win over it"),
+  compat: z.enum(["moa-vllm"]).optional().describe(
+    "Exact behaviour of MoA-vllm: two-pass substitution, plain join",
+  ),
+};
+
+/** Layers: the i-th agent of a layer reads the i-th cluster of the layer before; one cluster is read by all. */
+export const layeredGraphSchema = z.strictObject({ layers: z.array(layerSchema).min(1), ...graphRules });
+
+/** Any DAG with one root: each agent names the agents it reads. */
+export const explicitGraphSchema = z.strictObject({
+  agents: z.record(
+    z.string(),
+    agentSchema.extend({
+      reads: z.array(z.string()).default([]).describe("Agents whose answers this one reads, as one cluster"),
+      min_responses: z.int().min(1).optional().describe("Answers that it needs; default: one"),
+    }),
+  ),
+  ...graphRules,
+});
+
+export const graphSchema = z.union([layeredGraphSchema, explicitGraphSchema]);
+
+export const serverSchema = z.strictObject({
+  host: z.string().default("127.0.0.1").describe("Address to listen on; 0.0.0.0 for all"),
+  port: z.int().min(0).max(65535).default(8000).describe("0: any free port"),
+  api_keys: z.array(z.string().min(1)).default([]).describe(
+    "Bearer tokens of clients; none: everybody may ask",
+  ),
+  admin_key: z.string().min(1).optional().describe("Bearer token for changes to the running router"),
+  max_body_bytes: z.int().min(1).default(64 * 1024 * 1024).describe("Largest request body"),
+  max_running: z.int().min(1).default(256).describe("Requests that run at once"),
+  max_queued: z.int().min(0).default(1024).describe("Requests that may wait for a place"),
+  queue_timeout_ms: z.number().positive().default(60_000).describe("Longest wait for a place"),
+  drain_timeout_ms: z.number().positive().default(30_000).describe(
+    "Time for running requests to end after SIGTERM",
+  ),
+  max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
+  log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
+  log_format: z.enum(["json", "text"]).default("text"),
+});
+
+export const configSchema = z.strictObject({
+  $schema: z.string().optional().describe("The JSON Schema of this file, for editors"),
+  server: serverSchema.prefault({}).describe("The HTTP server"),
+  models: z.record(z.string().min(1), modelSchema).describe("Models by the name that agents and clients use"),
+  prompts: z.record(z.string().min(1), promptSchema).default({}).describe("Prompt templates by name"),
+  graphs: z.record(z.string().min(1), graphSchema).default({}).describe(
+    "Graphs of agents, each served as a model",
+  ),
+  scorer: scorerSchema.prefault({}).describe("How answers are compared, for early exit"),
+  launch: launchSchema.optional().describe("How engines are planned and started on this host"),
+});
+
+/** A checked configuration with all defaults filled in. */
+export type Config = z.infer<typeof configSchema>;
+export type ModelConfig = z.infer<typeof modelSchema>;
+export type WorkerConfig = z.infer<typeof workerSchema>;
+export type PromptConfig = z.infer<typeof promptSchema>;
+export type AgentConfig = z.infer<typeof agentSchema>;
+export type LayerConfig = z.infer<typeof layerSchema>;
+export type GraphConfig = z.infer<typeof graphSchema>;
+export type LayeredGraphConfig = z.infer<typeof layeredGraphSchema>;
+export type ExplicitGraphConfig = z.infer<typeof explicitGraphSchema>;
+export type SamplingConfig = z.infer<typeof samplingSchema>;

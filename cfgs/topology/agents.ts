@@ -1,0 +1,103 @@
+import type { ExplicitGraphConfig } from "../schema/config.ts";
+import type { ConfigPath } from "../schema/config_path.ts";
+import {
+  type ExpandedAgent,
+  type ExpandedCluster,
+  type ExpandedGraph,
+  fillAgent,
+  makeCluster,
+  maxAgents,
+  type TopologyProblem,
+} from "./expanded_graph.ts";
+
+/** Writes out a graph whose agents name what they read. Adds what is wrong to `problems`. */
+export function expandAgents(
+  config: ExplicitGraphConfig,
+  path: ConfigPath,
+  problems: TopologyProblem[],
+): ExpandedGraph | undefined {
+  const names = Object.keys(config.agents);
+  const agentsPath = [...path, "agents"];
+  if (names.length === 0) problems.push({ path: agentsPath, message: "has no agents: give at least one" });
+  if (names.length > maxAgents) {
+    problems.push({
+      path: agentsPath,
+      message: `has ${names.length} agents, at most ${maxAgents} are allowed`,
+    });
+  }
+  const isRead = new Set<string>();
+  for (const [name, agent] of Object.entries(config.agents)) {
+    for (const [at, read] of agent.reads.entries()) {
+      const problem = (message: string) =>
+        problems.push({ path: [...agentsPath, name, "reads", at], message });
+      if (!Object.hasOwn(config.agents, read)) {
+        problem(`names an agent "${read}" that does not exist: known are ${quoteAll(names)}`);
+      } else if (agent.reads.indexOf(read) !== at) problem(`names the agent "${read}" twice`);
+      isRead.add(read);
+    }
+  }
+  if (problems.length > 0) return undefined;
+
+  const order = topologicalOrder(config);
+  if (order.length < names.length) {
+    const inCycle = names.filter((name) => !order.includes(name));
+    problems.push({ path: agentsPath, message: `form a cycle through ${quoteAll(inCycle)}` });
+    return undefined;
+  }
+  const roots = names.filter((name) => !isRead.has(name));
+  if (roots.length !== 1) {
+    problems.push({
+      path: agentsPath,
+      message: `have ${roots.length} roots (agents that nobody reads): ${quoteAll(roots)}; there must be one`,
+    });
+    return undefined;
+  }
+
+  const agents: ExpandedAgent[] = [];
+  const clusters: ExpandedCluster[] = [];
+  for (const name of order) {
+    const { reads, min_responses, ...agent } = config.agents[name]!;
+    const clusterId = `${name}.reads`;
+    const agentPath = [...agentsPath, name];
+    const defaultPrompt = reads.length === 0 ? "propose" : name === roots[0] ? "synthesize" : "aggregate";
+    agents.push({
+      id: name,
+      path: agentPath,
+      config: fillAgent(agent, {}, undefined, config.sampling, defaultPrompt),
+      reads: reads.length === 0 ? [] : [clusterId],
+      onDeadline: config.on_deadline,
+    });
+    if (reads.length > 0) {
+      clusters.push(makeCluster(clusterId, agentPath, reads, { min_responses }, config, problems));
+    } else if (min_responses !== undefined) {
+      problems.push({
+        path: [...agentPath, "min_responses"],
+        message: "is given but the agent reads nobody",
+      });
+    }
+  }
+  return { agents, clusters, rootId: roots[0]! };
+}
+
+/** Agents after all that they read, otherwise in the file's order; agents of a cycle are left out. */
+function topologicalOrder(config: ExplicitGraphConfig): string[] {
+  const missing = new Map(Object.entries(config.agents).map(([name, agent]) => [name, agent.reads.length]));
+  const readers = new Map<string, string[]>();
+  for (const [name, agent] of Object.entries(config.agents)) {
+    for (const read of agent.reads) readers.set(read, [...readers.get(read) ?? [], name]);
+  }
+  const order = [...missing.keys()].filter((name) => missing.get(name) === 0);
+  for (const name of order) {
+    for (const reader of readers.get(name) ?? []) {
+      const left = missing.get(reader)! - 1;
+      missing.set(reader, left);
+      if (left === 0) order.push(reader);
+    }
+  }
+  return order;
+}
+
+function quoteAll(names: readonly string[]): string {
+  const shown = names.slice(0, 8).map((name) => `"${name}"`).join(", ");
+  return names.length > 8 ? `${shown} and ${names.length - 8} more` : shown || "none";
+}

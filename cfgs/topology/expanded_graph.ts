@@ -1,0 +1,102 @@
+import type { AgentConfig, GraphConfig, LayerConfig } from "../schema/config.ts";
+import type { ConfigPath } from "../schema/config_path.ts";
+import type { EarlyExitConfig } from "../schema/early_exit.ts";
+
+/** One agent of an expanded graph. */
+export interface ExpandedAgent {
+  /** `l<layer>.c<cluster>.a<n>`, from 1; in an explicit DAG the name from the config. */
+  readonly id: string;
+  readonly path: ConfigPath;
+  /** Prompt name, sampling and deadline are filled from cluster, layer and graph, the nearest one winning. */
+  readonly config: AgentConfig & { readonly prompt: string };
+  /** Ids of the clusters whose answers it reads, in prompt order; empty for a leaf. */
+  readonly reads: readonly string[];
+  /** What becomes of the text that it has written when its deadline passes. */
+  readonly onDeadline: "drop" | "use_partial";
+}
+
+/** The agents that one successor reads together. */
+export interface ExpandedCluster {
+  /** `l<layer>.c<cluster>`; in an explicit DAG `<successor>.reads`. */
+  readonly id: string;
+  readonly path: ConfigPath;
+  /** Ids of its members, in prompt order. */
+  readonly agents: readonly string[];
+  readonly minResponses: number;
+  readonly onDeadline: "drop" | "use_partial";
+  readonly earlyExit: EarlyExitConfig;
+}
+
+/** A graph with every agent and cluster written out: a DAG with one root. */
+export interface ExpandedGraph {
+  /** In topological order: every agent after all that it reads; the root is last. */
+  readonly agents: readonly ExpandedAgent[];
+  /** Every cluster has at least one reader. */
+  readonly clusters: readonly ExpandedCluster[];
+  readonly rootId: string;
+}
+
+/** What is wrong with a graph, and where. */
+export interface TopologyProblem {
+  readonly path: ConfigPath;
+  readonly message: string;
+}
+
+/** Most agents of one graph: a typing error such as `"clusters": 90000` must not fill the memory. */
+export const maxAgents = 1024;
+
+/** What layers and clusters may say about their members. */
+export type ClusterRules = Pick<LayerConfig, "min_responses" | "deadline_ms" | "on_deadline" | "early_exit">;
+
+/** The rules that are set. */
+export function clusterRules(rules: ClusterRules): ClusterRules {
+  const { min_responses, deadline_ms, on_deadline, early_exit } = rules;
+  return {
+    ...(min_responses === undefined ? {} : { min_responses }),
+    ...(deadline_ms === undefined ? {} : { deadline_ms }),
+    ...(on_deadline === undefined ? {} : { on_deadline }),
+    ...(early_exit === undefined ? {} : { early_exit }),
+  };
+}
+
+/** An agent's config with what its layer and graph say filled in; the agent's own values win. */
+export function fillAgent(
+  agent: AgentConfig,
+  layer: Pick<LayerConfig, "prompt" | "sampling">,
+  deadlineMs: number | undefined,
+  graphSampling: AgentConfig["sampling"],
+  defaultPrompt: string,
+): ExpandedAgent["config"] {
+  return {
+    model: agent.model,
+    prompt: agent.prompt ?? layer.prompt ?? defaultPrompt,
+    sampling: { ...graphSampling, ...layer.sampling, ...agent.sampling },
+    deadline_ms: agent.deadline_ms ?? deadlineMs,
+  };
+}
+
+/** A cluster with the rules that hold for it. */
+export function makeCluster(
+  id: string,
+  path: ConfigPath,
+  agents: readonly string[],
+  rules: ClusterRules,
+  graph: GraphConfig,
+  problems: TopologyProblem[],
+): ExpandedCluster {
+  if (rules.min_responses !== undefined && rules.min_responses > agents.length) {
+    problems.push({
+      path: [...path, "min_responses"],
+      message: `is ${rules.min_responses} but the cluster has only ${agents.length} agents`,
+    });
+  }
+  return {
+    id,
+    path,
+    agents,
+    // A graph-wide minimum is meant for all clusters, so a small one needs no more than all its members.
+    minResponses: rules.min_responses ?? Math.min(graph.min_responses ?? 1, agents.length),
+    onDeadline: rules.on_deadline ?? graph.on_deadline,
+    earlyExit: rules.early_exit ?? graph.early_exit,
+  };
+}

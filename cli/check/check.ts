@@ -1,0 +1,101 @@
+import { summaryText } from "../../cfgs/check/summary.ts";
+import { toCanopy } from "../../cfgs/formats/canopy.ts";
+import { effectiveText, effectiveValues } from "../../cfgs/load/effective.ts";
+import { checkLoaded, loadConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
+import { ConfigError, type ConfigProblem, configProblemText } from "../../cfgs/load/problems.ts";
+import { presetNames } from "../../cfgs/presets/presets.ts";
+import { configJsonSchema } from "../../cfgs/schema/json_schema.ts";
+import { defineCommand } from "../kit/command.ts";
+import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
+import type { Io } from "../kit/io.ts";
+import { colorsOf } from "../kit/terminal.ts";
+
+/** `canopy check`: says what is wrong with a configuration, and what it would run. */
+export const checkCommand = defineCommand({
+  name: "check",
+  summary: "Say what is wrong with a configuration, and what it would run",
+  arguments: "[FILE]",
+  maxArguments: 1,
+  options: {
+    effective: { type: "flag", help: "Print every value in use and where it came from" },
+    to: {
+      type: "text",
+      value: "FORMAT",
+      choices: ["canopy"],
+      help: "Print the configuration in this format",
+    },
+    json: { type: "flag", help: "Print the outcome as JSON" },
+    schema: { type: "flag", help: "Print the JSON Schema of configuration files, for editors" },
+    ...overrideOptions,
+  },
+  details: `FILE is a Canopy configuration (JSONC or YAML), MoA-vllm's configs.json, or a preset:
+${presetNames.join(", ")}.
+
+Examples:
+  canopy check
+  canopy check moa-9-3-1 --effective
+  canopy check configs.json --to canopy > canopy.jsonc`,
+  run: async (values, [file], io) => {
+    await Promise.resolve();
+    if (values.schema) {
+      io.out.write(`${JSON.stringify(configJsonSchema(), null, 2)}\n`);
+      return 0;
+    }
+    const path = configFileOf(file, io);
+    let loaded: LoadedConfig | undefined;
+    let problems: readonly ConfigProblem[];
+    try {
+      loaded = loadConfig({
+        path,
+        env: io.env,
+        overrides: overridesOf(values),
+        basePort: values["base-port"],
+      });
+      problems = checkLoaded(loaded);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      problems = error.problems;
+    }
+    const ok = !problems.some((problem) => problem.severity === "error");
+    if (values.json) {
+      const effective = values.effective && loaded !== undefined
+        ? { effective: effectiveValues(loaded) }
+        : {};
+      const format = loaded === undefined ? {} : { format: loaded.format };
+      io.out.write(`${JSON.stringify({ ok, file: path, ...format, problems, ...effective }, null, 2)}\n`);
+    } else if (!ok || loaded === undefined) reportProblems(problems, io);
+    else report(loaded, problems, values, io);
+    return ok ? 0 : 1;
+  },
+});
+
+function report(
+  loaded: LoadedConfig,
+  warnings: readonly ConfigProblem[],
+  values: { readonly effective: boolean; readonly to: string | undefined },
+  io: Io,
+): void {
+  // What can be piped into a file goes alone to standard output.
+  if (values.to !== undefined || values.effective) {
+    for (const warning of warnings) io.err.write(`${configProblemText(warning)}\n`);
+    io.out.write(values.to === undefined ? effectiveText(loaded) : toCanopy(loaded.config));
+    return;
+  }
+  const colors = colorsOf(io.out, io.env);
+  const { host, port } = loaded.config.server;
+  const format = { canopy: "", "moa-vllm": " (MoA-vllm format)", tree: " (MoA-vllm format with clusters)" };
+  io.out.write(`${colors.green(`${loaded.source}${format[loaded.format]}: fine`)}\n`);
+  for (const warning of warnings) io.out.write(`${colors.yellow(configProblemText(warning))}\n`);
+  io.out.write(summaryText(loaded.config));
+  io.out.write(`server: ${host}:${port}\n`);
+}
+
+function reportProblems(problems: readonly ConfigProblem[], io: Io): void {
+  const colors = colorsOf(io.out, io.env);
+  for (const problem of problems) {
+    const color = problem.severity === "error" ? colors.red : colors.yellow;
+    io.out.write(`${color(configProblemText(problem))}\n`);
+  }
+  const errors = problems.filter((problem) => problem.severity === "error").length;
+  io.out.write(`${errors} ${errors === 1 ? "error" : "errors"}\n`);
+}

@@ -1,0 +1,177 @@
+import { CanopyError } from "../../base/errors.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import {
+  type IncomingResponse,
+  type OutgoingRequest,
+  type Transport,
+  TransportError,
+} from "../../base/transport.ts";
+import { oneLine } from "./terminal.ts";
+import { DONE, SseParser } from "../../router/wire/sse.ts";
+
+/** A server to talk to. */
+export interface Server {
+  /** Without `/v1` and without a slash at the end. */
+  readonly url: string;
+  readonly apiKey: string | undefined;
+}
+
+/** What a question comes back as. */
+export type ChatEvent =
+  /** The answer has begun; the id of its run, where the server tells. */
+  | { readonly type: "head"; readonly runId: string | undefined }
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "usage"; readonly usage: JsonObject }
+  /** The answer's `canopy` object. */
+  | { readonly type: "canopy"; readonly canopy: JsonObject };
+
+/** Longest error body that is read. */
+const MAX_ERROR_BYTES = 64 * 1024;
+/** Longest JSON answer that is read: the record of a large run. */
+const MAX_JSON_BYTES = 64 * 1024 * 1024;
+
+/** `http://host:8000/v1/` → `http://host:8000`. */
+export function serverUrl(text: string): string {
+  const withScheme = text.includes("://") ? text : `http://${text}`;
+  if (!URL.canParse(withScheme) || !/^https?:/.test(withScheme)) {
+    throw new CanopyError(`Cannot use the URL "${text}": write it like http://127.0.0.1:8000`, {
+      code: "invalid_url",
+      status: 400,
+    });
+  }
+  return withScheme.replace(/\/+$/, "").replace(/\/v1$/, "");
+}
+
+/** Asks a question and gives the answer as it streams in. Throws `CanopyError` with the server's own words. */
+export async function* streamChat(
+  transport: Transport,
+  server: Server,
+  body: JsonObject,
+  signal: AbortSignal,
+): AsyncGenerator<ChatEvent, void, undefined> {
+  const response = await send(transport, server, {
+    method: "POST",
+    url: `${server.url}/v1/chat/completions`,
+    headers: headersOf(server),
+    body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
+  }, signal);
+  if (response.status !== 200) throw await refusal(server, response);
+  yield { type: "head", runId: response.headers["x-canopy-run-id"] };
+  const parser = new SseParser();
+  let done = false;
+  for await (const bytes of response.body) {
+    for (const data of parser.push(bytes)) {
+      if (data === DONE) done = true;
+      else yield* eventsOf(server, JSON.parse(data));
+    }
+  }
+  if (!done) throw failure(server, "its answer broke off before the end");
+}
+
+function* eventsOf(server: Server, chunk: unknown): Generator<ChatEvent, void, undefined> {
+  if (!isJsonObject(chunk)) return;
+  if (chunk.error !== undefined && chunk.error !== null) throw failure(server, errorText(chunk));
+  const choice: Json | undefined = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
+  const delta = isJsonObject(choice) ? choice.delta : undefined;
+  const text = isJsonObject(delta) ? delta.content : undefined;
+  if (typeof text === "string" && text !== "") yield { type: "text", text };
+  if (isJsonObject(chunk.usage)) yield { type: "usage", usage: chunk.usage };
+  if (isJsonObject(chunk.canopy)) yield { type: "canopy", canopy: chunk.canopy };
+}
+
+/** GETs a JSON document. Throws `CanopyError` with the server's own words. */
+export async function getJson(
+  transport: Transport,
+  server: Server,
+  path: string,
+  signal: AbortSignal,
+): Promise<Json> {
+  const request = { method: "GET", url: server.url + path, headers: headersOf(server) } as const;
+  const response = await send(transport, server, request, signal);
+  if (response.status !== 200) throw await refusal(server, response);
+  const text = await readResponseText(response, MAX_JSON_BYTES);
+  try {
+    const json: Json = JSON.parse(text);
+    return json;
+  } catch (cause) {
+    throw failure(server, `${path} is not JSON`, cause);
+  }
+}
+
+/** The names under `/v1/models`. */
+export async function listModels(
+  transport: Transport,
+  server: Server,
+  signal: AbortSignal,
+): Promise<string[]> {
+  const body = await getJson(transport, server, "/v1/models", signal);
+  const list = isJsonObject(body) && Array.isArray(body.data) ? body.data : [];
+  return list.flatMap((entry) => isJsonObject(entry) && typeof entry.id === "string" ? [entry.id] : []);
+}
+
+/** The beginning of a body as text. */
+export async function readResponseText(response: IncomingResponse, maxBytes: number): Promise<string> {
+  const decoder = new TextDecoder();
+  let text = "";
+  let bytes = 0;
+  for await (const piece of response.body) {
+    bytes += piece.length;
+    text += decoder.decode(piece, { stream: true });
+    if (bytes > maxBytes) break;
+  }
+  return text;
+}
+
+async function send(
+  transport: Transport,
+  server: Server,
+  request: OutgoingRequest,
+  signal: AbortSignal,
+): Promise<IncomingResponse> {
+  try {
+    return await transport.send(request, signal);
+  } catch (cause) {
+    if (!(cause instanceof TransportError) || cause.code !== "connect_failed") throw cause;
+    throw new CanopyError(
+      `Cannot reach a server at ${server.url}: start one with "canopy serve", or name another one with --url`,
+      { code: "server_unreachable", status: 502, cause },
+    );
+  }
+}
+
+function headersOf(server: Server): Record<string, string> {
+  const authorization = server.apiKey === undefined ? {} : { authorization: `Bearer ${server.apiKey}` };
+  return {
+    "content-type": "application/json",
+    accept: "application/json, text/event-stream",
+    ...authorization,
+  };
+}
+
+async function refusal(server: Server, response: IncomingResponse): Promise<CanopyError> {
+  const text = await readResponseText(response, MAX_ERROR_BYTES);
+  let said = oneLine(text.slice(0, 300));
+  try {
+    said = errorText(JSON.parse(text));
+  } catch {
+    // Not JSON: its words as they are, unless they are a page.
+    if (said.startsWith("<")) said = "a web page, so this is no OpenAI-compatible server";
+  }
+  const hint = response.status === 401 || response.status === 403 ? " (set CANOPY_API_KEY)" : "";
+  return failure(server, `status ${response.status}${said === "" ? "" : `: ${said}`}${hint}`);
+}
+
+function errorText(body: unknown): string {
+  if (!isJsonObject(body)) return JSON.stringify(body);
+  const error = body.error ?? body;
+  if (typeof error === "string") return error;
+  return isJsonObject(error) && typeof error.message === "string" ? error.message : JSON.stringify(error);
+}
+
+function failure(server: Server, what: string, cause?: unknown): CanopyError {
+  return new CanopyError(`The server at ${server.url} did not answer: ${what}`, {
+    code: "server_failed",
+    status: 502,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}

@@ -1,0 +1,75 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import type { Override } from "../../cfgs/load/overrides.ts";
+import { UsageError } from "./args.ts";
+import type { OptionValues } from "./command.ts";
+import type { Io } from "./io.ts";
+
+/** Files that are looked for when none is named, in this order; the last is MoA-vllm's. */
+export const defaultConfigFiles = [
+  "canopy.jsonc",
+  "canopy.json",
+  "canopy.yaml",
+  "canopy.yml",
+  "configs.json",
+] as const;
+
+/** The configuration file in the working folder; undefined when there is none. */
+export function findConfigFile(io: Io): string | undefined {
+  return defaultConfigFiles.find((name) => existsSync(join(io.cwd, name)));
+}
+
+/** The file that was named, or the one in the working folder. Throws `UsageError` when there is none. */
+export function configFileOf(given: string | undefined, io: Io): string {
+  const path = given ?? findConfigFile(io);
+  if (path === undefined) {
+    throw new UsageError(
+      `No configuration: name a FILE or a preset, or put one of ${
+        defaultConfigFiles.join(", ")
+      } into this folder`,
+    );
+  }
+  return path;
+}
+
+/** Options of all commands that read a configuration. */
+export const overrideOptions = {
+  host: { type: "text", value: "HOST", help: "Address to listen on (server.host)" },
+  port: {
+    type: "number",
+    value: "PORT",
+    min: 0,
+    max: 65535,
+    help: "Port to listen on (server.port); 0: any",
+  },
+  set: {
+    type: "list",
+    value: "PATH=VALUE",
+    help: "Any value of the configuration, such as server.max_queued=10",
+  },
+  "base-port": {
+    type: "number",
+    value: "PORT",
+    min: 1,
+    max: 65535,
+    help: "MoA-vllm: port of the first model in configs.json; the others follow",
+  },
+} as const;
+
+/** What the flags put over the file. Throws `UsageError` for a `--set` without `=`. */
+export function overridesOf(values: OptionValues<typeof overrideOptions>): Override[] {
+  const overrides = values.set.map((text): Override => {
+    const at = text.indexOf("=");
+    if (at < 1) {
+      throw new UsageError(`Option --set must look like server.port=9000: current value is "${text}"`);
+    }
+    return { path: text.slice(0, at), value: text.slice(at + 1), origin: `--set ${text.slice(0, at)}` };
+  });
+  if (values.host !== undefined) {
+    overrides.push({ path: "server.host", value: values.host, origin: "--host" });
+  }
+  if (values.port !== undefined) {
+    overrides.push({ path: "server.port", value: values.port, origin: "--port" });
+  }
+  return overrides;
+}

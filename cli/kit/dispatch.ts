@@ -1,0 +1,83 @@
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { nearest } from "../../cfgs/check/nearest.ts";
+import { UsageError } from "./args.ts";
+import { columns, type Command } from "./command.ts";
+import type { Io } from "./io.ts";
+import { version } from "./version.ts";
+
+/** Commands that documents speak of and this version does not have, and what to do instead. */
+const ABSENT: Readonly<Record<string, string>> = {
+  models: "no model weights are needed: tokenizers are read from a local folder or the engine does the work",
+};
+
+/** Finds the command that a command line names and runs it; gives the exit code: 0 fine, 1 failed, 2 wrong usage. */
+export async function runCommand(
+  commands: readonly Command[],
+  args: readonly string[],
+  io: Io,
+): Promise<number> {
+  const [name, ...rest] = args;
+  if (name === undefined) {
+    io.err.write(overview(commands));
+    return 2;
+  }
+  if (name === "--version" || name === "-V") {
+    io.out.write(`canopy ${version}\n`);
+    return 0;
+  }
+  if (name === "--help" || name === "-h" || name === "help") {
+    const command = commands.find((command) => command.name === rest[0]);
+    if (rest[0] !== undefined && command === undefined) return unknownCommand(commands, rest[0], io);
+    io.out.write(command === undefined ? overview(commands) : command.help());
+    return 0;
+  }
+  const command = commands.find((command) => command.name === name);
+  if (command === undefined) return unknownCommand(commands, name, io);
+  try {
+    return await command.run(rest, io);
+  } catch (error) {
+    if (error instanceof UsageError) {
+      io.err.write(`canopy ${name}: ${error.message} (see "canopy ${name} --help")\n`);
+      return 2;
+    }
+    io.err.write(`canopy ${name}: ${sentenceOf(error, io)}\n`);
+    return 1;
+  }
+}
+
+function unknownCommand(commands: readonly Command[], name: string, io: Io): number {
+  const instead = Object.hasOwn(ABSENT, name) ? ABSENT[name] : undefined;
+  if (instead !== undefined) {
+    io.err.write(`canopy: This version has no command "${name}": ${instead}\n`);
+    return 2;
+  }
+  const suggestion = nearest(name, commands.map((command) => command.name));
+  const hint = suggestion === undefined ? 'see "canopy --help"' : `did you mean "canopy ${suggestion}"?`;
+  io.err.write(`canopy: Unknown ${name.startsWith("-") ? "option" : "command"} ${name}: ${hint}\n`);
+  return 2;
+}
+
+/** Errors that are ours are a sentence; of others the stack is wanted when CANOPY_DEBUG is set. */
+function sentenceOf(error: unknown, io: Io): string {
+  if (!CanopyError.is(error) && io.env.CANOPY_DEBUG !== undefined && error instanceof Error) {
+    return error.stack ?? error.message;
+  }
+  return messageOf(error);
+}
+
+function overview(commands: readonly Command[]): string {
+  const rows = commands.map((command): [string, string] => [command.name, command.summary]);
+  return `Canopy serves a tree of LLM agents as one OpenAI-compatible model.
+
+Usage: canopy COMMAND [arguments] [options]
+
+Commands:
+${columns(rows)}
+
+Options:
+  -h, --help     Show this help, or with a command its help
+  -V, --version  Show the version
+
+Exit codes: 0 fine, 1 failed, 2 wrong usage.
+`;
+}

@@ -1,0 +1,133 @@
+import process from "node:process";
+import { createInterface } from "node:readline/promises";
+import { type Clock, SystemClock } from "../../base/clock.ts";
+import { Random, systemSeed } from "../../base/random.ts";
+import type { Transport } from "../../base/transport.ts";
+import { systemTransport } from "../../router/transport/system.ts";
+
+/** A place that text is written to. */
+export interface Output {
+  write(text: string): void;
+  /** True when a person looks at it as it is written. */
+  readonly isTerminal: boolean;
+  /** Width in characters; 80 where there is no terminal. */
+  readonly columns: number;
+  /** Height in lines; 24 where there is no terminal. */
+  readonly rows: number;
+}
+
+/** All that a command sees of the outside, so that tests can run it in process. */
+export interface Io {
+  readonly out: Output;
+  readonly err: Output;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The way to servers and engines. */
+  readonly transport: Transport;
+  /** Aborts when the user or the system asks the program to stop (SIGINT, SIGTERM). */
+  readonly stop: AbortSignal;
+  /** True when questions can be typed. */
+  readonly canAsk: boolean;
+  /** One line from the keyboard; undefined at its end or when `stop` aborts. */
+  ask(prompt: string): Promise<string | undefined>;
+  /** All of what was piped in; empty when questions can be typed instead. */
+  readInput(): Promise<string>;
+}
+
+function outputOf(stream: NodeJS.WriteStream): Output {
+  return {
+    write: (text) => void stream.write(text),
+    // A dumb terminal shows lines, but cannot move among them.
+    isTerminal: stream.isTTY === true && process.env.TERM !== "dumb",
+    get columns() {
+      return stream.columns || 80;
+    },
+    get rows() {
+      return stream.rows || 24;
+    },
+  };
+}
+
+/**
+ * Gives `main` the process it runs in, and ends with the exit code it returns.
+ * The first SIGINT or SIGTERM aborts `io.stop`; a second one ends the process at once.
+ */
+export async function withProcess(main: (args: readonly string[], io: Io) => Promise<number>): Promise<void> {
+  const stop = new AbortController();
+  const onSignal = (name: string) => {
+    if (stop.signal.aborted) process.exit(1);
+    stop.abort(new Error(`The program was asked to stop (${name})`));
+  };
+  const onInterrupt = () => onSignal("SIGINT");
+  const onTerminate = () => onSignal("SIGTERM");
+  process.on("SIGINT", onInterrupt);
+  process.on("SIGTERM", onTerminate);
+  // A reader that has seen enough (`canopy check | head`) is no failure.
+  const onPipeError = (error: Error & { code?: string }) => {
+    if (error.code === "EPIPE") process.exit(0);
+  };
+  process.stdout.on("error", onPipeError);
+  const transport = systemTransport();
+  try {
+    process.exitCode = await main(process.argv.slice(2), {
+      out: outputOf(process.stdout),
+      err: outputOf(process.stderr),
+      env: process.env,
+      cwd: process.cwd(),
+      clock: new SystemClock(),
+      random: new Random(systemSeed()),
+      transport,
+      stop: stop.signal,
+      canAsk: process.stdin.isTTY === true,
+      ask: (prompt) => ask(prompt, stop.signal),
+      readInput: () => readInput(stop.signal),
+    });
+  } finally {
+    await transport.close();
+    process.off("SIGINT", onInterrupt);
+    process.off("SIGTERM", onTerminate);
+    process.stdout.off("error", onPipeError);
+  }
+}
+
+/** Most characters of piped input. */
+const MAX_INPUT_LENGTH = 16 * 1024 * 1024;
+
+async function readInput(signal: AbortSignal): Promise<string> {
+  if (process.stdin.isTTY === true) return "";
+  let text = "";
+  process.stdin.setEncoding("utf8");
+  const onStop = () => void process.stdin.destroy();
+  signal.addEventListener("abort", onStop, { once: true });
+  try {
+    for await (const piece of process.stdin) {
+      text += piece;
+      if (text.length > MAX_INPUT_LENGTH) {
+        throw new Error(`Cannot read the input: it is longer than ${MAX_INPUT_LENGTH} characters`);
+      }
+    }
+  } finally {
+    signal.removeEventListener("abort", onStop);
+  }
+  signal.throwIfAborted();
+  return text;
+}
+
+async function ask(prompt: string, signal: AbortSignal): Promise<string | undefined> {
+  const lines = createInterface({ input: process.stdin, output: process.stdout });
+  const end = new AbortController();
+  const onEnd = () => end.abort();
+  lines.once("close", onEnd);
+  signal.addEventListener("abort", onEnd, { once: true });
+  try {
+    return await lines.question(prompt, { signal: end.signal });
+  } catch {
+    return undefined;
+  } finally {
+    signal.removeEventListener("abort", onEnd);
+    lines.off("close", onEnd);
+    lines.close();
+  }
+}

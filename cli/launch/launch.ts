@@ -1,0 +1,187 @@
+import { existsSync, writeFileSync } from "node:fs";
+import { freemem } from "node:os";
+import { dirname, join } from "node:path";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { startLog } from "../../base/log.ts";
+import { loadCheckedConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
+import { presetNames } from "../../cfgs/presets/presets.ts";
+import { UsageError } from "../kit/args.ts";
+import { type Command, defineCommand, type OptionValues } from "../kit/command.ts";
+import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
+import type { Io } from "../kit/io.ts";
+import { portProblem } from "../kit/ports.ts";
+import { detachLaunch } from "./launch_detach.ts";
+import { launchNameOptions, patienceOptions } from "./launch_options.ts";
+import { LaunchProgress } from "./launch_progress.ts";
+import { makeRoom, newState, StateWriter } from "./launch_state.ts";
+import { planFromOptions, planOptions } from "../plan/plan_input.ts";
+import { serveLoaded } from "../serve/serve_loaded.ts";
+import { modelPortsOf, withPlannedWorkers } from "../../launcher/plan/plan.ts";
+import { planText } from "../../launcher/plan/plan_text.ts";
+import type { LaunchPlan, PlannedEngine } from "../../launcher/plan/plan_types.ts";
+import { problemSentence } from "../../launcher/supervise/engine_status.ts";
+import { urlOf } from "../../launcher/supervise/engine_supervisor.ts";
+import { checkPairs } from "../../launcher/supervise/pair_check.ts";
+import { SystemProcesses } from "../../launcher/supervise/process.ts";
+import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
+import { selfCommand } from "../../launcher/supervise/self_command.ts";
+import { removeState, stateFolder } from "../../launcher/supervise/state.ts";
+import { defaultRules, type SuperviseRules } from "../../launcher/supervise/supervise_rules.ts";
+import { Supervisor } from "../../launcher/supervise/supervisor.ts";
+import type { Router } from "../../router/router.ts";
+
+const options = {
+  ...planOptions,
+  detach: { type: "flag", help: "Return when the models are served; canopy stop ends it" },
+  ...launchNameOptions,
+  ...patienceOptions,
+  ...overrideOptions,
+  "base-port": {
+    ...overrideOptions["base-port"],
+    help: "Give engines free ports from here on; 30000 by default",
+  },
+} as const;
+
+/** `canopy launch`: from a configuration to engines on this host's GPUs with the router in front. */
+export const launchCommand: Command = {
+  ...withArguments([]),
+  run: (args, io) => withArguments(args).run(args, io),
+};
+
+function withArguments(args: readonly string[]): Command {
+  return defineCommand({
+    name: "launch",
+    summary: "Start the engines of a configuration on this host's GPUs, serve, and keep all running",
+    arguments: "[FILE]",
+    maxArguments: 1,
+    options,
+    details: `FILE is a Canopy configuration, MoA-vllm's configs.json, or a preset: ${presetNames.join(", ")}.
+What would be started is shown by canopy plan with the same options. An engine that crashes is started again; SIGTERM
+or Ctrl-C lets the running requests finish and ends the engines, too.
+
+Examples:
+  canopy launch moa-9-3-1
+  canopy launch moa-9-3-1 --engine sim          (a rehearsal: simulated engines, no GPU needed)
+  canopy launch canopy.jsonc --detach; canopy status; canopy stop`,
+    run: async (values, [file], io) => {
+      if (values.gpus !== undefined && values.engine !== "sim") {
+        throw new UsageError(
+          "Option --gpus describes GPUs that need not be here: add --engine sim to rehearse, or use canopy plan",
+        );
+      }
+      const name = values.name ?? "default";
+      const folder = stateFolder(io.env, { folder: values["state-dir"], name });
+      const loaded = loadCheckedConfig({
+        path: configFileOf(file, io),
+        env: io.env,
+        overrides: overridesOf(values),
+        basePort: values["base-port"],
+      });
+      if (values.detach) return await detachLaunch({ args, folder, name, io });
+      return await launch({ loaded, values, folder, name, io });
+    },
+  });
+}
+
+/** What is to be launched. */
+interface Launching {
+  readonly loaded: LoadedConfig;
+  readonly values: OptionValues<typeof options>;
+  readonly folder: string;
+  readonly name: string;
+  readonly io: Io;
+}
+
+async function launch({ loaded, values, folder, name, io }: Launching): Promise<number> {
+  const { server } = loaded.config;
+  startLog({ level: server.log_level, format: server.log_format });
+  const table = systemProcessTable();
+  const rules: SuperviseRules = {
+    ...defaultRules,
+    ...(values["ready-timeout"] === undefined ? {} : { readyTimeoutMs: values["ready-timeout"] * 1000 }),
+    ...(values.grace === undefined ? {} : { graceMs: values.grace * 1000 }),
+  };
+  await makeRoom(folder, name, { table, graceMs: rules.graceMs, io });
+  // Minutes of loading would be for nothing.
+  const taken = server.port === 0 ? undefined : await portProblem(server.host, server.port);
+  if (taken !== undefined) throw new CanopyError(taken, { code: "address_in_use", status: 500 });
+  const plan = await planFromOptions({ loaded, values, canopy: selfCommand([]), severalHosts: false, io });
+  io.out.write(`${planText(plan)}\n`);
+  if (loaded.format !== "canopy") writeModelPorts(loaded, plan, io);
+
+  const state = new StateWriter(folder, newState(loaded.source, table, io));
+  const processes = new SystemProcesses({ launchId: state.id, env: io.env, table });
+  const progress = new LaunchProgress(io);
+  const supervisor = new Supervisor({
+    plan,
+    processes,
+    clock: io.clock,
+    transport: io.transport,
+    env: io.env,
+    rules,
+    logFolder: join(folder, "logs"),
+    freeHostBytes: freemem,
+    portProblem,
+    onChange: (status) => {
+      progress.show(status);
+      state.setEngine(status);
+    },
+  });
+  let problem: string | undefined;
+  try {
+    await supervisor.start(io.stop);
+    const config = withPlannedWorkers(loaded.config, plan);
+    const { clock, transport } = io;
+    const random = io.random.stream("pairs");
+    await checkPairs(plannedModels(plan), { config, clock, random, transport }, io.stop);
+    progress.end();
+    return await serveLoaded({ ...loaded, config }, io, (router, url) => {
+      state.set({ phase: "serving", url });
+      supervisor.tell({
+        up: (engine) => setDown(router, engine, undefined),
+        down: (engine, reason) => setDown(router, engine, reason),
+      });
+    });
+  } catch (error) {
+    problem = messageOf(error);
+    if (!io.stop.aborted) throw error;
+    io.err.write("Stopped before the models were served\n");
+    return 1;
+  } finally {
+    progress.end();
+    state.set({ phase: "stopping" });
+    await supervisor.stop();
+    processes.close();
+    if (problem === undefined || io.stop.aborted) removeState(folder);
+    else state.set({ phase: "failed", problem });
+  }
+}
+
+/** MoA-vllm's own programs look for the engines' ports in a file beside its configuration. */
+function writeModelPorts({ config, source }: LoadedConfig, plan: LaunchPlan, io: Io): void {
+  if (!existsSync(source)) return; // a preset
+  const path = join(dirname(source), "model2port.json");
+  try {
+    writeFileSync(path, `${JSON.stringify(modelPortsOf(config, plan), null, 2)}\n`);
+    io.out.write(`Ports of the engines are in ${path}\n`);
+  } catch (error) {
+    io.err.write(`Cannot write ${path}, which MoA-vllm's programs read: ${messageOf(error)}\n`);
+  }
+}
+
+function plannedModels(plan: LaunchPlan): string[] {
+  return [...new Set(plan.engines.map((engine) => engine.modelKey))];
+}
+
+/** Tells the pools at once that an engine has ended, with the reason, or that it is there again. */
+function setDown(router: Router, engine: PlannedEngine, reason: string | undefined): void {
+  for (const model of router.services.models.values()) {
+    for (const worker of model.pool.workers()) {
+      if (new URL(worker.url).host !== new URL(urlOf(engine)).host) continue;
+      model.membership.setDown(
+        worker.id,
+        reason === undefined ? undefined : problemSentence({ name: engine.name, problem: reason }),
+      );
+    }
+  }
+}

@@ -1,0 +1,121 @@
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { CanopyError } from "../../base/errors.ts";
+import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import { presetNames } from "../../cfgs/presets/presets.ts";
+import { UsageError } from "../kit/args.ts";
+import { defineCommand } from "../kit/command.ts";
+import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
+import { planFromOptions, planOptions } from "./plan_input.ts";
+import { emit, emitTargets } from "../../launcher/emit/emit.ts";
+import { modelPortsOf } from "../../launcher/plan/plan.ts";
+import { planJson, planText } from "../../launcher/plan/plan_text.ts";
+
+/** `canopy plan`: where the engines of a configuration would run, and how. */
+export const planCommand = defineCommand({
+  name: "plan",
+  summary: "Say on which GPUs the engines of a configuration would run, and with which commands",
+  arguments: "[FILE]",
+  maxArguments: 1,
+  options: {
+    ...planOptions,
+    json: { type: "flag", help: "Print the plan as JSON" },
+    emit: {
+      type: "text",
+      value: "TARGET",
+      choices: emitTargets,
+      help: "Write files that run the same plan there",
+    },
+    out: {
+      type: "text",
+      value: "FOLDER",
+      help: "Where files are written; with --emit, standard output by default",
+    },
+    "canopy-image": {
+      type: "text",
+      value: "IMAGE",
+      help: "Container image of Canopy in these files; canopy:latest by default",
+    },
+    "canopy-binary": {
+      type: "text",
+      value: "PATH",
+      help: "Canopy's binary on hosts without containers; /usr/local/bin/canopy by default",
+    },
+    ...overrideOptions,
+    "base-port": {
+      ...overrideOptions["base-port"],
+      help: "Give engines free ports from here on; 30000 by default",
+    },
+  },
+  details: `FILE is a Canopy configuration, MoA-vllm's configs.json, or a preset: ${presetNames.join(", ")}.
+Workers on this host (127.0.0.1, localhost) are engines to start there, others are left as they are, and a model
+without workers gets engines of its own. Nothing is started. For a configs.json, --out also writes its model2port.json.
+
+To plan for another host, record its GPUs there:
+  (q=index,uuid,name,memory.total,memory.used,compute_cap,driver_version,mig.mode.current
+   nvidia-smi --query-gpu=$q --format=csv,noheader,nounits; nvidia-smi topo -m; nvidia-smi -L; nvidia-smi) > host.txt
+
+Examples:
+  canopy plan moa-9-3-1 --gpus 6xH200
+  canopy plan canopy.jsonc --gpus host.txt --json
+  canopy plan moa-9-3-1 --gpus 3xH200 --emit kubernetes --out deploy`,
+  run: async (values, [file], io) => {
+    if (values.json && values.emit !== undefined) {
+      throw new UsageError("Options --json and --emit exclude each other: ask for one of them");
+    }
+    const loaded = loadCheckedConfig({
+      path: configFileOf(file, io),
+      env: io.env,
+      overrides: overridesOf(values),
+      basePort: values["base-port"],
+    });
+    const plan = await planFromOptions({
+      loaded,
+      values,
+      canopy: ["canopy"],
+      isolated: values.emit === "kubernetes" || values.emit === "compose",
+      severalHosts: values.emit === "kubernetes" || values.emit === "slurm",
+      io,
+    });
+    const ports = loaded.format === "canopy" ? undefined : modelPortsOf(loaded.config, plan);
+    const files = values.emit === undefined ? [] : emit(values.emit, {
+      config: loaded.config,
+      plan,
+      canopyImage: values["canopy-image"] ?? "canopy:latest",
+      canopyBinary: values["canopy-binary"] ?? "/usr/local/bin/canopy",
+    });
+    if (values.out !== undefined) {
+      if (ports !== undefined) {
+        files.push({ path: "model2port.json", text: `${JSON.stringify(ports, null, 2)}\n` });
+      }
+      if (files.length === 0) {
+        throw new UsageError("Option --out needs something to write: give --emit, too");
+      }
+      for (const { path, text } of files) {
+        const target = join(values.out, path);
+        if (existsSync(target) && path === "Dockerfile") continue;
+        try {
+          mkdirSync(dirname(target), { recursive: true });
+          writeFileSync(target, text);
+        } catch (cause) {
+          throw new CanopyError(`Cannot write ${target}: ${messageOfIo(cause)}: give another --out`, {
+            code: "cannot_write",
+            status: 500,
+            cause,
+          });
+        }
+        io.out.write(`${target}\n`);
+      }
+    } else if (values.emit !== undefined) {
+      for (const { path, text } of files) {
+        io.out.write(files.length === 1 ? text : `# --- ${path}\n${text}\n`);
+      }
+    } else if (values.json) io.out.write(`${JSON.stringify(planJson(plan), null, 2)}\n`);
+    else io.out.write(planText(plan));
+    return 0;
+  },
+});
+
+function messageOfIo(cause: unknown): string {
+  return cause instanceof Error && "code" in cause ? String(cause.code) : String(cause);
+}

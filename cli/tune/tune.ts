@@ -1,0 +1,144 @@
+import { isAbsolute, join } from "node:path";
+import { CanopyError } from "../../base/errors.ts";
+import { earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
+import { Progress, reportOptions, writeReport } from "../bench/bench_output.ts";
+import { UsageError } from "../kit/args.ts";
+import { defineCommand } from "../kit/command.ts";
+import type { Io } from "../kit/io.ts";
+import { embedderOptions, openEmbedder } from "../score/score_embedder.ts";
+import { compareGroup } from "../score/score_evidence.ts";
+import { type AnswerGroup, readAnswers } from "../score/score_input.ts";
+import { bestWithin, tryCandidates } from "./tune_candidates.ts";
+import { pairFigures } from "./tune_pairs.ts";
+import type { LabelledGroup } from "./tune_replay.ts";
+import { tuneReport } from "./tune_report.ts";
+import { answerExtractor } from "../../scorer/answers/extract.ts";
+import { OnnxFeatures } from "../../scorer/embedders/onnx_features.ts";
+import { Whitening } from "../../scorer/similarity/whitening.ts";
+
+const similarities = ["fcs", "fcs_u", "cosine"] as const;
+
+/** `canopy tune`: what each exit metric would have done on recorded or labelled answers. */
+export const tuneCommand = defineCommand({
+  name: "tune",
+  summary: "What each exit metric would have done on recorded runs",
+  arguments: "FILE|-",
+  maxArguments: 1,
+  options: {
+    ...embedderOptions,
+    "max-wrong": {
+      type: "number",
+      value: "SHARE",
+      fraction: true,
+      min: 0,
+      max: 1,
+      help: "Of the exits that may be wrong with the suggested settings; 0.02 by default",
+    },
+    seed: { type: "text", value: "TEXT", help: "Of what is drawn; canopy by default" },
+    "write-whitening": {
+      type: "text",
+      value: "FILE",
+      help: "Fit a calibration of cosine to these answers (scorer.whitening); needs --model",
+    },
+    ...reportOptions,
+  },
+  details:
+    `The file has the lines of "canopy score" (see there), one group for each question, in the order in which answers
+were complete. Further fields:
+  "label"    what the answer comes to: answers of a group with equal labels agree
+  "correct"  true or false: right answers agree, a wrong one with no other; used where there is no label
+  "ms"       when it was complete, from the group's start; for the time saved
+Without labels the final answers that texts state are taken for them, as "answer" finds them.
+
+Example:
+  canopy tune answers.jsonl --model ./qwen3-embedding --max-wrong 0.01 --json tune.json --svg tune.svg`,
+  run: async (values, [file], io) => {
+    if (file === undefined) {
+      throw new UsageError("Needs the FILE with the answers, or - for what is piped in");
+    }
+    const read = await readAnswers(file, io);
+    const { labelOf, sentence } = labelling(read);
+    const usable = read.filter(({ answers }) => answers.length > 2);
+    if (usable.length === 0) {
+      throw new CanopyError(`Cannot tune on ${file}: it has no group of three answers or more`, {
+        code: "invalid_input",
+        status: 400,
+      });
+    }
+    if (values["write-whitening"] !== undefined && values.model === undefined) {
+      throw new UsageError("Option --write-whitening needs --model");
+    }
+    const embedder = await openEmbedder(values, io);
+    const progress = new Progress(io);
+    try {
+      const groups: LabelledGroup[] = [];
+      for (const group of usable) {
+        io.stop.throwIfAborted();
+        const compared = await compareGroup(group, embedder, similarities);
+        groups.push({ compared, labels: group.answers.map((_, place) => labelOf(group, place)) });
+        if (io.err.isTerminal) progress.show(`${groups.length} of ${usable.length} groups`);
+      }
+      const whitening = values["write-whitening"];
+      if (whitening !== undefined && values.model !== undefined) {
+        await writeWhitening(groups, values.model, whitening, io);
+      }
+      const verdicts = read.some(({ answers }) => answers.some((answer) => answer.verdicts.size > 0));
+      const mostWrong = values["max-wrong"] ?? 0.02;
+      const candidates = tryCandidates(groups, { verdicts, seed: values.seed ?? "canopy" });
+      const { facts } = embedder;
+      const report = tuneReport({
+        origin: `Replayed: ${groups.length} groups of ${file}; compared with ${
+          facts.model ?? `${facts.embedder} features`
+        }`,
+        labels: sentence,
+        groups,
+        pairs: await pairFigures(groups, similarities),
+        candidates,
+        best: bestWithin(candidates, mostWrong),
+        mostWrong,
+      });
+      progress.end();
+      return await writeReport(report, values, io);
+    } finally {
+      progress.end();
+      await embedder.close();
+    }
+  },
+});
+
+/** Fits a whitening to the pooled vectors of all answers. Throws where there is nothing to learn. */
+async function writeWhitening(
+  groups: readonly LabelledGroup[],
+  model: string,
+  file: string,
+  io: Io,
+): Promise<void> {
+  const vectors = groups.flatMap(({ compared }) => compared.features)
+    .flatMap((features) => features instanceof OnnxFeatures ? [features.pooled] : []);
+  await Whitening.fit(model, vectors).write(isAbsolute(file) ? file : join(io.cwd, file));
+  io.err.write(`Wrote ${file}, fitted to ${vectors.length} answers\n`);
+}
+
+type LabelOf = (group: AnswerGroup, place: number) => string | undefined;
+
+/** Labels as the file has them, else right and wrong, else the final answers that the texts state. */
+function labelling(groups: readonly AnswerGroup[]): { labelOf: LabelOf; sentence: string } {
+  const answers = groups.flatMap((group) => group.answers);
+  if (answers.some(({ label }) => label !== undefined)) {
+    return { labelOf: ({ answers }, place) => answers[place]!.label, sentence: "Labels: those of the file" };
+  }
+  if (answers.some(({ correct }) => correct !== undefined)) {
+    return {
+      labelOf: ({ answers }, place) => {
+        const { correct } = answers[place]!;
+        return correct === undefined ? undefined : correct ? "correct" : `wrong ${place}`;
+      },
+      sentence: "Labels: right answers agree, a wrong one agrees with no other",
+    };
+  }
+  const extract = answerExtractor(earlyExitSchema.parse({}).answer);
+  return {
+    labelOf: ({ answers, question }, place) => extract(answers[place]!.text, question)?.value,
+    sentence: 'Labels: the final answers that the texts state, so that "answer" is right by construction',
+  };
+}

@@ -1,0 +1,93 @@
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { CanopyError } from "../../base/errors.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import type { SamplingParameters } from "../scheduler/generator.ts";
+import type { Environment } from "../../ml/hub/environment.ts";
+import { findExport, type OnnxSource } from "../../ml/hub/onnx_files.ts";
+
+/** Where a model does not say how long its context is. */
+const USUAL_CONTEXT_TOKENS = 2048;
+
+/** A decoder's files on this machine, and what they say of it. */
+export interface EmbeddedFiles {
+  /** With `tokenizer.json`. */
+  readonly folder: string;
+  /** The `.onnx` file. */
+  readonly path: string;
+  /** The model's own limit. */
+  readonly contextTokens: number;
+  /** Ids that end an answer, the first one being the usual end. */
+  readonly endIds: readonly number[];
+  readonly defaults: SamplingDefaults;
+}
+
+/**
+ * Finds a decoder in its folder or in the Hub's cache, and reads `config.json` and `generation_config.json`.
+ * Throws 500 `weights_unavailable`, saying how to get it.
+ */
+export async function findModel(source: OnnxSource, env: Environment): Promise<EmbeddedFiles> {
+  const { model } = source;
+  const files = await findExport(source, env, { verb: "generate", setting: "its onnx.file" });
+  if (files === undefined) {
+    throw new CanopyError(
+      `The weights of ${model} are not on this machine: run \`canopy models pull ${model}\`, or give a folder with them`,
+      { code: "weights_unavailable", status: 500 },
+    );
+  }
+  const beside = [files.folder, dirname(files.path), dirname(dirname(files.path))];
+  const config = await readFirst(beside, "config.json");
+  const generation = await readFirst(beside, "generation_config.json");
+  return {
+    ...files,
+    contextTokens: contextOf(config) ?? USUAL_CONTEXT_TOKENS,
+    endIds: endIdsOf(config, generation),
+    defaults: defaultsOf(generation),
+  };
+}
+
+function contextOf(config: JsonObject): number | undefined {
+  const value = config["max_position_embeddings"] ?? config["n_positions"];
+  return typeof value === "number" && value > 0 ? value : undefined;
+}
+
+/** `config.json` has the usual end, `generation_config.json` perhaps others. */
+function endIdsOf(config: JsonObject, generation: JsonObject): number[] {
+  const ids = [config["eos_token_id"], generation["eos_token_id"]].flat();
+  return [...new Set(ids.filter((id) => typeof id === "number"))];
+}
+
+/** As vLLM takes them from `generation_config.json`. */
+function defaultsOf(generation: JsonObject): SamplingDefaults {
+  const number = (name: string): number | undefined => {
+    const value = generation[name];
+    return typeof value === "number" ? value : undefined;
+  };
+  const all = {
+    temperature: number("temperature"),
+    topP: number("top_p"),
+    topK: number("top_k"),
+    minP: number("min_p"),
+    repetitionPenalty: number("repetition_penalty"),
+  };
+  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+}
+
+async function readFirst(folders: readonly string[], name: string): Promise<JsonObject> {
+  for (const folder of folders) {
+    let text: string;
+    try {
+      text = await readFile(join(folder, name), "utf8");
+    } catch {
+      continue;
+    }
+    const value: unknown = JSON.parse(text);
+    if (isJsonObject(value)) return value;
+  }
+  return {};
+}
+/** Sampling parameters where a request says nothing: the model's own (`generation_config.json`), else vLLM's. */
+
+export type SamplingDefaults = Partial<
+  Pick<SamplingParameters, "temperature" | "topP" | "topK" | "minP" | "repetitionPenalty">
+>;

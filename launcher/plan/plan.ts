@@ -1,0 +1,218 @@
+import { CanopyError } from "../../base/errors.ts";
+import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
+import { type Launch, launchSchema } from "../../cfgs/schema/launch.ts";
+import { isBusy } from "../host/gpus.ts";
+import type { ModelShape } from "../model/model_shape.ts";
+import { infeasible } from "../place/infeasible.ts";
+import { place } from "../place/place.ts";
+import type { Demand, GpuPlacement } from "../place/place_types.ts";
+import { type LaunchTarget, type ModelTargets, targetsOf } from "../place/targets.ts";
+import { planEngine } from "./plan_engine.ts";
+import type { PlanOptions } from "./plan_options.ts";
+import { assignPorts } from "./plan_ports.ts";
+import type { LaunchPlan, NamedTarget, PlannedEngine, PlannedPorts } from "./plan_types.ts";
+
+/**
+ * Decides where each engine of a configuration runs, with which memory, ports and command.
+ * Throws a `CanopyError` that says what is missing when that cannot be.
+ */
+export async function makePlan(config: Config, options: PlanOptions): Promise<LaunchPlan> {
+  const launch = config.launch ?? launchSchema.parse({});
+  const models = targetsOf(config, options.engine);
+  const named = nameTargets(models);
+  const shapes = await shapesOf(models, launch, options);
+  const placements = placeAll(named, shapes, launch, options);
+  const ports = await assignPorts(named, config, launch, options);
+  const engines: PlannedEngine[] = [];
+  for (const one of named) {
+    const placement = placements.get(one.name);
+    const shape = shapes.get(one.model.modelKey);
+    engines.push(
+      await planEngine(
+        { ...one, placement, placements, shape, ports, launch, within: processOf(one, named) },
+        options,
+      ),
+    );
+  }
+  return {
+    host: options.host,
+    engines,
+    workers: new Map(models.map((model) => [model.modelKey, workersOf(model, engines, named, ports)])),
+    protocols: new Map(
+      models.map(({ modelKey, protocol }): [string, ModelConfig["engine"]] => [modelKey, protocol]),
+    ),
+    notes: notesOf(engines, models, config, ports, options),
+  };
+}
+
+/** The configuration that a router uses in front of a plan's engines. */
+export function withPlannedWorkers(config: Config, plan: LaunchPlan): Config {
+  const models = Object.entries(config.models).map(([key, model]): [string, ModelConfig] => [key, {
+    ...model,
+    engine: plan.protocols.get(key) ?? model.engine,
+    workers: [...plan.workers.get(key) ?? model.workers],
+  }]);
+  return { ...config, models: Object.fromEntries(models) };
+}
+
+/** MoA-vllm's `model2port.json`: the port of each model's first engine, under the name that the engine knows. */
+export function modelPortsOf(config: Config, plan: LaunchPlan): Record<string, number> {
+  const ports: Record<string, number> = {};
+  for (const engine of plan.engines) {
+    const model = config.models[engine.modelKey]?.model ?? engine.modelKey;
+    if (engine.role !== "prefill") ports[model] ??= engine.port;
+  }
+  return ports;
+}
+
+/** The engine whose process runs a simulated half; undefined: it has its own. */
+function processOf({ name, model, target }: NamedTarget, named: readonly NamedTarget[]): string | undefined {
+  if (model.family !== "sim" || target.role === "whole") return undefined;
+  const first = named.find((other) => other.model === model && other.target.role === "prefill");
+  return first === undefined || first.name === name ? undefined : first.name;
+}
+
+/** Names that can be those of files, units, containers and pods. */
+function nameTargets(models: readonly ModelTargets[]): NamedTarget[] {
+  const taken = new Set<string>();
+  return models.flatMap((model) => {
+    const count = (role: LaunchTarget["role"]) => model.targets.filter((one) => one.role === role).length;
+    const seen = new Map<LaunchTarget["role"], number>();
+    const base = model.modelKey.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "model";
+    return model.targets.map((target): NamedTarget => {
+      const number = (seen.get(target.role) ?? 0) + 1;
+      seen.set(target.role, number);
+      const role = target.role === "whole" ? "" : `-${target.role}`;
+      let name = `${base}${role}${count(target.role) === 1 ? "" : `-${number}`}`;
+      for (let copy = 2; taken.has(name); copy++) name = `${base}-${copy}${role}-${number}`;
+      taken.add(name);
+      return { name, model, target };
+    });
+  });
+}
+
+/** True for an engine that is given GPUs. */
+function needsGpus(model: ModelTargets, launch: Launch, { host }: PlanOptions): boolean {
+  if (model.family === "sim" && host.gpus.length === 0) return false;
+  return (model.launch.device ?? launch.device) === "gpu";
+}
+
+async function shapesOf(
+  models: readonly ModelTargets[],
+  launch: Launch,
+  options: PlanOptions,
+): Promise<Map<string, ModelShape>> {
+  const wanted = models.filter((model) => model.targets.length > 0 && needsGpus(model, launch, options));
+  const shapes = await Promise.all(wanted.map(async (model): Promise<[string, ModelShape]> => {
+    const source = model.launch.weights ?? model.config.model;
+    return [model.modelKey, await options.shapeOf(source, model.launch.kv_cache_dtype)];
+  }));
+  return new Map(shapes);
+}
+
+function placeAll(
+  named: readonly NamedTarget[],
+  shapes: ReadonlyMap<string, ModelShape>,
+  launch: Launch,
+  options: PlanOptions,
+): ReadonlyMap<string, GpuPlacement> {
+  const demands = named.flatMap(({ name, model, target }): Demand[] => {
+    const shape = shapes.get(model.modelKey);
+    if (shape === undefined) return [];
+    const own = model.launch;
+    if (own.nodes > 1 && !options.severalHosts) {
+      throw new CanopyError(
+        `Cannot plan model "${model.modelKey}" on one host: its launch.nodes is ${own.nodes}: write files for ` +
+          `several hosts with --emit kubernetes or --emit slurm`,
+        { code: "several_hosts", status: 400 },
+      );
+    }
+    const context = options.contextTokens ?? model.config.context_tokens;
+    return [{
+      name,
+      modelKey: model.modelKey,
+      family: model.family,
+      role: target.role,
+      shape,
+      tensorParallel: own.tensor_parallel === undefined ? undefined : own.tensor_parallel * own.nodes,
+      nodes: own.nodes,
+      contextTokens: context,
+      memoryFraction: own.memory_fraction,
+      gpus: own.gpus ?? launch.gpus,
+    }];
+  });
+  const result = place(demands, options.host);
+  if ("unplaced" in result) throw infeasible(demands, options.host, result.unplaced);
+  for (const placement of result.placed) checkCache(placement);
+  return new Map(result.placed.map((placement) => [placement.demand.name, placement]));
+}
+
+/** A fraction that somebody chose may leave less than one request needs. */
+function checkCache({ demand, kvTokens, contextTokens }: GpuPlacement): void {
+  if (demand.memoryFraction === undefined || (kvTokens >= contextTokens && kvTokens >= 1_024)) return;
+  throw new CanopyError(
+    `Cannot place ${demand.name}: launch.memory_fraction ${demand.memoryFraction} leaves a cache for ${kvTokens} ` +
+      `tokens, less than one request of ${
+        Math.max(contextTokens, 1_024)
+      }: give a larger fraction, or leave it out`,
+    { code: "no_room", status: 400 },
+  );
+}
+
+function workersOf(
+  model: ModelTargets,
+  engines: readonly PlannedEngine[],
+  named: readonly NamedTarget[],
+  ports: PlannedPorts,
+): WorkerConfig[] {
+  const engineOf = (target: LaunchTarget) => {
+    const at = named.findIndex((one) => one.model === model && one.target === target);
+    const engine = engines[at];
+    if (engine === undefined) throw new Error(`No engine was planned for ${model.modelKey}`);
+    return engine;
+  };
+  const url = (engine: PlannedEngine) => `http://${engine.host}:${engine.port}`;
+  return model.workers.map((worker): WorkerConfig => {
+    if ("kept" in worker) return worker.kept;
+    if ("whole" in worker) return url(engineOf(worker.whole));
+    const prefill = engineOf(worker.prefill);
+    const bootstrap = ports.bootstrap.get(prefill.name);
+    return {
+      prefill: url(prefill),
+      // vLLM's side channel is told by the prefill server itself.
+      ...(bootstrap === undefined || model.protocol !== "sglang-pd" ? {} : { bootstrap_port: bootstrap }),
+      decode: url(engineOf(worker.decode)),
+    };
+  });
+}
+
+function notesOf(
+  engines: readonly PlannedEngine[],
+  models: readonly ModelTargets[],
+  config: Config,
+  ports: PlannedPorts,
+  { host }: PlanOptions,
+): string[] {
+  const notes: string[] = [];
+  const used = new Set(engines.flatMap((engine) => engine.gpus.map((gpu) => gpu.uuid)));
+  const names = host.gpus.filter((gpu) => !used.has(gpu.uuid) && !isBusy(gpu)).map((gpu) => gpu.id);
+  if (names.length > 0 && engines.length > 0) {
+    notes.push(
+      `${names.length === 1 ? "GPU" : "GPUs"} ${
+        names.join(", ")
+      } of ${host.gpus.length} will be idle: raise ` +
+        `launch.replicas or launch.tensor_parallel of a model to use more`,
+    );
+  }
+  for (const { modelKey, targets } of models) {
+    if (targets.length === 0) notes.push(`Model ${modelKey} is served elsewhere: nothing is started for it`);
+  }
+  if (ports.skipped.length > 0) {
+    notes.push(`Ports that others use were left out: ${ports.skipped.join(", ")}`);
+  }
+  const { embedder } = config.scorer;
+  if (embedder === "onnx" || embedder === "auto") {
+    notes.push("The embedding model of the scorer runs on this host's CPU, inside Canopy");
+  }
+  return notes;
+}

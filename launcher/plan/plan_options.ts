@@ -1,0 +1,31 @@
+import type { HostGpus } from "../host/gpu.ts";
+import type { Installed } from "../host/installed.ts";
+import type { PortProbe } from "../host/ports.ts";
+import type { ModelShape } from "../model/model_shape.ts";
+import type { EngineChoice } from "../place/targets.ts";
+
+/** What a plan is made with besides the configuration. */
+export interface PlanOptions {
+  /** Without GPUs only simulated engines, and those with `device: "cpu"`, can be planned. */
+  readonly host: HostGpus;
+  /** Starts engines of this family instead of the configuration's. */
+  readonly engine: EngineChoice | undefined;
+  /** Engines get ports from here on, whatever the configuration says. */
+  readonly basePort: number | undefined;
+  /** Type of all weights, such as bfloat16. */
+  readonly dtype: string | undefined;
+  /** Longest prompt plus answer of all models. */
+  readonly contextTokens: number | undefined;
+  /** How this program is started again, for simulated engines. */
+  readonly canopy: readonly string[];
+  /** What a model needs; throws when it cannot be known. */
+  shapeOf(model: string, kvCacheType: "auto" | "fp8"): Promise<ModelShape>;
+  /** What the Python behind a command has. */
+  installedFor(command: readonly string[] | undefined): Promise<Installed>;
+  readonly probe: PortProbe;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  /** True where each engine will run in a container of its own: what is installed here, and NVLink, do not count. */
+  readonly isolated: boolean;
+  /** True where files for several hosts are written: engines may span hosts. */
+  readonly severalHosts: boolean;
+}

@@ -1,0 +1,115 @@
+import process from "node:process";
+import type { InferenceSession, Tensor, TypedTensor } from "onnxruntime-node";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { openEmbeddedLibrary } from "./embedded_library.ts";
+import { disableTelemetry } from "./telemetry.ts";
+
+export type { InferenceSession, Tensor };
+
+/** The part of onnxruntime-node that is used here. */
+export interface OnnxRuntime {
+  /** Runs on `threads` threads, which sleep while there is nothing to do. */
+  open(model: string | Uint8Array, threads: number): Promise<InferenceSession>;
+  float32(data: Float32Array, shape: readonly number[]): TypedTensor<"float32">;
+  /** Whole numbers of either type. */
+  integers(type: "int64" | "int32", data: readonly number[], shape: readonly number[]): Tensor;
+  bool(value: boolean, shape: readonly number[]): Tensor;
+  /** `bits` are IEEE half-precision numbers. */
+  float16(bits: Uint16Array, shape: readonly number[]): Tensor;
+}
+
+/**
+ * Loads ONNX Runtime. Only on a thread that may be blocked: its calls are synchronous, for as long as a model runs.
+ * Throws 500 `onnxruntime_unavailable`.
+ */
+export async function loadOnnxRuntime(): Promise<OnnxRuntime> {
+  try {
+    await disableTelemetry();
+    await openEmbeddedLibrary();
+    const { env, InferenceSession, Tensor } = await import("onnxruntime-node");
+    env.logLevel = "fatal";
+    return {
+      open: async (model, threads) => {
+        const create = (options: InferenceSession.SessionOptions) =>
+          typeof model === "string"
+            ? InferenceSession.create(model, options)
+            : InferenceSession.create(model, options);
+        try {
+          return await create(sessionOptions(threads, "exact"));
+        } catch (error) {
+          // ONNX Runtime 1.30 cannot make weights unsigned whose zero several operators share.
+          if (!messageOf(error).includes("replace the existing tensor")) throw error;
+          return await create(sessionOptions(threads, "as_written"));
+        }
+      },
+      float32: (data, shape) => new Tensor("float32", data, shape),
+      integers: (type, data, shape) =>
+        type === "int64"
+          ? new Tensor("int64", BigInt64Array.from(data, BigInt), shape)
+          : new Tensor("int32", Int32Array.from(data), shape),
+      bool: (value, shape) => new Tensor("bool", [value], shape),
+      float16: (bits, shape) => {
+        const tensor = new Tensor("float16", bits, shape);
+        // Where JavaScript has Float16Array the constructor converts to it, and the binding then sees no bytes
+        // (microsoft/onnxruntime#26791).
+        Reflect.set(tensor, "cpuData", bits);
+        return tensor;
+      },
+    };
+  } catch (cause) {
+    throw new CanopyError(
+      `Cannot load ONNX Runtime on ${process.platform} ${process.arch}: ${
+        messageOf(cause)
+      }; choose what does not need it (scorer.embedder lexical or http, models on servers)`,
+      { code: "onnxruntime_unavailable", status: 500, cause },
+    );
+  }
+}
+
+/** `exact`: products of 8 bits do not saturate, whatever the CPU. */
+function sessionOptions(threads: number, products: "exact" | "as_written"): InferenceSession.SessionOptions {
+  return {
+    executionProviders: ["cpu"],
+    intraOpNumThreads: threads,
+    interOpNumThreads: 1,
+    executionMode: "sequential",
+    // Lengths vary: patterns of memory would be kept for each, a third more of it.
+    enableMemPattern: false,
+    // What fails is thrown as well.
+    logSeverityLevel: 4,
+    extra: {
+      session: {
+        intra_op: { allow_spinning: "0" },
+        // Exports with 8 bits whose embeddings serve as the last matrix, too, make numbers of all of them again in each
+        // step; without the special treatment of such operators that is done once.
+        disable_quant_qdq: "1",
+        // Without VNNI (many servers and desktops) the product of unsigned by signed 8 bits saturates in 16: wrong
+        // numbers without a word. With this option signed weights are made unsigned first; elsewhere it changes nothing.
+        x64quantprecision: products === "exact" ? "1" : "0",
+      },
+    },
+  };
+}
+
+/** The numbers of a float32 or float16 tensor. */
+export function toFloat32(tensor: Tensor): Float32Array {
+  if (tensor.type === "float32") return tensor.data as Float32Array;
+  if (tensor.type !== "float16") throw new TypeError(`Cannot read ${tensor.type} as numbers`);
+  return Float32Array.from(halfBits(tensor), halfToNumber);
+}
+
+/** The bits of a float16 tensor. It holds a Float16Array where JavaScript has that, else a Uint16Array. */
+export function halfBits(tensor: Tensor): Uint16Array {
+  const data = tensor.data as Uint16Array;
+  return new Uint16Array(data.buffer, data.byteOffset, data.length);
+}
+
+/** The number that 16 bits stand for (IEEE 754 binary16). */
+export function halfToNumber(bits: number): number {
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}

@@ -1,0 +1,139 @@
+import { Template } from "@huggingface/jinja";
+import { Tokenizer } from "@huggingface/tokenizers";
+import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { loadTokenizerFiles, type ModelFilesOptions, type TokenizerFiles } from "../hub/tokenizer_files.ts";
+import type { ChatMessage } from "./chat_message.ts";
+import { type StreamedFiles, streamingOf } from "./hf_stream_rules.ts";
+import type { Streaming } from "./token_stream.ts";
+import type { ModelTokenizer } from "./tokenizer.ts";
+
+/**
+ * The tokenizer of a model, from a local folder or by its Hub id.
+ * Throws 500 `tokenizer_unavailable` when its files cannot be had, `tokenizer_unsupported` when they are not understood.
+ */
+export async function loadTokenizer(
+  source: string,
+  options: ModelFilesOptions,
+): Promise<ModelTokenizer> {
+  return new HfTokenizer(source, await loadTokenizerFiles(source, options));
+}
+
+/** A tokenizer in the format of Hugging Face's `tokenizer.json`. */
+export class HfTokenizer implements ModelTokenizer {
+  readonly vocabSize: number;
+  readonly #tokenizer: Tokenizer;
+  readonly #template: Template | undefined;
+  readonly #specialTokens: JsonObject;
+  readonly #streamed: StreamedFiles;
+  #streaming: Streaming | undefined;
+  #textPrefix: readonly number[] | undefined;
+
+  constructor(source: string, files: TokenizerFiles) {
+    try {
+      this.#tokenizer = new Tokenizer(files.tokenizer, files.config);
+      this.vocabSize = vocabSizeOf(this.#tokenizer);
+      const template = files.chatTemplate ?? templateOf(files.config);
+      this.#template = template === undefined ? undefined : new Template(template);
+    } catch (cause) {
+      throw new CanopyError(
+        `Cannot use the tokenizer of "${source}": ${
+          messageOf(cause)
+        }; set \`tokenizer\` to false to let the engine apply its own`,
+        { code: "tokenizer_unsupported", status: 500, cause },
+      );
+    }
+    this.#specialTokens = specialTokensOf(files.config);
+    this.#streamed = {
+      normalizer: files.tokenizer["normalizer"],
+      preTokenizer: files.tokenizer["pre_tokenizer"],
+      config: files.config,
+    };
+  }
+
+  get streaming(): Streaming {
+    return this.#streaming ??= streamingOf(this.#tokenizer, this.#streamed);
+  }
+
+  encode(text: string): number[] {
+    return this.#tokenizer.encode(text, { add_special_tokens: false }).ids;
+  }
+
+  get textPrefix(): readonly number[] {
+    return this.#textPrefix ??= prefixOf(this.#tokenizer);
+  }
+
+  decode(ids: readonly number[], options: { skipSpecialTokens?: boolean } = {}): string {
+    if (ids.length === 0) return "";
+    return this.#tokenizer.decode([...ids], {
+      skip_special_tokens: options.skipSpecialTokens ?? false,
+      clean_up_tokenization_spaces: false,
+    });
+  }
+
+  get hasChatTemplate(): boolean {
+    return this.#template !== undefined;
+  }
+
+  renderChat(
+    messages: readonly ChatMessage[],
+    options: { templateArguments?: Record<string, Json> } = {},
+  ): string {
+    if (this.#template === undefined) {
+      throw new CanopyError("Cannot render the conversation: the model has no chat template", {
+        code: "no_chat_template",
+        status: 500,
+      });
+    }
+    try {
+      return this.#template.render({
+        ...this.#specialTokens,
+        add_generation_prompt: true,
+        ...options.templateArguments,
+        messages: [...messages],
+      });
+    } catch (cause) {
+      throw badRequest(
+        "messages",
+        `The model's chat template refuses the conversation: ${messageOf(cause)}`,
+        "invalid_messages",
+      );
+    }
+  }
+}
+
+/** The special tokens that a tokenizer adds in front of a text. */
+function prefixOf(tokenizer: Tokenizer): number[] {
+  const { ids } = tokenizer.encode("a", { add_special_tokens: true });
+  const own = tokenizer.encode("a", { add_special_tokens: false }).ids;
+  const at = ids.findIndex((_, begin) => own.every((id, index) => ids[begin + index] === id));
+  return ids.slice(0, Math.max(0, at));
+}
+
+function vocabSizeOf(tokenizer: Tokenizer): number {
+  let largest = -1;
+  for (const id of tokenizer.get_vocab(true).values()) largest = Math.max(largest, id);
+  for (const id of tokenizer.get_added_tokens_decoder().keys()) largest = Math.max(largest, id);
+  return largest + 1;
+}
+
+/** `chat_template` as a string, or the one named `default` of a list. */
+function templateOf(config: JsonObject): string | undefined {
+  const value = config.chat_template;
+  if (typeof value === "string") return value;
+  if (!Array.isArray(value)) return undefined;
+  const list = value.filter(isJsonObject);
+  const chosen = (list.find((item) => item.name === "default") ?? list[0])?.template;
+  return typeof chosen === "string" ? chosen : undefined;
+}
+
+/** `bos_token` and its like, which templates refer to by name. */
+function specialTokensOf(config: JsonObject): JsonObject {
+  const tokens: JsonObject = {};
+  for (const [name, value] of Object.entries(config)) {
+    if (!/^(bos|eos|pad|unk|sep|cls|mask)_token$/.test(name)) continue;
+    const content = isJsonObject(value) ? value.content : value;
+    if (typeof content === "string") tokens[name] = content;
+  }
+  return tokens;
+}

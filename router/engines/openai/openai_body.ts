@@ -1,0 +1,115 @@
+import type { Json, JsonObject } from "../../../base/json.ts";
+import type { GenerateRequest, Prompt, Sampling } from "../engine.ts";
+
+/** Fields that a `GenerateRequest` decides itself: they are not taken from `sampling.extra`. */
+const OWN_FIELDS = new Set([
+  "model",
+  "prompt",
+  "messages",
+  "text",
+  "input_ids",
+  "input_embeds",
+  "stream",
+  "stream_options",
+  "n",
+  "best_of",
+  "echo",
+  "logprobs",
+  "top_logprobs",
+  "request_id",
+  "rid",
+  "bootstrap_host",
+  "bootstrap_port",
+  "bootstrap_room",
+  "kv_transfer_params",
+]);
+
+/** What OpenAI-compatible servers disagree on. */
+export interface Dialect {
+  /** How chat endpoints call the limit on generated tokens. */
+  readonly chatMaxTokens: "max_tokens" | "max_completion_tokens";
+  /** Whether usage may be asked for in streams. */
+  readonly streamOptions: boolean;
+  /** Whether it is asked for in every event: vLLM and SGLang give it, others may refuse the question. */
+  readonly continuousUsage: boolean;
+}
+
+export const COMMON_DIALECT: Dialect = {
+  chatMaxTokens: "max_tokens",
+  streamOptions: true,
+  continuousUsage: false,
+};
+
+/** The parameters that go to the engine as they are. */
+export function extraOf(sampling: Sampling): JsonObject {
+  const extra: JsonObject = {};
+  for (const [name, value] of Object.entries(sampling.extra ?? {})) {
+    if (!OWN_FIELDS.has(name)) extra[name] = value;
+  }
+  return extra;
+}
+
+/** Sampling parameters in OpenAI's names, without the limit on tokens. */
+function samplingFields(sampling: Sampling): JsonObject {
+  const { temperature, top_p, top_k, min_p, seed, stop } = sampling;
+  const { frequency_penalty, presence_penalty, repetition_penalty } = sampling;
+  return given({
+    temperature,
+    top_p,
+    top_k,
+    min_p,
+    frequency_penalty,
+    presence_penalty,
+    repetition_penalty,
+    seed,
+    stop: stop === undefined || stop.length === 0 ? undefined : [...stop],
+  });
+}
+
+/** Body of a streamed `/v1/completions` or `/v1/chat/completions` call, after the kind of its prompt. */
+export function openAiBody(
+  model: string,
+  request: GenerateRequest,
+  dialect: Dialect = COMMON_DIALECT,
+): { readonly path: "/v1/completions" | "/v1/chat/completions"; readonly body: JsonObject } {
+  const { prompt, sampling, logprobs } = request;
+  const chat = prompt.kind === "chat";
+  const body: JsonObject = {
+    ...extraOf(sampling),
+    model,
+    ...promptField(prompt),
+    ...samplingFields(sampling),
+    stream: true,
+  };
+  if (sampling.max_tokens !== undefined) {
+    body[chat ? dialect.chatMaxTokens : "max_tokens"] = sampling.max_tokens;
+  }
+  if (dialect.streamOptions) {
+    body.stream_options = {
+      include_usage: true,
+      ...(dialect.continuousUsage ? { continuous_usage_stats: true } : {}),
+    };
+  }
+  if (logprobs !== undefined) {
+    if (chat) {
+      body.logprobs = true;
+      body.top_logprobs = logprobs;
+    } else body.logprobs = logprobs;
+  }
+  return { path: chat ? "/v1/chat/completions" : "/v1/completions", body };
+}
+
+function promptField(prompt: Prompt): JsonObject {
+  if (prompt.kind === "chat") return { messages: [...prompt.messages] };
+  return { prompt: prompt.kind === "text" ? prompt.text : [...prompt.ids] };
+}
+
+/** The object without its undefined fields. */
+export function given(fields: Record<string, Json | undefined>): JsonObject {
+  const result: JsonObject = {};
+  for (const name in fields) {
+    const value = fields[name];
+    if (value !== undefined) result[name] = value;
+  }
+  return result;
+}

@@ -1,0 +1,59 @@
+import { type Clock, deadlineSignal } from "../../../base/clock.ts";
+import { CanopyError } from "../../../base/errors.ts";
+import { Semaphore } from "../../../base/semaphore.ts";
+
+/** Bounds on the work that is accepted. */
+export interface AdmissionOptions {
+  readonly clock: Clock;
+  /** Runs and relayed requests at once. */
+  readonly maxRunning: number;
+  /** Requests that may wait for a place; more get 429. */
+  readonly maxQueued: number;
+  /** Longest wait for a place, in ms; then 503. */
+  readonly queueTimeoutMs: number;
+}
+
+/** Hands out places to runs and relayed requests, first come first served, with a bounded queue. */
+export class Admission {
+  readonly #options: AdmissionOptions;
+  readonly #places: Semaphore;
+
+  constructor(options: AdmissionOptions) {
+    this.#options = options;
+    this.#places = new Semaphore({ permits: options.maxRunning, maxWaiting: options.maxQueued });
+  }
+
+  get running(): number {
+    return this.#places.inUse;
+  }
+
+  get waiting(): number {
+    return this.#places.waiting;
+  }
+
+  /**
+   * Takes a place; the returned function gives it back. Throws `queue_full` (429), `queue_timeout` (503), or the
+   * signal's reason: a client that leaves frees its place in the queue.
+   */
+  async take(signal: AbortSignal): Promise<() => void> {
+    const places = this.#places;
+    if (places.inUse < places.permits) return places.acquire(signal);
+    const { queueTimeoutMs, clock } = this.#options;
+    const timeout = new CanopyError(
+      `The request waited ${queueTimeoutMs} ms for a place: ${places.permits} are running, try again later`,
+      { code: "queue_timeout", status: 503, retryAfterSeconds: 5 },
+    );
+    const deadline = deadlineSignal(clock, queueTimeoutMs, timeout, signal);
+    try {
+      return await places.acquire(deadline.signal);
+    } finally {
+      deadline.release();
+    }
+  }
+
+  /** Takes a place only if one is free and nobody waits for it. */
+  tryTake(): Promise<() => void> | undefined {
+    const places = this.#places;
+    return places.inUse < places.permits && places.waiting === 0 ? places.acquire() : undefined;
+  }
+}

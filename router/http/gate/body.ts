@@ -1,0 +1,143 @@
+import { badRequest, CanopyError } from "../../../base/errors.ts";
+import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { findJsonFault } from "../../wire/json_position.ts";
+
+/**
+ * Reads a request's body whole. Throws 413 above `maxBytes`, 415 for a compressed body, the signal's reason
+ * when the client leaves meanwhile.
+ */
+export async function readBody(
+  request: Request,
+  maxBytes: number,
+  signal: AbortSignal,
+): Promise<Uint8Array<ArrayBuffer>> {
+  const encoding = request.headers.get("content-encoding")?.trim().toLowerCase();
+  if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
+    throw new CanopyError(
+      `Cannot read a body with content-encoding ${
+        JSON.stringify(encoding.slice(0, 40))
+      }: send it uncompressed`,
+      { code: "unsupported_content_encoding", status: 415, param: "content-encoding" },
+    );
+  }
+  const declared = Number(request.headers.get("content-length") ?? 0);
+  if (declared > maxBytes) throw tooLarge(`${declared} bytes`, maxBytes);
+  if (request.body === null) return new Uint8Array();
+
+  const reader = request.body.getReader();
+  const onAbort = () => void reader.cancel(signal.reason).catch(() => {});
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    const chunks: Uint8Array[] = [];
+    let length = 0;
+    while (true) {
+      signal.throwIfAborted();
+      const { done, value } = await reader.read();
+      if (done) break;
+      length += value.byteLength;
+      if (length > maxBytes) {
+        await reader.cancel().catch(() => {});
+        throw tooLarge("more", maxBytes);
+      }
+      chunks.push(value);
+    }
+    signal.throwIfAborted();
+    return join(chunks, length);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+function join(chunks: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.byteLength;
+  }
+  return whole;
+}
+
+function tooLarge(size: string, maxBytes: number): CanopyError {
+  return new CanopyError(`The body is too large: at most ${maxBytes} bytes are accepted, it has ${size}`, {
+    code: "body_too_large",
+    status: 413,
+    param: "body",
+  });
+}
+
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+const lenientUtf8 = new TextDecoder("utf-8");
+
+/** Parses a body as a JSON object; a UTF-8 byte order mark is skipped. Throws 400 naming the position of a fault. */
+export function parseJsonObject(bytes: Uint8Array<ArrayBuffer>): JsonObject {
+  const text = decodeUtf8(bytes);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw invalidJson(text);
+  }
+  if (!isJsonObject(value)) {
+    const got = value === null ? "null" : Array.isArray(value) ? "a list" : `a ${typeof value}`;
+    throw badRequest("body", `The body must be a JSON object, it is ${got}`, "invalid_json");
+  }
+  return value;
+}
+
+function decodeUtf8(bytes: Uint8Array<ArrayBuffer>): string {
+  try {
+    return utf8.decode(bytes);
+  } catch {
+    const position = lenientUtf8.decode(bytes).indexOf("\ufffd");
+    throw badRequest(
+      "body",
+      `The body is not valid UTF-8 at character ${position}: send JSON in UTF-8`,
+      "invalid_json",
+    );
+  }
+}
+
+function invalidJson(text: string): CanopyError {
+  if (text.trim() === "") {
+    return badRequest("body", "The body is empty: send a JSON object (position 0)", "invalid_json");
+  }
+  const fault = findJsonFault(text);
+  if (fault === undefined) {
+    return badRequest(
+      "body",
+      "The body cannot be parsed as JSON: it is nested too deeply or too large",
+      "invalid_json",
+    );
+  }
+  const found = fault.position >= text.length
+    ? "the end of the body"
+    : JSON.stringify([...text.slice(fault.position, fault.position + 2)][0]);
+  return badRequest(
+    "body",
+    `The body is not valid JSON at position ${fault.position}: expected ${fault.expected}, found ${found}`,
+    "invalid_json",
+  );
+}
+
+/** Deepest nesting of lists and objects inside one field of a request to a virtual model. */
+const MAX_DEPTH = 100;
+
+/** Throws 400 naming the top-level field that nests deeper than any client needs (and than recursion can bear). */
+export function refuseDeepNesting(body: JsonObject): void {
+  for (const [name, field] of Object.entries(body)) {
+    let level: unknown[] = typeof field === "object" && field !== null ? [field] : [];
+    for (let depth = 1; level.length > 0; depth++) {
+      if (depth > MAX_DEPTH) {
+        throw badRequest(name, `${name} is nested deeper than ${MAX_DEPTH} levels: flatten it`);
+      }
+      const next: unknown[] = [];
+      for (const node of level) {
+        for (const child of Array.isArray(node) ? node : Object.values(node as object)) {
+          if (typeof child === "object" && child !== null) next.push(child);
+        }
+      }
+      level = next;
+    }
+  }
+}

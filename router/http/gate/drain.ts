@@ -1,0 +1,76 @@
+import { type Clock, deadlineSignal } from "../../../base/clock.ts";
+import { CanopyError } from "../../../base/errors.ts";
+
+/** Counts the requests being served, and ends the service in order: refuse new ones, let the others finish, cut. */
+export class Drain {
+  readonly #clock: Clock;
+  readonly #timeoutMs: number;
+  readonly #cut = new AbortController();
+  #draining = false;
+  #inFlight = 0;
+  #idle: (() => void) | undefined;
+  #done: Promise<void> | undefined;
+
+  constructor(options: { clock: Clock; timeoutMs: number }) {
+    this.#clock = options.clock;
+    this.#timeoutMs = options.timeoutMs;
+  }
+
+  /** True from the start of the drain on: not ready any more. */
+  get draining(): boolean {
+    return this.#draining;
+  }
+
+  /** Requests being served: queued, running or still being sent. */
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
+  /** Aborts when the time to finish is over; its reason is a 503 `draining`. */
+  get cut(): AbortSignal {
+    return this.#cut.signal;
+  }
+
+  /** Counts a request in; the returned function counts it out (once). Throws `draining` (503). */
+  enter(): () => void {
+    if (this.#draining) throw drainingError();
+    this.#inFlight++;
+    let left = false;
+    return () => {
+      if (left) return;
+      left = true;
+      this.#inFlight--;
+      if (this.#inFlight === 0) this.#idle?.();
+    };
+  }
+
+  /** Starts the drain (SIGTERM); resolves when all requests have ended, cut ones included. */
+  drain(): Promise<void> {
+    return this.#done ??= this.#run();
+  }
+
+  /** Drains without grace: what is being served is cut at once. */
+  stop(): Promise<void> {
+    const done = this.drain();
+    this.#cut.abort(drainingError());
+    return done;
+  }
+
+  async #run(): Promise<void> {
+    this.#draining = true;
+    if (this.#inFlight === 0) return;
+    const idle = new Promise<void>((resolve) => this.#idle = resolve);
+    const deadline = deadlineSignal(this.#clock, this.#timeoutMs, drainingError());
+    deadline.signal.addEventListener("abort", () => this.#cut.abort(deadline.signal.reason), { once: true });
+    await idle;
+    deadline.release();
+  }
+}
+
+function drainingError(): CanopyError {
+  return new CanopyError("The router is shutting down: send the request again, to another instance", {
+    code: "draining",
+    status: 503,
+    retryAfterSeconds: 1,
+  });
+}

@@ -1,0 +1,40 @@
+import type { JsonObject } from "../../../base/json.ts";
+import { parseJsonObject, readBody } from "./body.ts";
+import type { Call, HttpServices } from "./context.ts";
+import { outcomeOfError, RequestScope } from "./request_scope.ts";
+
+/** A request whose body was read. */
+
+export interface ReadRequest {
+  readonly call: Call;
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  /** The same, parsed. */
+  readonly body: JsonObject;
+  readonly work: RequestScope;
+}
+/** Reads a request's JSON body and has it served; an error ends the work. */
+
+export async function withBody(
+  http: HttpServices,
+  call: Call,
+  serve: (request: ReadRequest) => Promise<Response>,
+): Promise<Response> {
+  const work = new RequestScope(call.req.raw, call.get("requestId"), http);
+  try {
+    const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, work.signal);
+    return await serve({ call, bytes, body: parseJsonObject(bytes), work });
+  } catch (error) {
+    work.end(outcomeOfError(error));
+    throw error;
+  }
+}
+/** What the engine calls of a run inherit from the client's request. */
+
+export function tracingHeaders(call: Call): Record<string, string> {
+  const headers: Record<string, string> = { "x-request-id": call.get("requestId") };
+  for (const name of ["traceparent", "tracestate"]) {
+    const value = call.req.header(name);
+    if (value !== undefined) headers[name] = value;
+  }
+  return headers;
+}

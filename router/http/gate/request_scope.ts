@@ -1,0 +1,128 @@
+import type { Clock } from "../../../base/clock.ts";
+import { CanopyError } from "../../../base/errors.ts";
+import { logger } from "../../../base/log.ts";
+import type { Drain } from "./drain.ts";
+import { clientGone } from "./errors.ts";
+import type { Metrics, Outcome } from "../metrics/metrics.ts";
+
+const log = logger("http");
+
+/** What a piece of work reports to. */
+export interface RequestScopeServices {
+  readonly clock: Clock;
+  readonly drain: Drain;
+  readonly metrics: Metrics;
+}
+
+/**
+ * The time in which the router works for one request: from its arrival until the last byte of the answer was taken,
+ * or until its signal aborted. The signal aborts when the client leaves, when the drain cuts, or by `abort`.
+ */
+export class RequestScope {
+  /** For the metrics: a configured name once it is known. */
+  model = "unknown";
+  readonly #controller = new AbortController();
+  readonly #leave: () => void;
+  readonly #unlink: () => void;
+  readonly #atEnd: ((outcome: Outcome) => void)[] = [];
+  #ended = false;
+
+  /** Throws `draining` (503). */
+  constructor(request: Request, requestId: string, services: RequestScopeServices) {
+    const { drain, metrics, clock } = services;
+    this.#leave = drain.enter();
+    const startedMs = clock.now();
+    this.#atEnd.push((outcome) => {
+      metrics.requestEnded(this.model, outcome);
+      log.info("{method} {url} for {model}: {outcome} after {durationMs} ms ({requestId})", {
+        method: request.method,
+        url: request.url,
+        model: this.model,
+        outcome,
+        durationMs: Math.round(clock.now() - startedMs),
+        requestId,
+      });
+    });
+    const onClientGone = () => this.abort(clientGone());
+    const onCut = () => this.abort(drain.cut.reason);
+    const client = request.signal;
+    this.#unlink = () => {
+      client.removeEventListener("abort", onClientGone);
+      drain.cut.removeEventListener("abort", onCut);
+    };
+    client.addEventListener("abort", onClientGone, { once: true });
+    drain.cut.addEventListener("abort", onCut, { once: true });
+    if (client.aborted) onClientGone();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /** Calls `callback` when the work ends; at once if it has. */
+  onEnd(callback: () => void): void {
+    if (this.#ended) callback();
+    else this.#atEnd.push(callback);
+  }
+
+  /** Stops everything that works for the request, and ends it. */
+  abort(reason: unknown): void {
+    if (this.#ended) return;
+    this.#controller.abort(reason);
+    this.end("cancelled");
+  }
+
+  /** The answer is complete. Calling it again does nothing. */
+  end(outcome: Outcome): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#unlink();
+    this.#leave();
+    for (const callback of this.#atEnd) callback(outcome);
+  }
+}
+
+/** The outcome that an answer's status stands for. */
+export function outcomeOf(status: number): Outcome {
+  if (status < 400) return "ok";
+  return status < 500 ? "client_error" : "server_error";
+}
+
+/** The outcome of a request whose answer is an error. */
+export function outcomeOfError(error: unknown): Outcome {
+  return outcomeOf(CanopyError.is(error) ? error.status : 500);
+}
+
+/**
+ * A body that is made while it is read, one piece per read: a slow client slows `pieces` and nothing is stored.
+ * When the client stops reading, the work is aborted and `pieces` is closed.
+ */
+export function pulledBody(
+  pieces: {
+    next(): Promise<{ done?: false; value: Uint8Array } | { done: true }>;
+    return(): Promise<unknown>;
+  },
+  work: RequestScope,
+  outcome: Outcome = "ok",
+): ReadableStream<Uint8Array> {
+  return new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const result = await pieces.next();
+          if (result.done !== true) return controller.enqueue(result.value);
+          controller.close();
+          work.end(outcome);
+        } catch (error) {
+          controller.error(error);
+          work.end("stream_error");
+        }
+      },
+      async cancel() {
+        work.abort(clientGone());
+        await pieces.return();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+}

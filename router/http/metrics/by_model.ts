@@ -1,0 +1,30 @@
+import type { Counts } from "../openai/usage.ts";
+import type { AgentUsage } from "../../moa/record/run_types.ts";
+
+/** Sums over the agents of each model, in order of first appearance. */
+
+export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
+  const models = new Map<string, Counts>();
+  for (const agent of agents) {
+    const sum = models.get(agent.model) ?? {
+      calls: 0,
+      promptTokens: 0,
+      completionTokens: 0,
+      cachedTokens: undefined,
+      reasoningTokens: 0,
+      wastedTokens: 0,
+      warmTokens: 0,
+      savedTokens: 0,
+    };
+    sum.calls += agent.calls;
+    sum.promptTokens += agent.promptTokens;
+    sum.completionTokens += agent.completionTokens;
+    sum.reasoningTokens += agent.reasoningTokens;
+    sum.wastedTokens += agent.wastedTokens;
+    sum.warmTokens += agent.warmTokens ?? 0;
+    sum.savedTokens += agent.savedTokens ?? 0;
+    if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
+    models.set(agent.model, sum);
+  }
+  return models;
+}

@@ -1,0 +1,79 @@
+import { Counter, Histogram, renderGauge } from "../../../base/prometheus.ts";
+import type { RunRecord } from "../../moa/record/run_types.ts";
+
+/** Upper bounds in seconds of the time that a decision takes. */
+const DECISION_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5];
+
+/** What GET /metrics shows of early exit: decisions, and how much of each model was needed. */
+export class ExitMetrics {
+  readonly #decisions = new Counter(
+    "canopy_exit_decisions_total",
+    "Decisions on early exit, by what was decided: exit or wait.",
+  );
+  readonly #late = new Counter(
+    "canopy_exit_decisions_late_total",
+    "Decisions for which a similarity or a verdict was not there in time.",
+  );
+  readonly #seconds = new Histogram(
+    "canopy_exit_decision_seconds",
+    "Time from an answer to the decision on it.",
+    DECISION_BUCKETS_S,
+  );
+  readonly #roots = new Counter("canopy_roots_skipped_total", "Runs answered without their root.");
+  readonly #agents = new Counter(
+    "canopy_agents_total",
+    "Agents of runs that ended well, by what became of them; skipped: their answer was not needed.",
+  );
+  /** By model: calls, agents, and those of them that were needed. */
+  readonly #shares = new Map<string, { calls: number; agents: number; done: number }>();
+
+  /** Counts a run that has ended. */
+  add(graph: string, { state, exits, usage, agents, rootSkipped }: RunRecord): void {
+    for (const { cluster, metric, exit, late, ms } of exits) {
+      const labels = { graph, layer: layerOf(cluster), metric };
+      this.#decisions.add({ ...labels, decision: exit ? "exit" : "wait" });
+      if (late) this.#late.add(labels);
+      this.#seconds.observe({ metric }, ms / 1000);
+    }
+    for (const { model, calls } of usage.agents) this.#of(model).calls += calls;
+    if (state !== "done") return;
+    if (rootSkipped) this.#roots.add({ graph });
+    for (const agent of agents) {
+      const became = agent.state === "done" ? "done" : agent.state === "failed" ? "failed" : "skipped";
+      this.#agents.add({ model: agent.model, became });
+      const share = this.#of(agent.model);
+      share.agents++;
+      if (became === "done") share.done++;
+    }
+  }
+
+  render(lines: string[]): void {
+    for (const family of [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents]) {
+      family.render(lines);
+    }
+    const shares = [...this.#shares];
+    const calls = shares.reduce((sum, [, share]) => sum + share.calls, 0);
+    renderGauge(lines, {
+      name: "canopy_call_share",
+      help: "Share of a model in all engine calls of runs.",
+      values: shares.map(([model, share]) => ({ labels: { model }, value: calls && share.calls / calls })),
+    });
+    renderGauge(lines, {
+      name: "canopy_activation_share",
+      help: "Of the agents of a model, in runs that ended well: the share that answered.",
+      values: shares.filter(([, { agents }]) => agents > 0)
+        .map(([model, { agents, done }]) => ({ labels: { model }, value: done / agents })),
+    });
+  }
+
+  #of(model: string): { calls: number; agents: number; done: number } {
+    let share = this.#shares.get(model);
+    if (share === undefined) this.#shares.set(model, share = { calls: 0, agents: 0, done: 0 });
+    return share;
+  }
+}
+
+/** The layer in a cluster's id; in a graph without layers `none`. */
+function layerOf(cluster: string): string {
+  return /^l(\d{1,4})\.c\d+$/.exec(cluster)?.[1] ?? "none";
+}

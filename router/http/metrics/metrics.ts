@@ -1,0 +1,69 @@
+import type { Clock } from "../../../base/clock.ts";
+import { Counter, type Gauge, Histogram, renderGauge } from "../../../base/prometheus.ts";
+import { byModel } from "./by_model.ts";
+import { ExitMetrics } from "./exit_metrics.ts";
+import type { Run } from "../../moa/record/run_types.ts";
+
+/** Upper bounds in seconds of the duration histogram. */
+const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640];
+
+/**
+ * What GET /metrics shows of requests and runs, in Prometheus' text format. Labels are names from the config and a
+ * few fixed words, so the number of series is bounded.
+ */
+export class Metrics {
+  readonly #clock: Clock;
+  readonly #requests = new Counter("canopy_requests_total", "Requests that ended, by model and outcome.");
+  readonly #agentCalls = new Counter("canopy_agent_calls_total", "Engine calls of runs, by model.");
+  readonly #tokens = new Counter("canopy_tokens_total", "Tokens of runs as the engines counted them.");
+  readonly #runSeconds = new Histogram(
+    "canopy_run_duration_seconds",
+    "Time from the start of a run to its end.",
+    DURATION_BUCKETS_S,
+  );
+  readonly #exits = new ExitMetrics();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a request that has ended. `model`: a configured name, or `unknown`. */
+  requestEnded(model: string, outcome: Outcome): void {
+    this.#requests.add({ model, outcome });
+  }
+
+  /** Follows a run to its end and counts what it used. */
+  followRun(graph: string, run: Run): void {
+    const startedMs = this.#clock.now();
+    void run.ended.then(() => {
+      this.#runSeconds.observe({ graph }, (this.#clock.now() - startedMs) / 1000);
+      this.#exits.add(graph, run.record());
+      for (const [model, counts] of byModel(run.usage().agents)) {
+        this.#agentCalls.add({ model }, counts.calls);
+        const kinds = {
+          prompt: counts.promptTokens,
+          cached: counts.cachedTokens ?? 0,
+          completion: counts.completionTokens,
+          reasoning: counts.reasoningTokens,
+          wasted: counts.wastedTokens,
+          warm: counts.warmTokens,
+          saved_estimate: counts.savedTokens,
+        };
+        for (const [kind, tokens] of Object.entries(kinds)) this.#tokens.add({ model, kind }, tokens);
+      }
+    });
+  }
+
+  /** The text of GET /metrics; `gauges` are read now. */
+  render(gauges: readonly Gauge[]): string {
+    const lines: string[] = [];
+    for (const family of [this.#requests, this.#agentCalls, this.#tokens, this.#runSeconds, this.#exits]) {
+      family.render(lines);
+    }
+    for (const gauge of gauges) renderGauge(lines, gauge);
+    return lines.join("\n") + "\n";
+  }
+}
+
+/** How a request ended: `cancelled` by the client or the drain; `stream_error` after the head was sent. */
+export type Outcome = "ok" | "client_error" | "server_error" | "cancelled" | "stream_error";

@@ -1,0 +1,88 @@
+import { badRequest, CanopyError } from "../../../base/errors.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { Call, HttpServices } from "../gate/context.ts";
+import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";
+import { type ReadRequest, tracingHeaders, withBody } from "../gate/read_request.ts";
+import { serveEngine } from "./engine_model.ts";
+import { serveVirtual } from "./virtual_model.ts";
+import type { Graph } from "../../moa/graph/graph_types.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+
+/** What a route asks of a model. `engine`: something that only engine models can do. */
+export type Task = "chat" | "completion" | "engine";
+
+/** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
+export function dispatch(http: HttpServices, call: Call, task: Task): Promise<Response> {
+  return withBody(http, call, (request) => serveByModel(http, request, task));
+}
+
+/** Serves a request that was read by the model that it names. */
+export async function serveByModel(
+  http: HttpServices,
+  { call, bytes, body, work }: ReadRequest,
+  task: Task,
+): Promise<Response> {
+  const url = new URL(call.req.url);
+  const target = findTarget(http, body, url.pathname);
+  if ("model" in target) {
+    work.model = target.model.name;
+    const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
+    return await serveEngine(
+      http,
+      { model: target.model, path: url.pathname + url.search, headers, bytes, body },
+      work,
+    );
+  }
+  const { graph } = target;
+  work.model = graph.name;
+  if (task === "engine") {
+    throw new CanopyError(
+      `${graph.name} is a virtual model and has no ${url.pathname}: ask an engine model`,
+      { code: "model_not_supported", status: 404, param: "model" },
+    );
+  }
+  return await serveVirtual(http, { kind: task, graph, body, headers: tracingHeaders(call) }, work);
+}
+
+/** The graph or model that a request is for. Throws 400 without a name, 404 for a name that is not served. */
+function findTarget(
+  http: HttpServices,
+  body: JsonObject,
+  path: string,
+): { graph: Graph } | { model: ServedModel } {
+  const name = body["model"];
+  if (name === undefined || name === null) {
+    const only = modelOfUnnamed(http, path) ?? onlySglangModel(http);
+    if (only !== undefined) return { model: only };
+    throw badRequest(
+      "model",
+      "model is required: GET /v1/models lists the models that are served",
+      "missing_field",
+    );
+  }
+  if (typeof name !== "string") throw badRequest("model", "model must be a string");
+  const graph = http.moa.graphs.get(name);
+  if (graph !== undefined) return { graph };
+  const model = findServedModel(http, name) ?? onlySglangModel(http);
+  if (model !== undefined) return { model };
+  throw modelNotFound(name);
+}
+
+/** SGLang answers for any model's name, or none, with the model it has: so does a router that serves nothing else. */
+function onlySglangModel(http: HttpServices): ServedModel | undefined {
+  const only = http.moa.graphs.size === 0 ? onlyServedModel(http) : undefined;
+  return only?.config.engine.startsWith("sglang") === true ? only : undefined;
+}
+
+/** SGLang's own clients name no model: they mean the only one there is. */
+function modelOfUnnamed(http: HttpServices, path: string): ServedModel | undefined {
+  if (path === "/tokenize" || path === "/detokenize") {
+    // Clients that probe for a tokenizer (lm-eval, vllm bench) take this for "there is none".
+    throw new CanopyError(`${path} needs the name of an engine model: a virtual model has no tokenizer`, {
+      code: "model_not_supported",
+      status: 404,
+      param: "model",
+    });
+  }
+  return path === "/generate" ? onlyServedModel(http) : undefined;
+}

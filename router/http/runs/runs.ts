@@ -1,0 +1,190 @@
+import { badRequest, CanopyError } from "../../../base/errors.ts";
+import type { Json, JsonObject } from "../../../base/json.ts";
+import type { Call, HttpServices, Route } from "../gate/context.ts";
+import { asCanopyError, errorBody } from "../gate/errors.ts";
+import { promptBody } from "../gate/prompt_body.ts";
+import { breakdown, traceEventBody } from "../openai/usage.ts";
+import type { AgentRecord, ExitRecord, Run, RunRecord } from "../../moa/record/run_types.ts";
+
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 1000;
+
+/** The records of runs: what each agent was asked and said, and every decision. */
+export function runRoutes(http: HttpServices): Route[] {
+  const cancel = async (call: Call) => {
+    const run = liveRun(http, call);
+    await run.cancel(
+      new CanopyError(`The run ${run.id} was cancelled on request`, { code: "run_cancelled", status: 499 }),
+    );
+    return call.json({ id: run.id, object: "run", state: run.record().state });
+  };
+  return [
+    {
+      method: "GET",
+      path: "/v1/runs",
+      access: "admin",
+      handle: (call) => {
+        const records = http.moa.list().slice(0, limitOf(call));
+        return call.json({ object: "list", data: records.map(summaryBody) });
+      },
+      operation: { summary: "Runs, live ones first, without prompts and texts (?limit=N)." },
+    },
+    {
+      method: "GET",
+      path: "/v1/runs/:id",
+      access: "admin",
+      handle: (call) => call.json(recordBody(findRecord(http, call))),
+      operation: { summary: "One run with all prompts, texts and events." },
+    },
+    {
+      method: "DELETE",
+      path: "/v1/runs/:id",
+      access: "admin",
+      handle: cancel,
+      operation: { summary: "Cancel a run; answers when no engine works for it any more." },
+    },
+    {
+      method: "GET",
+      path: "/v1/runs/:id/events",
+      access: "admin",
+      handle: (call) => eventStream(liveRun(http, call), call.req.raw.signal),
+      operation: {
+        summary: "The trace of a run, past events first, as server-sent events.",
+        contentType: "text/event-stream",
+      },
+    },
+    {
+      method: "POST",
+      path: "/v1/runs/:id/cancel",
+      access: "admin",
+      handle: cancel,
+      operation: { summary: "Cancel a run; the same as DELETE." },
+    },
+  ];
+}
+
+function limitOf(call: Call): number {
+  const text = call.req.query("limit");
+  if (text === undefined) return DEFAULT_LIMIT;
+  const limit = Number(text);
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
+    throw badRequest(
+      "limit",
+      `limit must be a whole number from 1 to ${MAX_LIMIT}: current value is ${text}`,
+    );
+  }
+  return limit;
+}
+
+function runId(call: Call): string {
+  return call.req.param("id") ?? "";
+}
+
+function liveRun(http: HttpServices, call: Call): Run {
+  const run = http.moa.get(runId(call));
+  if (run === undefined) throw runNotFound(runId(call));
+  return run;
+}
+
+function findRecord(http: HttpServices, call: Call): RunRecord {
+  const id = runId(call);
+  const record = http.moa.get(id)?.record() ?? http.moa.list().find((one) => one.id === id);
+  if (record === undefined) throw runNotFound(id);
+  return record;
+}
+
+function runNotFound(id: string): CanopyError {
+  return new CanopyError(
+    `There is no run ${JSON.stringify(id.slice(0, 100))}: it never was, or is not kept any more`,
+    {
+      code: "run_not_found",
+      status: 404,
+      param: "id",
+    },
+  );
+}
+
+function summaryBody(record: RunRecord): JsonObject {
+  return {
+    id: record.id,
+    object: "run",
+    graph: record.graph,
+    state: record.state,
+    created: Math.floor(record.startedAtUnixMs / 1000),
+    duration_ms: record.durationMs ?? null,
+    error: record.error === undefined ? null : { message: record.error.message, code: record.error.code },
+    usage: breakdown(record.usage),
+  };
+}
+
+function recordBody(record: RunRecord): JsonObject {
+  return {
+    ...summaryBody(record),
+    exits: record.exits.map(exitBody),
+    root_skipped: record.rootSkipped,
+    agents: record.agents.map(agentBody),
+    events: record.events.map(traceEventBody),
+  };
+}
+
+function exitBody(exit: ExitRecord): Json {
+  const { cluster, metric, completions, late, ms } = exit;
+  return { cluster, metric, at_ms: exit.atMs, completions, exit: exit.exit, late, ms };
+}
+
+function agentBody(agent: AgentRecord): Json {
+  return {
+    id: agent.id,
+    model: agent.model,
+    state: agent.state,
+    worker: agent.worker ?? null,
+    prompt: promptBody(agent.prompt),
+    text: agent.text,
+    reasoning: agent.reasoning,
+    finish_reason: agent.finishReason ?? null,
+    error: agent.error ?? null,
+    started_at_ms: agent.startedAtMs ?? null,
+    first_token_at_ms: agent.firstTokenAtMs ?? null,
+    ended_at_ms: agent.endedAtMs ?? null,
+  };
+}
+
+const utf8 = new TextEncoder();
+
+/** One `data:` line per event, `[DONE]` at the end of the run. */
+function eventStream(run: Run, client: AbortSignal): Response {
+  const gone = new AbortController();
+  const onClientGone = () => gone.abort(client.reason);
+  client.addEventListener("abort", onClientGone, { once: true });
+  if (client.aborted) onClientGone();
+  const events = run.events(gone.signal)[Symbol.asyncIterator]();
+  const finish = () => client.removeEventListener("abort", onClientGone);
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const next = await events.next();
+          if (next.done !== true) return controller.enqueue(line(JSON.stringify(traceEventBody(next.value))));
+          controller.enqueue(line("[DONE]"));
+        } catch (error) {
+          if (!gone.signal.aborted) controller.enqueue(line(JSON.stringify(errorBody(asCanopyError(error)))));
+        }
+        finish();
+        controller.close();
+      },
+      async cancel() {
+        finish();
+        gone.abort(new DOMException("The client has gone", "AbortError"));
+        await events.return?.();
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return new Response(body, {
+    headers: { "content-type": "text/event-stream", "cache-control": "no-cache" },
+  });
+}
+
+function line(data: string): Uint8Array {
+  return utf8.encode(`data: ${data}\n\n`);
+}

@@ -1,0 +1,260 @@
+import { CanopyError } from "../../../base/errors.ts";
+import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { olderThan } from "../../engines/version.ts";
+import { parseJsonObject, readBody } from "../gate/body.ts";
+import type { Call, HttpServices, Route } from "../gate/context.ts";
+import { findServedModel, modelNotFound } from "../gate/find_model.ts";
+import { askWorkers, type FanOutTarget, type WorkerAnswer } from "./worker_fan_out.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+
+/** Longest wait for a worker's answer; its loads come from a snapshot, its info from memory. */
+const ANSWER_MS = 5_000;
+/** Longest wait for a cache to be emptied. */
+const FLUSH_MS = 30_000;
+
+/** Members of a server's own description that nobody else should see. */
+const SECRET = /api_key|password|keyfile|token$/;
+
+/** SGLang's own routes about its servers, answered for all of them. `?model=` names one of several models. */
+export function sglangNativeRoutes(http: HttpServices): Route[] {
+  const post = (path: string, summary: string, handle: (call: Call) => Promise<Response>): Route => ({
+    method: "POST",
+    path,
+    access: "api",
+    handle,
+    operation: { summary },
+  });
+  const get = (path: string, summary: string, handle: (call: Call) => Promise<Response>): Route => ({
+    method: "GET",
+    path,
+    access: "api",
+    handle,
+    operation: { summary },
+  });
+  const flush: Pick<Route, "access" | "handle" | "operation"> = {
+    access: "admin",
+    handle: (call) => flushCaches(http, call),
+    operation: { summary: "Empty the prefix caches of all SGLang servers." },
+  };
+  return [
+    post(
+      "/abort_request",
+      "Stop a request by its `rid` on every SGLang server.",
+      (call) => abort(http, call),
+    ),
+    { method: "POST", path: "/flush_cache", ...flush },
+    { method: "GET", path: "/flush_cache", ...flush },
+    ...["/get_server_info", "/server_info"].map((path) =>
+      get(
+        path,
+        "What SGLang's servers say about themselves; of pairs, both halves.",
+        (call) => serverInfo(http, call),
+      )
+    ),
+    ...["/get_model_info", "/model_info"].map((path) =>
+      get(path, "What an SGLang server says about its model.", (call) => modelInfo(http, call))
+    ),
+    get("/v1/loads", "The loads of all SGLang servers, each with its URL.", (call) => loads(http, call)),
+  ];
+}
+
+/** All requests whose id is, or begins with, `rid`: SGLang's meaning. Where it is not known, nothing happens. */
+async function abort(http: HttpServices, call: Call): Promise<Response> {
+  const { signal } = call.req.raw;
+  const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, signal);
+  const body = bytes.length === 0 ? {} : parseJsonObject(bytes);
+  if (body.abort_all === true) http.keys.check("admin", call.req.header("authorization"));
+  const question = {
+    method: "POST",
+    path: "/abort_request",
+    body: JSON.stringify(body),
+    limitMs: ANSWER_MS,
+  } as const;
+  const targets = targetsOf(sglangModels(http, call)).filter((target) => !leaksWhenAborted(target));
+  // A client that leaves now still wants it.
+  await askWorkers(http, targets, question, http.drain.cut);
+  return new Response(null, { status: 200 });
+}
+
+/** A prefill server before 0.5.10 loses a buffer for each request that is aborted while it waits. */
+function leaksWhenAborted({ model, worker }: FanOutTarget): boolean {
+  const { version } = model.engine.capabilities;
+  return worker.role === "prefill" && version !== undefined && olderThan(version, "0.5.10");
+}
+
+async function flushCaches(http: HttpServices, call: Call): Promise<Response> {
+  const targets = targetsOf(sglangModels(http, call));
+  const question = { method: "POST", path: "/flush_cache", limitMs: FLUSH_MS } as const;
+  const answers = await askWorkers(http, targets, question, call.req.raw.signal);
+  const failed = answers.filter((answer) => !isGood(answer));
+  const flushed = answers.length - failed.length;
+  return call.json({
+    status: failed.length === 0 ? "success" : flushed === 0 ? "error" : "partial_success",
+    message: failed.length === 0
+      ? "Cache flushed on all workers"
+      : `Cache not flushed on ${failed.map(complaintOf).join("; ")} (a server that is busy refuses)`,
+    workers_flushed: flushed,
+    total_http_workers: answers.length,
+    total_workers: answers.length,
+  }, failed.length === 0 ? 200 : failed.some((answer) => answer.status === 0) ? 502 : 400);
+}
+
+/**
+ * The first server's description; of pairs also `prefill` and `decode`, one of each server, with which SGLang's bench
+ * client knows a pair.
+ */
+async function serverInfo(http: HttpServices, call: Call): Promise<Response> {
+  const targets = targetsOf([firstModel(http, call)]);
+  const answers = await askBoth(http, call, targets, "/get_server_info", "/server_info");
+  const infos = answers.map(({ worker, text, status }) => ({
+    role: worker.role,
+    info: openInfo(status === 200 ? objectOf(text) : undefined),
+  }));
+  const first = infos.find(({ info }) => info !== undefined)?.info;
+  if (first === undefined) throw unanswered(answers);
+  const ofRole = (role: "prefill" | "decode") =>
+    infos.flatMap((one) => one.role === role && one.info !== undefined ? [one.info] : []);
+  const [decode] = ofRole("decode");
+  if (decode === undefined) return call.json(first);
+  return call.json({
+    ...first,
+    ...(decode.internal_states === undefined ? {} : { internal_states: decode.internal_states }),
+    prefill: ofRole("prefill"),
+    decode: ofRole("decode"),
+  });
+}
+
+async function modelInfo(http: HttpServices, call: Call): Promise<Response> {
+  const targets = targetsOf([firstModel(http, call)]);
+  const answers = await askBoth(http, call, targets.slice(0, 1), "/get_model_info", "/model_info");
+  const info = answers.map(({ status, text }) => status === 200 ? objectOf(text) : undefined).find((one) =>
+    one !== undefined
+  );
+  if (info === undefined) throw unanswered(answers);
+  return call.json(info);
+}
+
+/** One list of all servers' loads; older servers know only `/get_load`. */
+async function loads(http: HttpServices, call: Call): Promise<Response> {
+  const targets = targetsOf(sglangModels(http, call));
+  const { search } = new URL(call.req.url);
+  const asked = await askWorkers(http, targets, get(`/v1/loads${search}`), call.req.raw.signal);
+  const unable = asked.filter((answer) => !isGood(answer));
+  // 0.5.10.post1 fails where `include` is given, earlier ones do not know the path.
+  const again = await askWorkers(http, unable, get("/get_load"), call.req.raw.signal);
+  const answers = asked.map((answer) => again.find(({ worker }) => worker === answer.worker) ?? answer);
+  const answered = answers.filter(isGood);
+  if (answered.length === 0) throw unanswered(answers);
+  const list = answered.flatMap((answer) => {
+    const { worker, model } = answer;
+    const value = jsonOf(answer.text);
+    const own = Array.isArray(value)
+      ? value
+      : isJsonObject(value) && Array.isArray(value.loads)
+      ? value.loads
+      : [];
+    const type = worker.role ?? "regular";
+    return own.filter(isJsonObject).map((load) => ({
+      worker: worker.url,
+      worker_type: type,
+      model: model.name,
+      ...load,
+      ...(load.num_running_reqs === undefined && typeof load.num_reqs === "number"
+        ? { num_running_reqs: load.num_reqs - Number(load.num_waiting_reqs ?? 0) }
+        : {}),
+    }));
+  });
+  const total = (name: string) => list.reduce((sum, load) => sum + Number(Reflect.get(load, name) ?? 0), 0);
+  return call.json({
+    timestamp: new Date(http.clock.unixEpochMs + http.clock.now()).toISOString(),
+    dp_rank_count: list.length,
+    loads: list,
+    aggregate: {
+      total_running_reqs: total("num_running_reqs"),
+      total_waiting_reqs: total("num_waiting_reqs"),
+    },
+    unanswered: answers.filter((answer) => !isGood(answer)).map(({ worker }) => worker.url),
+  });
+}
+
+function get(path: string) {
+  return { method: "GET", path, limitMs: ANSWER_MS } as const;
+}
+
+/** Servers know either spelling of a path, depending on their age. */
+async function askBoth(
+  http: HttpServices,
+  call: Call,
+  targets: readonly FanOutTarget[],
+  older: string,
+  newer: string,
+): Promise<WorkerAnswer[]> {
+  const { signal } = call.req.raw;
+  const asked = await askWorkers(http, targets, get(older), signal);
+  const unknown = asked.filter(({ status }) => status === 404);
+  const again = await askWorkers(http, unknown, get(newer), signal);
+  return asked.map((answer) => again.find(({ worker }) => worker === answer.worker) ?? answer);
+}
+
+function sglangModels(http: HttpServices, call: Call): ServedModel[] {
+  const named = call.req.query("model");
+  if (named !== undefined) {
+    const model = findServedModel(http, named);
+    if (model === undefined) throw modelNotFound(named);
+    return [model];
+  }
+  return [...http.models.values()].filter(({ config }) => config.engine.startsWith("sglang"));
+}
+
+function firstModel(http: HttpServices, call: Call): ServedModel {
+  const models = sglangModels(http, call);
+  const model = models.find(({ config }) => config.served) ?? models[0];
+  if (model !== undefined) return model;
+  throw new CanopyError("No SGLang server is served here: this route is about those", {
+    code: "model_not_supported",
+    status: 404,
+  });
+}
+
+/** Prefill servers first, as SGLang's routers have it. */
+function targetsOf(models: readonly ServedModel[]): FanOutTarget[] {
+  const all = models.flatMap((model) => model.pool.workers().map((worker) => ({ model, worker })));
+  return [
+    ...all.filter(({ worker }) => worker.role === "prefill"),
+    ...all.filter(({ worker }) => worker.role !== "prefill"),
+  ];
+}
+
+function isGood({ status }: WorkerAnswer): boolean {
+  return status >= 200 && status < 300;
+}
+
+function objectOf(text: string): JsonObject | undefined {
+  const value = jsonOf(text);
+  return isJsonObject(value) ? value : undefined;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** SGLang prints its arguments, keys included. */
+function openInfo(info: JsonObject | undefined): JsonObject | undefined {
+  if (info === undefined) return undefined;
+  return Object.fromEntries(
+    Object.entries(info).map(([name, value]) => [name, SECRET.test(name) && value !== null ? null : value]),
+  );
+}
+
+function complaintOf({ worker, status, text }: WorkerAnswer): string {
+  return `${worker.url} (${status === 0 ? text : `status ${status}`})`;
+}
+
+function unanswered(answers: readonly WorkerAnswer[]): CanopyError {
+  const whom = answers.length === 0 ? "there are no workers" : answers.map(complaintOf).join("; ");
+  return new CanopyError(`Cannot ask the SGLang servers: ${whom}`, { code: "worker_failed", status: 502 });
+}

@@ -1,0 +1,83 @@
+import { deadlineSignal } from "../../../base/clock.ts";
+import { messageOf } from "../../../base/errors.ts";
+import type { HttpServices } from "../gate/context.ts";
+import type { WorkerStatus } from "../../pool/pool_types.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+import { workerUrl } from "../../worker/worker_access.ts";
+
+/** Longest answer that is read. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
+/** Requests to workers that run at once. */
+const AT_ONCE = 32;
+
+/** One worker of one model. */
+export interface FanOutTarget {
+  readonly model: ServedModel;
+  readonly worker: WorkerStatus;
+}
+
+/** What one worker said; status 0: it did not answer, and `text` says why. */
+export interface WorkerAnswer extends FanOutTarget {
+  readonly status: number;
+  readonly text: string;
+}
+
+/** A question to each of several workers. */
+export interface WorkerQuery {
+  readonly method: "GET" | "POST";
+  readonly path: string;
+  readonly body?: string;
+  readonly limitMs: number;
+}
+
+/** Asks all workers, some at a time; in the order of `targets`. Rejects only with the signal's reason. */
+export async function askWorkers(
+  http: HttpServices,
+  targets: readonly FanOutTarget[],
+  question: WorkerQuery,
+  signal: AbortSignal,
+): Promise<WorkerAnswer[]> {
+  const answers: WorkerAnswer[] = [];
+  for (let from = 0; from < targets.length; from += AT_ONCE) {
+    const group = targets.slice(from, from + AT_ONCE);
+    answers.push(...await Promise.all(group.map((target) => ask(http, target, question, signal))));
+  }
+  return answers;
+}
+
+async function ask(
+  http: HttpServices,
+  target: FanOutTarget,
+  question: WorkerQuery,
+  signal: AbortSignal,
+): Promise<WorkerAnswer> {
+  const { model, worker } = target;
+  const { method, path, body, limitMs } = question;
+  const late = new Error(`it did not answer ${path} within ${limitMs} ms`);
+  const deadline = deadlineSignal(http.clock, limitMs, late, signal);
+  try {
+    const response = await http.transport.send({
+      method,
+      url: workerUrl(worker.url, path),
+      headers: {
+        ...model.pool.headers?.(worker.id),
+        "accept-encoding": "identity",
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+      },
+      ...(body === undefined ? {} : { body }),
+      connectTimeoutMs: model.config.connect_timeout_ms,
+    }, deadline.signal);
+    const decoder = new TextDecoder();
+    let text = "";
+    for await (const chunk of response.body) {
+      text += decoder.decode(chunk, { stream: true });
+      if (text.length > MAX_ANSWER_BYTES) break;
+    }
+    return { ...target, status: response.status, text };
+  } catch (error) {
+    signal.throwIfAborted();
+    return { ...target, status: 0, text: messageOf(error) };
+  } finally {
+    deadline.release();
+  }
+}

@@ -1,0 +1,52 @@
+import { CanopyError } from "../../../base/errors.ts";
+import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
+import type {
+  TokenCandidate,
+  VerdictSubject as VerdictSubject,
+} from "../../../scorer/policy/verdict_prompt.ts";
+import type { Scorer } from "../../../scorer/scorer.ts";
+
+/** How a judging model is asked whether two answers agree, and its reply of one token is read. */
+export interface VerdictQuestion {
+  /** The user message; what it holds before the second answer does not depend on that one. */
+  prompt(about: VerdictSubject): string;
+  /** The probability of yes, in [0, 1], from the candidates of the reply's first token; undefined when it is neither yes nor no. */
+  yes(candidates: readonly TokenCandidate[]): number | undefined;
+}
+
+/** What early exit is made of: the router knows no more of the scorer. */
+export interface EarlyExitServices {
+  readonly scorer: Scorer;
+  readonly verdict: VerdictQuestion;
+  /** The policy of a cluster's settings; undefined: it waits for all its members. Throws 400 `invalid_config`. */
+  policyOf(settings: EarlyExitConfig): ExitPolicy | undefined;
+}
+
+/**
+ * The policies of clusters, each made once. Without services there is none. Throws 400 `invalid_config` for settings
+ * that no policy can be made of.
+ */
+export class ExitPolicies {
+  readonly services: EarlyExitServices | undefined;
+  readonly #policies = new WeakMap<EarlyExitConfig, { readonly policy: ExitPolicy | undefined }>();
+
+  constructor(services: EarlyExitServices | undefined) {
+    this.services = services;
+  }
+
+  of(settings: EarlyExitConfig): ExitPolicy | undefined {
+    if (settings.metric === "none") return undefined;
+    if (this.services === undefined) {
+      throw new CanopyError(
+        `early_exit.metric is "${settings.metric}", but this router was made without a scorer: use "none"`,
+        { code: "invalid_config", status: 400, param: "early_exit.metric" },
+      );
+    }
+    let made = this.#policies.get(settings);
+    if (made === undefined) {
+      this.#policies.set(settings, made = { policy: this.services.policyOf(settings) });
+    }
+    return made.policy;
+  }
+}

@@ -1,0 +1,159 @@
+import { badRequest, type CanopyError } from "../../../base/errors.ts";
+import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
+import type { Config, GraphConfig, PromptConfig } from "../../../cfgs/schema/config.ts";
+import { type ConfigPath, formatPath } from "../../../cfgs/schema/config_path.ts";
+import type { ExpandedAgent, ExpandedCluster, ExpandedGraph } from "../../../cfgs/topology/expanded_graph.ts";
+import { expandGraph } from "../../../cfgs/topology/topology.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
+import { mergeSampling, samplingOf } from "./sampling.ts";
+import { parseTemplate, type PromptTemplate, segmentsOf } from "./template.ts";
+
+/** Builds every graph of a config. Throws as `buildGraph` does. */
+export function buildGraphs(config: Config): Map<string, Graph> {
+  return new Map(Object.keys(config.graphs).map((name) => [name, buildGraph(name, config)]));
+}
+
+/**
+ * Builds the graph `name` of a config. Throws 400 `invalid_config`, with the config path as `param`, for a graph
+ * that cannot be run: wrong shape, unknown model or prompt, a slot without precursor, precursors that nobody reads.
+ */
+export function buildGraph(name: string, config: Config): Graph {
+  const graph = config.graphs[name];
+  const path = ["graphs", name];
+  if (graph === undefined) throw invalid(path, "does not exist");
+  const { graph: expanded, problems } = expandGraph(graph, path);
+  if (expanded === undefined) {
+    const [first, ...others] = problems;
+    const more = others.length === 0 ? "" : ` (and ${others.length} more problems)`;
+    throw invalid(first?.path ?? path, `${first?.message ?? "has no agents"}${more}`);
+  }
+  return new GraphBuilder(graph, config).build(name, expanded);
+}
+
+class GraphBuilder {
+  readonly #graph: GraphConfig;
+  readonly #config: Config;
+  readonly #templates = new Map<string, PromptTemplate>();
+
+  constructor(graph: GraphConfig, config: Config) {
+    this.#graph = graph;
+    this.#config = config;
+  }
+
+  build(name: string, expanded: ExpandedGraph): Graph {
+    const writtenClusters = new Map(expanded.clusters.map((cluster) => [cluster.id, cluster]));
+    const agents = new Map<string, AgentNode>();
+    const clusters = new Map<string, ClusterNode>();
+    // Agents come after all that they read, so a cluster's members are there when its first reader is built.
+    for (const agent of expanded.agents) {
+      for (const id of agent.reads) {
+        if (!clusters.has(id)) clusters.set(id, this.#cluster(writtenClusters.get(id)!, agents));
+      }
+      agents.set(agent.id, this.#agent(agent, agent.reads.map((id) => clusters.get(id)!)));
+    }
+    const { slots, strip_reasoning, deadline_ms, compat, incremental_prefill } = this.#graph;
+    return {
+      name,
+      agents: [...agents.values()],
+      clusters: [...clusters.values()],
+      root: agents.get(expanded.rootId)!,
+      slots,
+      // MoA-vllm passes on what the models say, reasoning included.
+      stripReasoning: strip_reasoning && compat === undefined,
+      deadlineMs: deadline_ms,
+      compat,
+      incrementalPrefill: {
+        mode: incremental_prefill.mode,
+        chunkTokens: incremental_prefill.chunk_tokens,
+        maxStallMs: incremental_prefill.max_stall_ms,
+      },
+    };
+  }
+
+  #cluster(written: ExpandedCluster, agents: ReadonlyMap<string, AgentNode>): ClusterNode {
+    return {
+      id: written.id,
+      agents: written.agents.map((id) => agents.get(id)!),
+      minResponses: written.minResponses,
+      earlyExit: written.earlyExit,
+    };
+  }
+
+  #agent(written: ExpandedAgent, reads: readonly ClusterNode[]): AgentNode {
+    const template = this.#template(written);
+    checkSlots(written, template, reads);
+    return {
+      id: written.id,
+      model: written.config.model,
+      template,
+      sampling: this.#sampling(written),
+      deadlineMs: written.config.deadline_ms,
+      onDeadline: written.onDeadline,
+      reads,
+    };
+  }
+
+  #sampling(written: ExpandedAgent): Sampling {
+    const { model, sampling } = written.config;
+    const served = own(this.#config.models, model);
+    if (served === undefined) {
+      const known = Object.keys(this.#config.models).join(", ");
+      throw invalid([...written.path, "model"], `is "${model}", which is not one of the models: ${known}`);
+    }
+    return mergeSampling(samplingOf(served.sampling ?? {}), samplingOf(sampling ?? {}));
+  }
+
+  #template(written: ExpandedAgent): PromptTemplate {
+    const name = written.config.prompt;
+    const parsed = this.#templates.get(name);
+    if (parsed !== undefined) return parsed;
+    const config = promptNamed(this.#config, name);
+    if (config === undefined) {
+      const known = Object.keys({ ...builtinPrompts, ...this.#config.prompts }).join(", ");
+      throw invalid([...written.path, "prompt"], `is "${name}", which is not one of the prompts: ${known}`);
+    }
+    const template = this.#graph.compat === "moa-vllm"
+      ? moaVllmTemplate(config, written)
+      : parseTemplate(config);
+    this.#templates.set(name, template);
+    return template;
+  }
+}
+
+function moaVllmTemplate(config: PromptConfig, written: ExpandedAgent): PromptTemplate {
+  if (typeof config === "string" || !("text" in config)) {
+    throw invalid([...written.path, "prompt"], `must be a raw prompt ({"text": …}) under compat "moa-vllm"`);
+  }
+  return { kind: "moa-vllm", text: config.text };
+}
+
+/** Every slot needs a precursor to fill it, and precursors need a slot. MoA-vllm allows both mistakes. */
+function checkSlots(written: ExpandedAgent, template: PromptTemplate, reads: readonly ClusterNode[]): void {
+  if (template.kind === "moa-vllm") return;
+  const path = [...written.path, "prompt"];
+  const precursors = new Set(reads.flatMap((cluster) => cluster.agents.map((agent) => agent.id)));
+  const segments = segmentsOf(template);
+  for (const segment of segments) {
+    if (segment.kind === "answer" && !precursors.has(segment.agent)) {
+      const known = precursors.size === 0 ? "it reads nobody" : `it reads ${[...precursors].join(", ")}`;
+      throw invalid(path, `has a slot <|answer:${segment.agent}|> that ${written.id} cannot fill: ${known}`);
+    }
+  }
+  if (precursors.size > 0 && !segments.some(({ kind }) => kind === "answer" || kind === "responses")) {
+    throw invalid(
+      path,
+      `has no slot for the ${precursors.size} answers that ${written.id} reads: put [responses] into it`,
+    );
+  }
+}
+
+/** An entry of a record that is really its own: `toString` and the like are not. */
+function own<V>(record: Readonly<Record<string, V>>, name: string): V | undefined {
+  return Object.hasOwn(record, name) ? record[name] : undefined;
+}
+
+function invalid(path: ConfigPath, message: string): CanopyError {
+  const place = formatPath(path);
+  return badRequest(place, `${place} ${message}`, "invalid_config");
+}

@@ -1,0 +1,65 @@
+import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import type { PromptTemplate } from "./template.ts";
+
+/** One LLM call of a graph. */
+export interface AgentNode {
+  /** `l<layer>.c<cluster>.a<n>`, from 1; in an explicit DAG the name from the config. */
+  readonly id: string;
+  /** Key of the served model. */
+  readonly model: string;
+  /** Parsed once; agents with the same prompt share it. */
+  readonly template: PromptTemplate;
+  /** Where in the request its prompt is written, for errors; absent: it is made from the request's question. */
+  readonly promptField?: string;
+  readonly sampling: Sampling;
+  /** Longest time from its start to its end, all attempts together. */
+  readonly deadlineMs: number | undefined;
+  /** What becomes of the text that it has written when its deadline passes. */
+  readonly onDeadline: "drop" | "use_partial";
+  /** The clusters whose answers it reads, in prompt order; empty for a leaf. */
+  readonly reads: readonly ClusterNode[];
+}
+
+/** The set of agents that a successor reads together, and the unit of early exit. */
+export interface ClusterNode {
+  /** `l<layer>.c<cluster>`; in an explicit DAG `<successor>.reads`; `outputs` of a graph without a root. */
+  readonly id: string;
+  readonly agents: readonly AgentNode[];
+  /** Answers it needs to close; with fewer the run fails. */
+  readonly minResponses: number;
+  /** Of metric `none`: it always waits for all. */
+  readonly earlyExit: EarlyExitConfig;
+}
+
+/** A checked graph, ready to be run: a DAG. */
+export interface AgentGraph {
+  /** The virtual model's name. */
+  readonly name: string;
+  /** In topological order: every agent after all that it reads; the root is last. */
+  readonly agents: readonly AgentNode[];
+  /** Each has at least one reader, or is `outputs`. */
+  readonly clusters: readonly ClusterNode[];
+  /** The agent whose output is the answer; undefined in a graph with `outputs`. */
+  readonly root: AgentNode | undefined;
+  /**
+   * Instead of a root: the agents that nobody reads. The run is done when this cluster closes; an agent whose
+   * precursors fail then fails alone.
+   */
+  readonly outputs?: ClusterNode;
+  readonly slots: "declared" | "completion";
+  readonly stripReasoning: boolean;
+  readonly deadlineMs: number | undefined;
+  readonly compat: "moa-vllm" | undefined;
+  readonly incrementalPrefill: {
+    readonly mode: "off" | "auto" | "on";
+    readonly chunkTokens: number | undefined;
+    /** Longest stall of other streams by one warm, where prefill and decode share a GPU. */
+    readonly maxStallMs: number;
+  };
+}
+
+/** A graph with one root: what a virtual model is. */
+export interface Graph extends AgentGraph {
+  readonly root: AgentNode;
+}

@@ -1,0 +1,50 @@
+import { badRequest } from "../../../base/errors.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import type { AgentNode } from "../graph/graph_types.ts";
+import type { RunPrompts } from "./run_prompts.ts";
+import type { RunInput } from "../record/run_types.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+
+/** Tokens that a chat template may add around the messages, generously. */
+const templateTokens = 2048;
+/** A UTF-16 code unit is at most three bytes of UTF-8, and a token at least one. */
+const maxTokensPerCharacter = 3;
+
+/**
+ * Refuses a request that cannot fit an agent's context: its prompt, the longest answers of its precursors and its own
+ * longest answer together. Only agents whose model's tokenizer and context are known can be checked; an answer
+ * without `max_tokens` counts as one token. Throws 400 `context_length_exceeded`.
+ */
+export function checkContext(
+  node: AgentNode,
+  sampling: Sampling,
+  model: ServedModel,
+  prompts: RunPrompts,
+  question: RunInput["question"],
+): void {
+  const contextTokens = model.config.context_tokens ?? model.engine.capabilities.contextTokens;
+  if (contextTokens === undefined || model.tokenizer === undefined) return;
+  const own = sampling.max_tokens ?? 1;
+  let precursors = 0;
+  for (const cluster of node.reads) {
+    for (const agent of cluster.agents) precursors += agent.sampling.max_tokens ?? 1;
+  }
+  // Most requests are so short that nothing need be tokenised to know that they fit.
+  if (prompts.length(node) * maxTokensPerCharacter + templateTokens + precursors + own <= contextTokens) {
+    return;
+  }
+  const prompt = prompts.wire(node, [], model, sampling);
+  const text = prompt.kind === "text" ? model.tokenizer.encode(prompt.text).length : undefined;
+  const promptTokens = prompt.kind === "tokens" ? prompt.ids.length : text;
+  if (promptTokens === undefined || promptTokens + precursors + own <= contextTokens) return;
+  const field = node.promptField ?? (question.kind === "chat" ? "messages" : "prompt");
+  throw badRequest(
+    field,
+    `Cannot answer: agent ${node.id} (model ${node.model}) has a context of ${contextTokens} tokens and would need ` +
+      `${
+        promptTokens + precursors + own
+      }: ${promptTokens} for ${field} and its own instructions, ${precursors} for ` +
+      `the answers that it reads and ${own} for its own; shorten ${field} or lower max_tokens`,
+    "context_length_exceeded",
+  );
+}

@@ -1,0 +1,80 @@
+import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
+import type { Prompt, Sampling } from "../../engines/engine.ts";
+import { mediaParts, textOf } from "./conversation.ts";
+import type { FilledPrompt } from "./prompt.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+
+/** Request fields that only an engine's own chat endpoint understands. */
+const chatFields = [
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "functions",
+  "function_call",
+  "response_format",
+  "reasoning_effort",
+  "chat_template",
+  "chat_template_kwargs",
+  "add_generation_prompt",
+  "continue_final_message",
+  "documents",
+];
+
+/**
+ * The form in which a prompt goes to a model: a conversation as token ids where the router knows the model's tokenizer
+ * and the engine takes ids, so that every later prompt that begins with the same text begins with the same ids; else
+ * as it is. A raw prompt stays text: engines begin it with the model's BOS token, which they do not do for ids.
+ * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
+ * `encode`: the tokenizer's own by default.
+ */
+export function wirePrompt(
+  prompt: FilledPrompt,
+  model: ServedModel,
+  sampling: Sampling,
+  encode: (text: string) => number[] = (text) => model.tokenizer?.encode(text) ?? [],
+): Prompt {
+  const text = promptText(prompt, model, sampling);
+  return text === undefined ? prompt : { kind: "tokens", ids: encode(text) };
+}
+
+/**
+ * The text of a prompt that the router tokenises; undefined where the engine does.
+ * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
+ */
+export function promptText(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): string | undefined {
+  const { tokenizer } = model;
+  if (prompt.kind === "text" || tokenizer === undefined || !model.engine.capabilities.tokenIds) {
+    return undefined;
+  }
+  if (!tokenizer.hasChatTemplate || needsChatEndpoint(prompt.messages, sampling)) return undefined;
+  return renderMessages(prompt.messages, model, tokenizer);
+}
+
+/** True when the parameters hold some that only an engine's own chat endpoint understands. */
+export function hasChatFields(sampling: Sampling): boolean {
+  const { extra } = sampling;
+  return extra !== undefined && chatFields.some((field) => Object.hasOwn(extra, field));
+}
+
+/** True for what a chat template alone cannot express: tools, structured output, images, engine options. */
+function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling): boolean {
+  return hasChatFields(sampling) ||
+    messages.some((message) =>
+      message.role === "tool" || Object.hasOwn(message, "tool_calls") ||
+      mediaParts(message.content).length > 0
+    );
+}
+
+/** The text of a conversation in the model's own chat template. */
+function renderMessages(
+  messages: readonly ChatMessage[],
+  model: ServedModel,
+  tokenizer: ModelTokenizer,
+): string {
+  // Many templates know only string contents; engines flatten lists of text parts for them, too.
+  const flat = messages.map((message) =>
+    Array.isArray(message.content) ? { ...message, content: textOf(message.content) } : message
+  );
+  return tokenizer.renderChat(flat, { templateArguments: model.config.chat_template_arguments });
+}

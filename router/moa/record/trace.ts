@@ -1,0 +1,44 @@
+import { AppendLog } from "../../../base/append_log.ts";
+import type { Clock } from "../../../base/clock.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { TraceEvent } from "./run_types.ts";
+
+/** Events of a run in the order in which they happened; at most `maxEvents`, then only the last one is kept. */
+export class Trace {
+  readonly #clock: Clock;
+  readonly #startedAtMs: number;
+  readonly #maxEvents: number;
+  readonly #log = new AppendLog<TraceEvent>();
+
+  constructor(clock: Clock, maxEvents: number) {
+    this.#clock = clock;
+    this.#startedAtMs = clock.now();
+    this.#maxEvents = maxEvents;
+  }
+
+  /** Time since the run's start. */
+  get nowMs(): number {
+    return this.#clock.now() - this.#startedAtMs;
+  }
+
+  get events(): readonly TraceEvent[] {
+    return this.#log.items;
+  }
+
+  add(type: string, of: { agent?: string; cluster?: string; data?: JsonObject } = {}): void {
+    const room = this.#maxEvents - 1 - this.#log.items.length;
+    if (room > 0) this.#log.append({ atMs: this.nowMs, type, ...of });
+    else if (room === 0) this.#log.append({ atMs: this.nowMs, type: "trace_full" });
+  }
+
+  /** Adds the last event, for which there is always room. */
+  end(type: string, data: JsonObject): void {
+    this.#log.append({ atMs: this.nowMs, type, data });
+    this.#log.end();
+  }
+
+  /** Past events, then new ones until the run ends. */
+  read(signal: AbortSignal): AsyncIterable<TraceEvent> {
+    return this.#log.read(signal);
+  }
+}

@@ -1,0 +1,139 @@
+import type { Clock } from "../../../base/clock.ts";
+import { CanopyError } from "../../../base/errors.ts";
+import type { Random } from "../../../base/random.ts";
+import type { Config } from "../../../cfgs/schema/config.ts";
+import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import { type EarlyExitServices, ExitPolicies } from "../exit/exit_policies.ts";
+import { buildGraphs } from "../graph/build_graph.ts";
+import type { AgentGraph, Graph } from "../graph/graph_types.ts";
+import { RunStore } from "../record/run_store.ts";
+import type { Run, RunInput, RunRecord } from "../record/run_types.ts";
+import { MoaRun } from "./run.ts";
+import type { ModelAccess } from "./run_options.ts";
+import { WarmControl } from "../warm/warm_control.ts";
+import { PlaceQueue } from "../../pool/place_queue.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+
+/** Characters of each text in a listing of runs. */
+const listedTextLength = 400;
+
+/** What `createMoa` needs. */
+export interface MoaOptions {
+  readonly config: Config;
+  /** Built already; by default all graphs of the config are built. */
+  readonly graphs?: ReadonlyMap<string, Graph>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly models: ReadonlyMap<string, ServedModel>;
+  /** Without them every cluster waits for all its members, and a graph that asks for early exit is refused. */
+  readonly earlyExit?: EarlyExitServices;
+  /** Ended runs whose records are kept; by default what the config says. */
+  readonly maxRunsKept?: number;
+}
+
+/** Makes the part that runs graphs. Throws 400 `invalid_config` for a graph that cannot be run. */
+export function createMoa(options: MoaOptions): Moa {
+  return new GraphRunner(options);
+}
+
+class GraphRunner implements Moa {
+  readonly graphs: ReadonlyMap<string, Graph>;
+  readonly #exitPolicies: ExitPolicies;
+  readonly #clock: Clock;
+  readonly #random: Random;
+  readonly #models: ReadonlyMap<string, ModelAccess>;
+  readonly #running = new Map<string, MoaRun>();
+  readonly #store: RunStore;
+  #started = 0;
+  #closed = false;
+
+  constructor(options: MoaOptions) {
+    const { config, clock, random, models } = options;
+    this.graphs = options.graphs ?? buildGraphs(config);
+    this.#exitPolicies = new ExitPolicies(options.earlyExit);
+    for (const { clusters } of this.graphs.values()) {
+      for (const { earlyExit } of clusters) this.checkEarlyExit(earlyExit);
+    }
+    this.#clock = clock;
+    this.#random = random.stream("moa");
+    this.#models = new Map(
+      [...models].map(([name, served]) => [
+        name,
+        { served, places: new PlaceQueue(served.engine, clock), warming: new WarmControl(clock) },
+      ]),
+    );
+    this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
+  }
+
+  checkEarlyExit(settings: EarlyExitConfig): void {
+    this.#exitPolicies.of(settings);
+  }
+
+  start(graph: AgentGraph, input: RunInput, signal: AbortSignal): Run {
+    if (this.#closed) {
+      throw new CanopyError("Cannot start a run: the server is shutting down", {
+        code: "shutting_down",
+        status: 503,
+        retryAfterSeconds: 1,
+      });
+    }
+    const id = `run_${this.#random.hex(32)}`;
+    const run = new MoaRun({
+      id,
+      rank: this.#started++,
+      graph,
+      input,
+      models: this.#models,
+      exitPolicies: this.#exitPolicies,
+      clock: this.#clock,
+      random: this.#random.stream(id),
+      signal,
+    });
+    this.#running.set(id, run);
+    run.ended.then(() => {
+      this.#running.delete(id);
+      this.#store.add(run.record());
+    });
+    run.start();
+    return run;
+  }
+
+  list(): readonly RunRecord[] {
+    const running = [...this.#running.values()].map((run) => run.record()).reverse();
+    return [...running, ...this.#store.records()].map(withoutTexts);
+  }
+
+  get(id: string): Run | undefined {
+    return this.#running.get(id) ?? this.#store.get(id);
+  }
+
+  async close(reason: unknown): Promise<void> {
+    this.#closed = true;
+    await Promise.all([...this.#running.values()].map((run) => run.cancel(reason)));
+  }
+}
+
+/** A record for a listing: long texts cut, prompts and events left out. */
+function withoutTexts(record: RunRecord): RunRecord {
+  const agents = record.agents.map((agent) => ({
+    ...agent,
+    prompt: undefined,
+    text: agent.text.slice(0, listedTextLength),
+    reasoning: agent.reasoning.slice(0, listedTextLength),
+  }));
+  return { ...record, agents, events: [] };
+}
+/** Starts runs of graphs and keeps the records of ended ones. */
+
+export interface Moa {
+  readonly graphs: ReadonlyMap<string, Graph>;
+  /** Throws 400 `invalid_config`, naming the field, for settings of early exit that cannot be followed here. */
+  checkEarlyExit(settings: EarlyExitConfig): void;
+  /** Starts a run at once. Throws 400 when the request cannot fit the graph. `signal`: the client has gone. */
+  start(graph: AgentGraph, input: RunInput, signal: AbortSignal): Run;
+  /** Running first, then ended ones, newest first; without texts of more than the store's bound. */
+  list(): readonly RunRecord[];
+  get(id: string): Run | undefined;
+  /** Cancels all runs; resolves when the engines are idle. */
+  close(reason: unknown): Promise<void>;
+}

@@ -1,0 +1,30 @@
+import type { Clock } from "../../../base/clock.ts";
+import type { Random } from "../../../base/random.ts";
+import type { ExitPolicies } from "../exit/exit_policies.ts";
+import type { AgentGraph } from "../graph/graph_types.ts";
+import type { RunInput } from "../record/run_types.ts";
+import type { WarmControl } from "../warm/warm_control.ts";
+import type { PlaceQueue } from "../../pool/place_queue.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+
+/** A model, and the line in front of its workers. */
+export interface ModelAccess {
+  readonly served: ServedModel;
+  readonly places: PlaceQueue;
+  readonly warming: WarmControl;
+}
+
+/** What a run needs. */
+export interface RunOptions {
+  readonly id: string;
+  /** Of two runs that wait for the same workers, the one with the lower rank comes first. */
+  readonly rank: number;
+  readonly graph: AgentGraph;
+  readonly input: RunInput;
+  readonly models: ReadonlyMap<string, ModelAccess>;
+  readonly exitPolicies: ExitPolicies;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** The client has gone. */
+  readonly signal: AbortSignal;
+}

@@ -1,0 +1,54 @@
+import { AsyncQueue } from "../../../base/queue.ts";
+import type { GenerateEvent } from "../../engines/engine.ts";
+import type { RunEvent } from "../record/run_types.ts";
+
+/** Events that wait for the reader before the engines' streams are paused. */
+const capacity = 64;
+
+/** The root's output on its way to one reader, at the reader's pace. */
+export class RunOutput implements AsyncIterable<RunEvent> {
+  readonly #queue = new AsyncQueue<RunEvent>(capacity);
+  readonly #onLeave: () => Promise<void>;
+
+  /** `onLeave`: the reader stops before the end. */
+  constructor(onLeave: () => Promise<void>) {
+    this.#onLeave = onLeave;
+  }
+
+  /** Hands on what choice `index` says; waits for the reader. Rejects when the signal aborts or the reader leaves. */
+  push(index: number, event: GenerateEvent, signal: AbortSignal): Promise<void> {
+    if (event.type === "delta") return this.#queue.push({ type: "delta", index, delta: event }, signal);
+    const { finishReason, stopReason } = event;
+    const stop = stopReason === undefined ? {} : { stopReason };
+    return this.#queue.push({ type: "end", index, finishReason, ...stop }, signal);
+  }
+
+  /** Says the whole of choice `index` at once: nothing else has been said. */
+  say(index: number, text: string): void {
+    // There is room: nobody has pushed anything.
+    void this.#queue.push({ type: "delta", index, delta: { type: "delta", text } });
+    void this.#queue.push({ type: "end", index, finishReason: "stop" });
+  }
+
+  /** Ends the output after what is in it. */
+  close(): void {
+    this.#queue.close();
+  }
+
+  /** Ends the output, after what is in it, with an error. */
+  fail(error: unknown): void {
+    this.#queue.fail(error);
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<RunEvent> {
+    return {
+      next: () => this.#queue.next(),
+      return: async () => {
+        const left = this.#onLeave();
+        this.#queue.cancel();
+        await left;
+        return { done: true, value: undefined };
+      },
+    };
+  }
+}

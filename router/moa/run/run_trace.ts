@@ -1,0 +1,26 @@
+import type { Clock } from "../../../base/clock.ts";
+import type { AgentGraph } from "../graph/graph_types.ts";
+import { Trace } from "../record/trace.ts";
+import { eventsPerSuccessor } from "../warm/run_warming.ts";
+
+/** Trace events per call: one with every event of its life and a few retries has about ten. */
+const eventsPerCall = 24;
+
+/** An empty trace with room for all that ordinarily happens in a run of a graph. */
+export function runTrace(clock: Clock, graph: AgentGraph, choices: number): Trace {
+  const warmed = graph.incrementalPrefill.mode === "off"
+    ? 0
+    : graph.agents.filter((node) => node.reads.length > 0).length;
+  const calls = graph.agents.length + choices;
+  return new Trace(clock, eventsPerCall * calls + eventsPerSuccessor * warmed + exitEvents(graph));
+}
+
+/** Events of the decisions on early exit: their verdicts are calls with events of their own. */
+function exitEvents(graph: AgentGraph): number {
+  let events = 0;
+  for (const { agents, earlyExit } of graph.clusters) {
+    const asked = earlyExit.metric === "none" ? 0 : agents.length;
+    events += asked * (2 + 4 * Math.min(asked, 16));
+  }
+  return events;
+}

@@ -1,0 +1,239 @@
+import type { Clock } from "../../../base/clock.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import { WarmTurns } from "./warm_turns.ts";
+import type { Placement } from "../../worker/placement.ts";
+
+/** Final prompts that a verdict needs, and the weight that each new one takes from those before it. */
+const verdict = { prompts: 8, controls: 3, decay: 0.9 };
+/** Least share of the warmed tokens that must be found in the cache, and most of the time that warming may leave. */
+const gain = { cachedShare: 0.5, timeShare: 0.9 };
+/** Time for which a model is not warmed after warming did not pay or failed. */
+const offMs = 60_000;
+/** Failures in a row after which warming is off. */
+const maxFailures = 4;
+/** Prompts that are left cold to compare with, where the engine does not say what it found in its cache. */
+const controls: readonly number[] = [1, 4, 8, 15];
+const controlEvery = 32;
+/** A warm is slow when it takes so many times longer than expected, and this much on top. */
+const slow = { factor: 2.5, marginMs: 10 };
+/**
+ * What a short warm costs at least is the least that was seen in such a time: load makes samples longer, nothing makes
+ * them shorter, and a mean would take a lasting load for what is usual.
+ */
+const leastOfMs = 300_000;
+const maxPauseMs = 5000;
+/** Pause after warmed tokens were found evicted; it doubles while that goes on. */
+const evictedPauseMs = { least: 1000, most: 30_000 };
+/** Warmed tokens count as evicted when a warm computes more again than this part of what is new in it. */
+const againShare = 0.5;
+/** Tokens of a warm while nothing is known of the engine's speed. */
+const firstTokens = 256;
+/** Warms of fewer new tokens tell what a warm costs at least, longer ones what a token costs. */
+const fewTokens = 64;
+/** No token is free: where a long warm took no longer than a short one, its tokens were lost in the noise. */
+const leastTokenMs = 1e-4;
+
+interface WorkerLoad {
+  slowInARow: number;
+  evictionsInARow: number;
+}
+
+/** One warm that was answered. */
+export interface WarmSample {
+  /** Tokens that it computed. */
+  readonly newTokens: number;
+  /** Of these, the ones that an earlier warm had computed already. */
+  readonly againTokens: number;
+  readonly ms: number;
+}
+
+/** One final prompt that was answered. */
+export interface PromptSample {
+  readonly promptTokens: number;
+  /** Undefined when the engine does not say. */
+  readonly cachedTokens: number | undefined;
+  /** Tokens that warms had sent before; 0 for a control. */
+  readonly warmedTokens: number;
+  readonly firstTokenMs: number;
+}
+
+/**
+ * When a model's prompts are warmed: not while its workers have real prompts to read, not while warms take far longer
+ * than usual, and for a while not at all after it was measured that they do not pay. One for all runs.
+ */
+export class WarmControl {
+  /** Who may warm on which worker. */
+  readonly turns: WarmTurns;
+  readonly #clock: Clock;
+  readonly #workers = new Map<string, WorkerLoad>();
+  /** Ms of a warm with few new tokens: the least of this period and of the one before. */
+  #base = { leastMs: Infinity, beforeMs: Infinity, untilMs: 0 };
+  /** Ms per token on top, near the least that was seen lately. */
+  #tokenMs: number | undefined;
+  #failures = 0;
+  #off: { readonly untilMs: number; readonly figures: JsonObject } | undefined;
+  #prompts = 0;
+  #warmed = emptySums();
+  #cold = emptySums();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.turns = new WarmTurns(clock);
+  }
+
+  /** Why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
+  get off(): JsonObject | undefined {
+    if (this.#off !== undefined && this.#clock.now() >= this.#off.untilMs) {
+      this.#off = undefined;
+      this.#failures = 0;
+      this.#warmed = emptySums();
+      this.#cold = emptySums();
+    }
+    return this.#off?.figures;
+  }
+
+  /** Whether the next prompt is left cold to compare with. */
+  takeControl(reportsCached: boolean): boolean {
+    if (reportsCached) return false;
+    const index = this.#prompts++;
+    return controls.includes(index) || (index > controls.at(-1)! && index % controlEvery === 0);
+  }
+
+  /** A request went to a worker; the result is to be called when that has read its prompt, or it has ended. */
+  reads(workerId: string): () => void {
+    return this.turns.reads(workerId);
+  }
+
+  /** Most new tokens of a warm that stalls the other streams of its worker for at most `ms`. */
+  tokensWithin(ms: number): number {
+    if (this.#tokenMs === undefined) return firstTokens;
+    return Math.max(0, ms - (this.#baseMs ?? 0)) / Math.max(leastTokenMs, this.#tokenMs);
+  }
+
+  /**
+   * New tokens from which on a warm is worth that it stops the `streams` of its server. What it computes would stop
+   * them later; what it costs them is the step of its own. With a + b n ms for n tokens, k warms of a prompt of L tokens
+   * cost the streams k a each, and leave b L / k to the end: the sum is least for L / k = sqrt(L streams a / b). One that
+   * saves less than twice what it costs is left out.
+   */
+  worthwhile(promptTokens: number, streams: number): number {
+    if (this.#baseMs === undefined || this.#tokenMs === undefined) return firstTokens * streams;
+    const evenTokens = streams * this.#baseMs / Math.max(leastTokenMs, this.#tokenMs);
+    return Math.ceil(Math.max(2 * evenTokens, Math.sqrt(promptTokens * evenTokens)));
+  }
+
+  /** A warm was answered. Returns the pause that its worker gets, 0 if none. */
+  warmed(workerId: string, { newTokens, againTokens, ms }: WarmSample): number {
+    this.#failures = 0;
+    const expectedMs = (this.#baseMs ?? ms) + (this.#tokenMs ?? Infinity) * newTokens;
+    if (newTokens < fewTokens) this.#noteBase(ms);
+    else this.#tokenMs = lean(this.#tokenMs, Math.max(0, ms - (this.#baseMs ?? 0)) / newTokens);
+    const load = this.#load(workerId);
+    // A cache that has no room for what was warmed has none to spare: each further warm evicts what others need.
+    const evicted = againTokens > againShare * (newTokens - againTokens);
+    if (evicted) load.evictionsInARow++;
+    else load.evictionsInARow = 0;
+    const isSlow = ms > slow.factor * expectedMs + slow.marginMs;
+    if (isSlow) load.slowInARow++;
+    else load.slowInARow = 0;
+    const pauseMs = Math.max(
+      isSlow ? Math.min(maxPauseMs, ms * 2 ** (load.slowInARow - 1)) : 0,
+      evicted ? Math.min(evictedPauseMs.most, evictedPauseMs.least * 2 ** (load.evictionsInARow - 1)) : 0,
+    );
+    if (pauseMs > 0) this.turns.pause(workerId, pauseMs);
+    return pauseMs;
+  }
+
+  /** A warm failed. */
+  failed(): void {
+    if (++this.#failures >= maxFailures) this.#turnOff({ reason: "warms fail", failures: this.#failures });
+  }
+
+  /** A final prompt has been read: what warming it was worth. */
+  answered(sample: PromptSample): void {
+    const sums = sample.warmedTokens > 0 ? this.#warmed : this.#cold;
+    for (const name of ["prompts", "tokens", "warmed", "cached", "ms"] as const) sums[name] *= verdict.decay;
+    sums.count++;
+    sums.prompts++;
+    sums.tokens += sample.promptTokens;
+    sums.ms += sample.firstTokenMs;
+    if (sample.cachedTokens !== undefined) {
+      sums.warmed += sample.warmedTokens;
+      sums.cached += Math.min(sample.cachedTokens, sample.warmedTokens);
+    }
+    this.#judge();
+  }
+
+  get #baseMs(): number | undefined {
+    const ms = Math.min(this.#base.leastMs, this.#base.beforeMs);
+    return ms === Infinity ? undefined : ms;
+  }
+
+  #noteBase(ms: number): void {
+    const nowMs = this.#clock.now();
+    if (nowMs >= this.#base.untilMs) {
+      this.#base = { leastMs: Infinity, beforeMs: this.#base.leastMs, untilMs: nowMs + leastOfMs };
+    }
+    this.#base.leastMs = Math.min(this.#base.leastMs, ms);
+  }
+
+  #judge(): void {
+    const warmed = this.#warmed;
+    if (warmed.count < verdict.prompts) return;
+    if (warmed.warmed > 0) {
+      const share = warmed.cached / warmed.warmed;
+      if (share < gain.cachedShare) {
+        this.#turnOff({
+          reason: "warmed tokens are not found in the cache",
+          cached_share: rounded(share),
+          prompts: warmed.count,
+        });
+      }
+      return;
+    }
+    const cold = this.#cold;
+    if (cold.count < verdict.controls || cold.tokens === 0 || warmed.tokens === 0) return;
+    const warmMs = warmed.ms / warmed.tokens;
+    const coldMs = cold.ms / cold.tokens;
+    if (warmMs < gain.timeShare * coldMs) return;
+    this.#turnOff({
+      reason: "warmed prompts do not start sooner",
+      warmed_ms_per_1k: rounded(warmMs * 1000),
+      cold_ms_per_1k: rounded(coldMs * 1000),
+      prompts: warmed.count,
+      controls: cold.count,
+    });
+  }
+
+  #turnOff(figures: JsonObject): void {
+    this.#off = { untilMs: this.#clock.now() + offMs, figures };
+  }
+
+  #load(workerId: string): WorkerLoad {
+    let load = this.#workers.get(workerId);
+    if (load === undefined) {
+      // Workers come and go.
+      if (this.#workers.size >= 1024) this.#workers.clear();
+      this.#workers.set(workerId, load = { slowInARow: 0, evictionsInARow: 0 });
+    }
+    return load;
+  }
+}
+
+/** The server that reads a prompt and keeps its prefix: of a pair, the prefill half. */
+export function homeOf(placement: Placement): string {
+  return placement.prefill?.workerId ?? placement.workerId;
+}
+
+function emptySums() {
+  return { count: 0, prompts: 0, tokens: 0, warmed: 0, cached: 0, ms: 0 };
+}
+
+/** Follows a falling value at once and a rising one slowly: load makes single samples longer, nothing shorter. */
+function lean(before: number | undefined, sample: number): number {
+  return before === undefined ? sample : before + (sample < before ? 0.5 : 0.05) * (sample - before);
+}
+
+function rounded(value: number): number {
+  return Math.round(value * 1000) / 1000;
+}

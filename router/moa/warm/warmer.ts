@@ -1,0 +1,330 @@
+import type { Clock } from "../../../base/clock.ts";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import { attemptOutcome } from "../agent/attempt_outcome.ts";
+import type { AgentGraph } from "../graph/graph_types.ts";
+import type { Precursor } from "../prompt/splice_answers.ts";
+import type { SplicedPrompt } from "../prompt/spliced_prompt.ts";
+import type { Trace } from "../record/trace.ts";
+import { homeOf, type WarmControl } from "./warm_control.ts";
+import { blockTokensOf, isUsable, stepTokens, streamsAt } from "./warm_step.ts";
+import type { PlaceQueue } from "../../pool/place_queue.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+import type { Placement } from "../../worker/placement.ts";
+
+/** Warms of one prompt that the trace shows one by one, and waits for a turn; the others it counts. */
+export const tracedWarms = 48;
+export const tracedWaits = 16;
+
+/** Pause after a warm that found no place, where streams fill the server's steps, and after the first one that failed. */
+const pauseMs = { noPlace: 50, streams: 250, failure: 100 };
+/** Failures of one prompt's warms after which it is warmed no more. */
+const maxFailures = 3;
+
+/** What a prompt's warming needs. */
+export interface WarmerOptions {
+  readonly agent: string;
+  readonly model: ServedModel;
+  readonly places: PlaceQueue;
+  readonly control: WarmControl;
+  readonly settings: AgentGraph["incrementalPrefill"];
+  readonly prompt: SplicedPrompt;
+  /** Of the request to come. */
+  readonly sampling: Sampling;
+  readonly stickyKey: string;
+  /** What the precursors have come to, in declared order. */
+  readonly precursors: () => readonly Precursor[];
+  readonly clock: Clock;
+  readonly trace: Trace;
+  /** A warm has ended. */
+  readonly onIdle: () => void;
+}
+
+/** What came of a prompt's warming. */
+export interface Warmed {
+  /** Tokens at the beginning of the prompt that warms have sent. */
+  readonly tokens: number;
+  /** Tokens that were computed by warms: sent, and not cached before. */
+  readonly computed: number;
+}
+
+/**
+ * Warms one prompt while its precursors write. One warm is under way at a time; when it returns, the next one covers
+ * everything that has become stable since: the pace sets itself. All go where the first one went.
+ */
+export class Warmer {
+  readonly #options: WarmerOptions;
+  readonly #controller = new AbortController();
+  readonly #pause = new AbortController();
+  #open = true;
+  #busy = false;
+  readonly #onTurn = () => this.poke();
+  #leaveLine: () => void = () => {};
+  #paused = false;
+  /** The prefill server that holds the prefix. */
+  #home: string | undefined;
+  #sent = 0;
+  /** Length of the first warm. */
+  #beginning: number | undefined;
+  #computed = 0;
+  #warms = 0;
+  #failures = 0;
+  /** How often it was held back because the workers had better things to do. */
+  #yielded = 0;
+  /** How often it was not its turn. */
+  #waits = 0;
+  /** The precursor whose text is at the end of what is stable, and how much of it is still missing for a warm. */
+  #waitsFor: string | undefined;
+  #missing = 0;
+
+  constructor(options: WarmerOptions) {
+    this.#options = options;
+  }
+
+  /** True while an engine works for it. */
+  get busy(): boolean {
+    return this.#busy;
+  }
+
+  /** Begins a moment later, when the requests that start together with the run have their places. */
+  start(): void {
+    this.#sleep(0);
+  }
+
+  /** Splices and warms what there is. To be called when a precursor has ended. */
+  poke(): void {
+    if (!this.#open || this.#busy || this.#paused) return;
+    const precursors = this.#options.precursors();
+    const { kept, waitsFor } = this.#options.prompt.update(precursors);
+    this.#sent = Math.min(this.#sent, kept);
+    const length = this.#nextLength();
+    this.#waitsFor = waitsFor;
+    this.#missing = length === undefined ? this.#sent + this.#step() - this.#stable : 0;
+    if (length === undefined) return;
+    const placement = this.#place(precursors);
+    if (placement !== undefined) void this.#warm(length, placement);
+  }
+
+  /** A precursor has written more tokens. */
+  grew(agent: string, tokens: number): void {
+    if (agent !== this.#waitsFor) return;
+    this.#missing -= tokens;
+    // What is missing counts stable tokens, which lag behind by a few.
+    if (this.#missing <= 0) this.poke();
+  }
+
+  /** The prompt itself is about to be sent: no warm begins any more, one under way goes on. */
+  close(): Warmed {
+    this.#end();
+    // While it was held back nobody looked at what its precursors had come to.
+    const { kept } = this.#options.prompt.update(this.#options.precursors());
+    this.#sent = Math.min(this.#sent, kept);
+    return { tokens: this.#sent, computed: this.#computed };
+  }
+
+  /** Ends a warm that is under way. */
+  abort(reason: unknown): void {
+    this.#end();
+    this.#controller.abort(reason);
+  }
+
+  #end(): void {
+    this.#open = false;
+    this.#leaveLine();
+    this.#pause.abort();
+  }
+
+  /** What happened, for the trace. */
+  summary(): JsonObject {
+    return {
+      warms: this.#warms,
+      tokens: this.#sent,
+      stable: this.#stable,
+      computed: this.#computed,
+      ...(this.#failures === 0 ? {} : { failures: this.#failures }),
+      ...(this.#yielded === 0 ? {} : { yielded: this.#yielded }),
+    };
+  }
+
+  /** Tokens computed by warms so far. */
+  get computed(): number {
+    return this.#computed;
+  }
+
+  get #stable(): number {
+    return this.#options.prompt.stableTokens;
+  }
+
+  get #block(): number {
+    return blockTokensOf(this.#options.model);
+  }
+
+  #step(): number {
+    const { model, control, settings: { chunkTokens } } = this.#options;
+    if (chunkTokens !== undefined) return Math.max(this.#block, chunkTokens);
+    const splicedTokens = Math.max(0, this.#sent - (this.#beginning ?? this.#sent));
+    return stepTokens({ model, control, home: this.#home, splicedTokens, stableTokens: this.#stable });
+  }
+
+  /** The length of the next warm, whole blocks; undefined while too little is new. */
+  #nextLength(): number | undefined {
+    const { chunkTokens } = this.#options.settings;
+    const wanted = chunkTokens === undefined ? this.#stable : this.#sent + this.#step();
+    const length = this.#whole(Math.min(wanted, this.#stable));
+    return wanted <= this.#stable && length - this.#whole(this.#sent) >= this.#whole(this.#step())
+      ? length
+      : undefined;
+  }
+
+  #whole(tokens: number): number {
+    return Math.floor(tokens / this.#block) * this.#block; // also of Infinity, where a remainder would be NaN
+  }
+
+  /** A place at home, if home has nothing better to do. */
+  #place(precursors: readonly Precursor[]): Placement | undefined {
+    const { places, model, stickyKey } = this.#options;
+    if (this.#home !== undefined && this.#delays(precursors, this.#home)) return this.#hold();
+    if (places.waiting > 0) return this.#yield(pauseMs.noPlace);
+    if (this.#home !== undefined && !this.#isMyTurn(this.#home)) return undefined;
+    let placement: Placement;
+    try {
+      placement = model.engine.place({ stickyKey });
+    } catch (error) {
+      if (!CanopyError.is(error)) throw error;
+      return this.#yield(pauseMs.noPlace);
+    }
+    const home = homeOf(placement);
+    if (this.#home !== home && this.#home !== undefined) {
+      // The key's home is full, or gone: then what it had is lost, too.
+      if (isUsable(model, this.#home)) {
+        placement.release("aborted");
+        return this.#yield(pauseMs.noPlace);
+      }
+      this.#sent = 0;
+    }
+    this.#home = home;
+    const delays = this.#delays(precursors, home);
+    if (!delays && this.#isMyTurn(home)) return placement;
+    placement.release("aborted");
+    return delays ? this.#hold() : undefined;
+  }
+
+  /** Whether a worker has nothing better to do than this; if it has, the next look is when it may be free. */
+  #isMyTurn(home: string): boolean {
+    const { turns } = this.#options.control;
+    const pausedMs = turns.pausedMs(home);
+    const busyWith = turns.busyWith(home, streamsAt(this.#options.model, home));
+    if (pausedMs === 0 && busyWith === undefined) return true;
+    if (this.#waits++ < tracedWaits) {
+      const data = { worker: home, for: pausedMs > 0 ? "pause" : busyWith ?? "" };
+      this.#options.trace.add("warm_held", { agent: this.#options.agent, data });
+    }
+    if (pausedMs > 0) this.#yield(pausedMs);
+    else if (busyWith === "streams") this.#yield(pauseMs.streams);
+    else {
+      this.#leaveLine = turns.wait(home, this.#onTurn);
+      this.#hold();
+    }
+    return false;
+  }
+
+  /**
+   * Whether a warm would delay the very text that the prompt waits for by as much as it saves: a server that stops
+   * its streams to prefill has nothing to gain while a precursor writes there.
+   */
+  #delays(precursors: readonly Precursor[], home: string): boolean {
+    const { model, settings: { mode, chunkTokens } } = this.#options;
+    return mode === "auto" && chunkTokens === undefined &&
+      model.engine.capabilities.warm === "max_new_tokens_0" &&
+      precursors.some((precursor) => precursor.state === "writing" && precursor.worker === home);
+  }
+
+  /** Waits until a precursor ends, or until its turn has come. */
+  #hold(): undefined {
+    this.#yielded++;
+    this.#missing = Infinity;
+    return undefined;
+  }
+
+  #yield(ms: number): undefined {
+    this.#yielded++;
+    this.#sleep(ms);
+    return undefined;
+  }
+
+  async #warm(length: number, placement: Placement): Promise<void> {
+    const { model, settings, control, clock, places, prompt, sampling } = this.#options;
+    const signal = this.#controller.signal;
+    const end = Math.min(length, this.#sent + this.#limit(placement, settings.maxStallMs));
+    const ids = prompt.stable.slice(0, end);
+    const startedMs = clock.now();
+    const sentBefore = this.#sent;
+    const endTurn = control.turns.take(this.#home ?? "", end - this.#sent);
+    this.#busy = true;
+    this.#note("warm_sent", { tokens: end, from: this.#sent, worker: this.#home ?? "" });
+    try {
+      const result = await model.engine.warm({ kind: "tokens", ids }, placement, signal, sampling);
+      const ms = clock.now() - startedMs;
+      places.release(placement, "ok");
+      const newTokens = Math.max(0, result.promptTokens - (result.cachedTokens ?? sentBefore));
+      // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.
+      this.#sent = Math.max(this.#sent, end);
+      this.#beginning ??= end;
+      this.#computed += newTokens;
+      const againTokens = Math.max(0, sentBefore - (result.cachedTokens ?? sentBefore));
+      const sample = { newTokens, againTokens, ms };
+      const paused = control.warmed(this.#home ?? "", sample);
+      this.#note("warm_done", {
+        tokens: end,
+        ...(result.cachedTokens === undefined ? {} : { cached: result.cachedTokens }),
+        ms: Math.round(ms * 1000) / 1000,
+        ...(paused === 0 ? {} : { pause_ms: Math.round(paused) }),
+      });
+      this.#warms++;
+      if (paused > 0) this.#sleep(paused);
+    } catch (error) {
+      places.release(placement, signal.aborted ? "aborted" : attemptOutcome(error));
+      if (!signal.aborted) this.#onFailure(error);
+    } finally {
+      this.#busy = false;
+      this.#options.onIdle();
+      endTurn();
+      this.poke();
+    }
+  }
+
+  #onFailure(error: unknown): void {
+    this.#failures++;
+    this.#options.control.failed();
+    this.#note("warm_failed", { error: messageOf(error) });
+    if (this.#failures >= maxFailures) this.#end();
+    else this.#sleep(pauseMs.failure * 2 ** this.#failures);
+  }
+
+  /**
+   * Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes, unless the server
+   * sees to that itself.
+   */
+  #limit(placement: Placement, maxStallMs: number): number {
+    if (placement.prefill !== undefined || this.#options.model.engine.capabilities.smallPieces) {
+      return Infinity;
+    }
+    // Its own place is counted already.
+    if (streamsAt(this.#options.model, this.#home) <= 1) return Infinity;
+    return Math.max(this.#block, this.#whole(Math.floor(this.#options.control.tokensWithin(maxStallMs))));
+  }
+
+  #sleep(ms: number): void {
+    this.#paused = true;
+    this.#options.clock.sleep(ms, this.#pause.signal).then(() => {
+      this.#paused = false;
+      this.poke();
+    }, () => {});
+  }
+
+  #note(type: string, data: JsonObject): void {
+    if (this.#warms >= tracedWarms) return;
+    this.#options.trace.add(type, { agent: this.#options.agent, data });
+  }
+}

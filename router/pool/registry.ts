@@ -1,0 +1,119 @@
+import type { Clock } from "../../base/clock.ts";
+import { CanopyError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Transport } from "../../base/transport.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import { Worker } from "./worker.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
+
+/** What a `Roster` needs. */
+export interface WorkerRegistryOptions {
+  /** The model's public name. */
+  readonly model: string;
+  readonly config: ModelConfig;
+  readonly clock: Clock;
+  readonly transport: Transport;
+  readonly log: Logger;
+}
+
+/** The servers of one model: who joins, who leaves, and the watch over their health. */
+export class WorkerRegistry {
+  readonly #options: WorkerRegistryOptions;
+  readonly #watches = new Map<string, AbortController>();
+  /** In the order of their ordinals. */
+  #workers: Worker[] = [];
+  #joined = 0;
+  #signal: AbortSignal | undefined;
+
+  constructor(options: WorkerRegistryOptions) {
+    this.#options = options;
+  }
+
+  get workers(): readonly Worker[] {
+    return this.#workers;
+  }
+
+  /** Checks the workers' health until the signal aborts. Call it once. */
+  start(signal: AbortSignal): void {
+    this.#signal = signal;
+    for (const worker of this.#workers) this.#watch(worker);
+  }
+
+  /** Adds a worker and returns its id. Throws 409 `worker_exists` for a URL that is there already. */
+  add(access: WorkerAccess): string {
+    const { model, config, clock, transport } = this.#options;
+    if (this.#workers.some((worker) => worker.url === access.url)) {
+      throw new CanopyError(`Cannot add worker ${access.url}: model ${model} has it already`, {
+        code: "worker_exists",
+        status: 409,
+        param: "url",
+      });
+    }
+    const ordinal = this.#joined++;
+    const letter = access.role === "prefill" ? "p" : access.role === "decode" ? "d" : "w";
+    const worker = new Worker({
+      id: `${model}.${letter}${ordinal + 1}`,
+      ordinal,
+      access,
+      config,
+      clock,
+      transport,
+      onChange: (changed) => this.#logChange(changed),
+    });
+    this.#workers.push(worker);
+    this.#watch(worker);
+    return worker.id;
+  }
+
+  /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
+  remove(id: string): boolean {
+    const worker = this.find(id);
+    if (worker === undefined) return false;
+    this.#workers = this.#workers.filter((other) => other !== worker);
+    this.#watches.get(id)?.abort();
+    return true;
+  }
+
+  /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */
+  setDraining(id: string, draining: boolean): boolean {
+    const worker = this.find(id);
+    if (worker === undefined) return false;
+    worker.draining = draining;
+    return true;
+  }
+
+  /**
+   * Says that a worker's process has ended, and why, or (without a reason) that a new one serves in its place.
+   * False when there is none of that id.
+   */
+  setDown(id: string, reason: string | undefined): boolean {
+    const worker = this.find(id);
+    worker?.setDown(reason);
+    return worker !== undefined;
+  }
+
+  find(id: string): Worker | undefined {
+    return this.#workers.find((worker) => worker.id === id);
+  }
+
+  #watch(worker: Worker): void {
+    const signal = this.#signal;
+    if (signal === undefined || signal.aborted) return;
+    const controller = new AbortController();
+    const onAbort = () => controller.abort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    this.#watches.set(worker.id, controller);
+    worker.watch(controller.signal).finally(() => {
+      signal.removeEventListener("abort", onAbort);
+      this.#watches.delete(worker.id);
+    });
+  }
+
+  #logChange(worker: Worker): void {
+    const { id, url, health, lastError } = worker.status;
+    const fields = { model: this.#options.model, worker: id, url, health, error: lastError };
+    if (health === "unhealthy") {
+      this.#options.log.warning("Worker {worker} of model {model} is out of service: {error}", fields);
+    } else this.#options.log.info("Worker {worker} of model {model} is {health}", fields);
+  }
+}

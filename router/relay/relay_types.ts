@@ -1,0 +1,21 @@
+import type { ServedModel } from "../served/served_model.ts";
+
+/** A client's request for an engine model: the body is opaque bytes. */
+export interface RelayRequest {
+  readonly method: "GET" | "POST";
+  /** Path on the worker, such as `/v1/chat/completions`. */
+  readonly path: string;
+  /** The client's headers, lower case; hop-by-hop ones, host, length and our own authorization are dropped. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+}
+
+/** Relays to a worker of the model and back, byte for byte. */
+export interface Relay {
+  /**
+   * The worker's answer as it is (its 4xx, too); 502 naming the worker when it broke, after retries elsewhere
+   * while nothing was sent to the client. A stream that breaks later ends with one error event and no `[DONE]`.
+   * `signal`: the client has gone; the worker is told in the order its version needs.
+   */
+  relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<Response>;
+}

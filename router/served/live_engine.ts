@@ -1,0 +1,85 @@
+import { createEngine } from "../engines/create.ts";
+import type {
+  Engine,
+  EngineCapabilities,
+  GenerateEvent,
+  GenerateRequest,
+  Prompt,
+  Sampling,
+  WarmResult,
+} from "../engines/engine.ts";
+import type { EngineOptions } from "../engines/engine_options.ts";
+import type { Placement, PlacementHint } from "../worker/placement.ts";
+
+/** An engine whose capabilities follow what its workers turn out to be; calls under way keep what they began with. */
+export class LiveEngine implements Engine {
+  readonly #options: EngineOptions;
+  #current: Engine;
+
+  constructor(options: EngineOptions) {
+    this.#options = options;
+    this.#current = createEngine(options);
+  }
+
+  get capabilities(): EngineCapabilities {
+    return this.#current.capabilities;
+  }
+
+  /** Goes on with what all workers can do. */
+  update(capabilities: EngineCapabilities): void {
+    this.#current = createEngine({ ...this.#options, capabilities });
+  }
+
+  place(hint: PlacementHint): Placement {
+    return this.#current.place(hint);
+  }
+
+  warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
+    return this.#current.warm(prefix, at, signal, like);
+  }
+
+  generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
+    return this.#current.generate(request, at, signal);
+  }
+}
+
+/** What every one of several workers can do. */
+export function commonCapabilities(
+  all: readonly [EngineCapabilities, ...EngineCapabilities[]],
+): EngineCapabilities {
+  const [first] = all;
+  const every = (test: (one: EngineCapabilities) => boolean) => all.every(test);
+  const incremental = all.map((one) => one.incrementalStream);
+  const [incrementalStream] = incremental;
+  const { blockTokens, priority } = first;
+  return {
+    version: every((one) => one.version === first.version) ? first.version : undefined,
+    tokenIds: every((one) => one.tokenIds),
+    returnsTokenIds: every((one) => one.returnsTokenIds),
+    logprobs: every((one) => one.logprobs),
+    ...(every((one) => one.topLogprobs !== false) ? {} : { topLogprobs: false }),
+    cachedTokens: every((one) => one.cachedTokens),
+    warm: commonWarm(all.map((one) => one.warm)),
+    abort: every((one) => one.abort === "close") ? "close" : "abort_then_close",
+    contextTokens: least(all.map((one) => one.contextTokens)),
+    maxStopStrings: least(all.map((one) => one.maxStopStrings)),
+    ...(blockTokens !== undefined && every((one) => one.blockTokens === blockTokens) ? { blockTokens } : {}),
+    ...(every((one) => one.smallPieces === true) ? { smallPieces: true } : {}),
+    ...(priority !== undefined && every((one) => one.priority === priority) ? { priority } : {}),
+    ...(incrementalStream !== undefined && incremental.every((one) => one === incrementalStream)
+      ? { incrementalStream }
+      : {}),
+  };
+}
+
+/** A real pair can warm wherever a prefill server could alone. */
+function commonWarm(warms: readonly EngineCapabilities["warm"][]): EngineCapabilities["warm"] {
+  const [first = "none"] = warms;
+  if (warms.every((warm) => warm === first)) return first;
+  return warms.every((warm) => warm === "pair_1" || warm === "fake_bootstrap") ? "pair_1" : "none";
+}
+
+function least(numbers: readonly (number | undefined)[]): number | undefined {
+  const known = numbers.filter((number) => number !== undefined);
+  return known.length === 0 ? undefined : Math.min(...known);
+}

@@ -1,0 +1,20 @@
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { Engine } from "../engines/engine.ts";
+import type { ManagedPool, Pool } from "../pool/pool_types.ts";
+
+/** Changes to the workers of a running model. */
+
+export type Membership = Pick<ManagedPool, "addWorker" | "removeWorker" | "setDraining" | "setDown">;
+/** One entry of the config's `models`, ready for use. */
+
+export interface ServedModel {
+  /** Its key in the config; the name under which it is listed. */
+  readonly name: string;
+  readonly config: ModelConfig;
+  readonly engine: Engine;
+  readonly pool: Pool;
+  readonly membership: Membership;
+  /** Undefined when the engine applies its own chat template. */
+  readonly tokenizer: ModelTokenizer | undefined;
+}

@@ -1,0 +1,36 @@
+/** What `place` is told about the work to come. */
+
+export interface PlacementHint {
+  /** Workers (by id) not to use again: the ones that an earlier attempt failed on. */
+  readonly exclude?: ReadonlySet<string>;
+  /** Equal keys go to the same worker while it is healthy (an agent's warms and its generate). */
+  readonly stickyKey?: string;
+}
+/** The prefill half of a pair. */
+
+export interface PrefillSide {
+  readonly workerId: string;
+  readonly url: string;
+  /** Where decode workers reach its bootstrap registry (SGLang); the host of `url` unless configured otherwise. */
+  readonly bootstrapHost: string;
+  readonly bootstrapPort: number | undefined;
+}
+/** Where a request runs. Holds the worker's in-flight count: `release` must be called exactly once. */
+
+export interface Placement {
+  /** The worker; of a pair, its decode half. */
+  readonly workerId: string;
+  readonly url: string;
+  /** The prefill half, for engines that split prefill and decode. Its in-flight count is held, too. */
+  readonly prefill?: PrefillSide;
+  /**
+   * Tells the pool how it went and gives the place back. Calling it again does nothing.
+   * With a `side`, only that half of a pair, and what is still held is given back by the call without one: an engine
+   * gives the prefill half back as soon as it has done its work, and either half as `failed` when it knows which one
+   * it was (then the last call's `failed` counts against no other).
+   */
+  release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void;
+}
+/** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
+
+export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";

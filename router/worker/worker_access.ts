@@ -1,0 +1,36 @@
+import process from "node:process";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
+
+/** What it takes to talk to one worker. */
+export interface WorkerAccess {
+  readonly url: string;
+  /** Sent as bearer token to this worker; overrides the model's. */
+  readonly apiKey?: string;
+  /** Its half of the work; absent for a server that does both. */
+  readonly role?: "prefill" | "decode";
+  /** A prefill server's bootstrap registry as decode servers reach it; by default the host of `url`. */
+  readonly bootstrapHost?: string;
+  /** The registry's port; absent: the decode server's own default. */
+  readonly bootstrapPort?: number;
+}
+
+/**
+ * The headers that every request to a worker carries: the model's own ones and the worker's bearer token
+ * (the worker's `api_key`, else the model's `api_key`, else the value of `api_key_env`). Lower-case names.
+ */
+export function workerHeaders(config: ModelConfig, access: WorkerAccess): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const [name, value] of Object.entries(config.headers)) headers[name.toLowerCase()] = value;
+  const key = access.apiKey ?? config.api_key ??
+    (config.api_key_env === undefined ? undefined : process.env[config.api_key_env]);
+  if (key !== undefined && key !== "") headers["authorization"] = `Bearer ${key}`;
+  return headers;
+}
+
+/** The URL of `path` on a worker; a base URL that ends in `/v1`, as OpenAI clients have it, is understood. */
+export function workerUrl(base: string, path: string): string {
+  const trimmed = base.replace(/\/+$/, "");
+  return trimmed.endsWith("/v1") && (path === "/v1" || path.startsWith("/v1/"))
+    ? trimmed + path.slice(3)
+    : trimmed + path;
+}

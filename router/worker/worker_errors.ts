@@ -1,0 +1,196 @@
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { TransportError } from "../../base/transport.ts";
+import { EngineError } from "./engine_error.ts";
+
+/** Longest part of a worker's own error text that is passed on. */
+const MAX_MESSAGE_LENGTH = 500;
+
+/** A worker's error body, or the `error` of an event inside a stream. */
+export interface WorkerComplaint {
+  readonly message: string;
+  readonly param: string | undefined;
+  /** Status that the worker names inside the body. */
+  readonly status: number | undefined;
+}
+
+/**
+ * Reads an error in any of the shapes seen: OpenAI's `{"error":{…}}`, SGLang's `{"object":"error",…}`,
+ * FastAPI's `{"detail":…}`, plain text. Source paths of the server and echoed input are cut out.
+ */
+export function readComplaint(body: unknown): WorkerComplaint {
+  if (!isJsonObject(body)) {
+    return { message: clean(typeof body === "string" ? body : ""), param: undefined, status: undefined };
+  }
+  const error: unknown = body.error ?? body;
+  if (!isJsonObject(error)) return { message: clean(String(error)), param: undefined, status: undefined };
+  const text = error.message ?? error.detail ?? error.msg;
+  const message = clean(typeof text === "string" ? text : text === undefined ? "" : JSON.stringify(text));
+  const status = Number(error.code ?? error.status_code);
+  return {
+    message,
+    param: typeof error.param === "string" && error.param !== "" ? error.param : undefined,
+    status: Number.isInteger(status) && status >= 400 && status <= 599 ? status : undefined,
+  };
+}
+
+/** The error of a worker's non-2xx answer. */
+export function workerRefusal(workerUrl: string, status: number, body: string): EngineError {
+  return refusal(workerUrl, status, readComplaint(parseOrText(body)), status);
+}
+
+/** The error of an error event inside a stream: by the status it names itself, else 502. */
+export function streamedError(workerUrl: string, complaint: WorkerComplaint): EngineError {
+  return refusal(workerUrl, complaint.status ?? 500, complaint, undefined);
+}
+
+function refusal(
+  workerUrl: string,
+  status: number,
+  complaint: WorkerComplaint,
+  workerStatus: number | undefined,
+): EngineError {
+  const said = complaint.message === "" ? `status ${status}` : complaint.message;
+  const common = { workerUrl, ...(workerStatus === undefined ? {} : { workerStatus }) };
+  if (status === 429 || status === 503) {
+    return new EngineError(`Worker ${workerUrl} is overloaded: ${said}`, {
+      ...common,
+      code: "worker_overloaded",
+      status,
+      retryable: true,
+    });
+  }
+  if (status === 401 || status === 403) {
+    return new EngineError(
+      `Worker ${workerUrl} refused our credentials (status ${status}): check the api_key of its model`,
+      { ...common, code: "worker_unauthorized", status: 502, retryable: true },
+    );
+  }
+  if (status >= 300 && status < 400) {
+    return new EngineError(
+      `Worker ${workerUrl} redirects (status ${status}): configure the URL it leads to`,
+      {
+        ...common,
+        code: "worker_failed",
+        status: 502,
+        retryable: true,
+      },
+    );
+  }
+  if (status >= 400 && status < 500 && status !== 408) {
+    // What is missing is the worker's: the model that it is configured to have, or the path.
+    return new EngineError(status === 404 ? `Worker ${workerUrl} answered with status 404: ${said}` : said, {
+      ...common,
+      code: "worker_refused",
+      status,
+      retryable: false,
+      ...(complaint.param === undefined ? {} : { param: complaint.param }),
+    });
+  }
+  return new EngineError(`Worker ${workerUrl} failed: ${said}`, {
+    ...common,
+    code: "worker_failed",
+    status: 502,
+    retryable: true,
+  });
+}
+
+/** The error of a broken connection, or of anything else that went wrong between us and a worker. */
+export function connectionError(workerUrl: string, cause: unknown): EngineError {
+  if (cause instanceof EngineError) return cause;
+  const code = cause instanceof TransportError ? cause.code : undefined;
+  if (code === "connect_failed") {
+    return new EngineError(`Worker ${workerUrl} cannot be reached`, {
+      code: "worker_unreachable",
+      status: 502,
+      workerUrl,
+      retryable: true,
+      cause,
+    });
+  }
+  const where = code === "reset_in_body" ? "inside its answer" : "before it answered";
+  const what = code === "invalid_response"
+    ? "sent something that is not HTTP"
+    : `closed the connection ${where}`;
+  return new EngineError(`Worker ${workerUrl} ${what}`, {
+    code: "worker_connection_lost",
+    status: 502,
+    workerUrl,
+    retryable: true,
+    cause,
+  });
+}
+
+/** A worker's answer that breaks its own protocol. */
+export function invalidAnswer(workerUrl: string, what: string, cause?: unknown): EngineError {
+  return new EngineError(`Worker ${workerUrl} sent an invalid answer: ${what}`, {
+    code: "worker_invalid_answer",
+    status: 502,
+    workerUrl,
+    retryable: true,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+/** A stream that ended before its generation did. */
+export function cutStream(workerUrl: string, cause?: unknown): EngineError {
+  return new EngineError(`Worker ${workerUrl} ended its stream before the generation was over`, {
+    code: "worker_stream_cut",
+    status: 502,
+    workerUrl,
+    retryable: true,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+/** A worker that says itself that it gave the generation up (`finish_reason` abort or error). */
+export function givenUp(workerUrl: string, reason: string, complaint?: WorkerComplaint): EngineError {
+  if (complaint?.status !== undefined) return streamedError(workerUrl, complaint);
+  const detail = complaint === undefined || complaint.message === "" ? "" : `: ${complaint.message}`;
+  return new EngineError(`Worker ${workerUrl} gave the generation up (${reason})${detail}`, {
+    code: "worker_aborted",
+    status: 502,
+    workerUrl,
+    retryable: true,
+  });
+}
+
+function parseOrText(body: string): unknown {
+  try {
+    const value: JsonObject = JSON.parse(body);
+    return value;
+  } catch {
+    return body;
+  }
+}
+
+/** Pydantic's list of errors holds source paths and the input; only the places and messages are kept. */
+function clean(message: string): string {
+  const head = message.split(/\n\s*File "/, 1)[0] ?? "";
+  const places = [
+    ...head.matchAll(/'loc': (\(.*?\)|'[^']*'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g),
+  ];
+  const known = places.map(([, place = "", said = ""]) => `${pathOf(place)}: ${unquote(said)}`);
+  // A list that is not understood may hold the prompt: only its title is passed on.
+  const text = known.length > 0
+    ? [...new Set(known)].join("; ")
+    : /validation errors?:/.test(head)
+    ? head.split("\n", 1)[0] ?? ""
+    : head;
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length <= MAX_MESSAGE_LENGTH ? line : `${line.slice(0, MAX_MESSAGE_LENGTH)}…`;
+}
+
+function pathOf(place: string): string {
+  const parts = place.startsWith("(")
+    ? place.slice(1, -1).split(/,\s*/).filter((part) => part !== "")
+    : [place];
+  // Parts such as `function-after[…]` or `list[str]` name a validator, not a field.
+  const fields = parts.map((part) => part.replace(/^['"]|['"]$/g, "")).filter((part) =>
+    !/[[\]]|^(str|int|float|bool|body)$/.test(part) && part !== ""
+  );
+  return fields.length === 0 ? "body" : fields.join(".");
+}
+
+function unquote(text: string): string {
+  return text.slice(1, -1).replace(/\\(.)/g, "$1");
+}

@@ -1,0 +1,53 @@
+import type { Choice } from "../engine/choice.ts";
+import type { EngineSequence } from "../engine/sequence.ts";
+
+/** Where the two halves of a request meet, as the request says. */
+export interface Bootstrap {
+  readonly rid: string;
+  readonly host: string | undefined;
+  readonly port: number | undefined;
+  readonly room: number | undefined;
+  /** Which sample of the request it is; 0 unless `n` is more than 1. */
+  readonly sample: number;
+  /** Samples of the request. */
+  readonly samples: number;
+  /** It continues a session: SGLang forgets the room of such a request. */
+  readonly session?: boolean;
+}
+
+/** What a request goes through around the scheduler of a prefill or decode server. */
+export interface PdRole {
+  readonly role: "prefill" | "decode";
+  /** Requests in each queue of the role. */
+  readonly queues: PdQueues;
+  /** Takes a request in; the scheduler gets it when its time has come. */
+  submit(sequence: EngineSequence, choice: Choice, bootstrap: Bootstrap): void;
+  /** Stops a request wherever it is. */
+  abort(sequence: EngineSequence): void;
+  /** Memory has become free. */
+  freed(): void;
+  /** The process is gone. */
+  close(): void;
+}
+
+/** Lengths of a role's queues, and what its transfers took. */
+export interface PdQueues {
+  readonly bootstrap: number;
+  readonly inflight: number;
+  readonly prealloc: number;
+  readonly transfer: number;
+  readonly bootstrapFailed: number;
+  readonly transferFailed: number;
+}
+
+/** The address that stands for "no decode server". */
+export const FAKE_BOOTSTRAP_HOST = "2.2.2.2";
+
+/** Where a registry listens unless told otherwise. */
+export const BOOTSTRAP_PORT = 8998;
+
+/** A room as log messages show it: all digits. */
+export function roomText(room: number | undefined): string {
+  if (room === undefined) return "None";
+  return Number.isSafeInteger(room) ? String(room) : BigInt(Math.trunc(room)).toString();
+}

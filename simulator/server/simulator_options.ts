@@ -1,0 +1,94 @@
+import type { Clock } from "../../base/clock.ts";
+import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { Fault } from "../engine/faults.ts";
+import type { PdFabric } from "../pd/fabric.ts";
+import type { ScriptedAnswers } from "../text/scripted.ts";
+
+/** What a simulated server pretends to be. */
+export interface SimulatorOptions {
+  readonly engine: "vllm" | "sglang";
+  /** Emulated version, such as `0.32.0` (vllm), `0.5.18` or `0.5.23` (sglang). */
+  readonly version?: string;
+  /** Names it answers to; the first is listed first. */
+  readonly models: readonly string[];
+  /** Cost model: H200 calibration of that size, or `instant` (no time passes). */
+  readonly cost: "4b" | "8b" | "32b" | "instant";
+  /** Divides every simulated duration; 1 is H200 time. */
+  readonly speedup?: number;
+  readonly clock: Clock;
+  /** Seeds ids, random faults and the choice among scripted answers; the hashed tokens do not depend on it. */
+  readonly seed: string;
+  /** Longest prompt plus answer; 32,768 by default. */
+  readonly contextTokens?: number;
+  /** Tokens that fit into the KV cache; by default what an H200 leaves beside the weights. */
+  readonly kvTokens?: number;
+  /** Tokens per cache block (vllm: 16) or page (sglang: 1). */
+  readonly blockSize?: number;
+  /** Sequences that are worked on at the same time (vllm: 1,024; sglang: 2,048). */
+  readonly maxRunning?: number;
+  /** Token budget of one step (vllm `max_num_batched_tokens`, sglang `chunked_prefill_size`); 8,192 by default. */
+  readonly maxBatchedTokens?: number;
+  /** SGLang's `--incremental-streaming-output`: events of `/generate` hold only what is new; from 0.5.10 on. */
+  readonly incrementalStream?: boolean;
+  /** Requests that may wait before others get 503; unlimited by default. */
+  readonly maxQueued?: number;
+  /** The tokenizer of the model that it pretends to serve; a small built-in one by default. */
+  readonly tokenizer?: ModelTokenizer;
+  /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions; or other ones. */
+  readonly answers?: "hashed" | "scripted" | ScriptedAnswers;
+  /** Faults that strike at random, each generation request on its own. */
+  /** One half of a prefill/decode pair; without it the server does both. */
+  readonly pd?: PdOptions;
+  readonly faultRate?: { readonly probability: number; readonly faults: readonly Omit<Fault, "count">[] };
+}
+
+/** One half of a pair. Durations are those of real servers in ms: `speedup` divides them too. */
+export interface PdOptions {
+  readonly role: "prefill" | "decode";
+  /** Where servers find each other; the same object for all halves that may work together. */
+  readonly fabric: PdFabric;
+  /** Where the registry of a SGLang prefill server (8998), or a vLLM server's side channel (5600), is reached. */
+  readonly bootstrapHost?: string;
+  readonly bootstrapPort?: number;
+  /** Prefill: the port of its API, as the registry tells it; 30,000 by default. */
+  readonly httpPort?: number;
+  /** How long prefill waits for its decode half; 300,000 by default. */
+  readonly bootstrapTimeoutMs?: number;
+  /** How long decode waits for the KV; 300,000 by default. */
+  readonly waitingTimeoutMs?: number;
+  /** Decode: tokens kept free per sequence when memory is taken for a prompt; 512 by default. */
+  readonly reservedDecodeTokens?: number;
+  /** Decode: keeps a prefix tree of its own, so that only what it lacks travels; false by default, as in SGLang. */
+  readonly decodeRadixCache?: boolean;
+  /** vLLM: what happens to a request whose KV cannot be fetched; it fails by default. */
+  readonly loadFailurePolicy?: "fail" | "recompute";
+}
+
+/**
+ * A simulated engine. The same object answers over real ports and in memory. A prefill server answers for its bootstrap
+ * registry, too: to requests whose URL has that port.
+ */
+export interface Simulator {
+  /**
+   * Serves one request, under the contract of `Transport.send`: the signal aborting, or the body's iteration
+   * being ended, is the client closing its socket. Rejects with `TransportError` for `refuse` and `reset` faults.
+   */
+  handle(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse>;
+  /** Sequences that decode or wait; 0 when idle. */
+  readonly running: number;
+  readonly stats: {
+    readonly requests: number;
+    readonly promptTokens: number;
+    readonly generationTokens: number;
+    readonly cachedTokens: number;
+    readonly aborted: number;
+  };
+  inject(fault: Fault): void;
+  /** Makes the engine hang, while its front end goes on; call what it returns to wake it. */
+  freeze(): () => void;
+  /** Ends the process at once, as SIGKILL does: open connections are reset, new ones refused. */
+  crash(): void;
+  /** Stops the engine at once, as a power cut would: nothing is answered any more. */
+  close(): void;
+}

@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { complaints, configText } from "../helpers.ts";
+
+const agent = { model: "4b" };
+
+test("A tree that makes sense raises nothing", () => {
+  const layers = [{ clusters: 2, agents: [agent, { model: "8b" }] }, { agents: [agent, agent] }, {
+    agents: [agent],
+  }];
+  assert.deepEqual(complaints(configText({ graphs: { moa: { layers } } })), []);
+});
+
+test("Unknown models and prompts are named, with line and the nearest known name", () => {
+  const text = `{
+  "models": { "4b": { "model": "x", "engine": "vllm", "workers": ["http://h:1"] } },
+  "prompts": { "mine": "[input_prompts]" },
+  "graphs": {
+    "moa": {
+      "layers": [
+        { "clusters": 2, "agents": [{ "model": "4bb", "prompt": "min" }, { "model": "4b" }], "prompt": "proposal" },
+        { "agents": [{ "model": "gpt" }], "prompt": "sythesize" }
+      ]
+    }
+  }
+}`;
+  assert.deepEqual(complaints(text), [
+    'canopy.jsonc:7:48: graphs.moa.layers[0].agents[0].model is "4bb": expected one of "4b"; did you mean "4b"?',
+    'canopy.jsonc:7:65: graphs.moa.layers[0].agents[0].prompt is "min": expected one of "mine", "propose", ' +
+    '"aggregate", "synthesize"; did you mean "mine"?',
+    'canopy.jsonc:7:104: graphs.moa.layers[0].prompt is "proposal": expected one of "mine", "propose", ' +
+    '"aggregate", "synthesize"; did you mean "propose"?',
+    'canopy.jsonc:8:33: graphs.moa.layers[1].agents[0].model is "gpt": expected one of "4b"',
+    'canopy.jsonc:8:53: graphs.moa.layers[1].prompt is "sythesize": expected one of "mine", "propose", ' +
+    '"aggregate", "synthesize"; did you mean "synthesize"?',
+  ]);
+});
+
+test("A graph that calls itself, or another graph, is refused; so is one with a model's name", () => {
+  const graph = (model: string) => ({ layers: [{ agents: [{ model }] }] });
+  const graphs = { moa: graph("moa"), other: graph("moa"), "8b": graph("4b") };
+  assert.deepEqual(complaints(configText({ graphs })).map((line) => line.replace(/^.*?: /, "")), [
+    'graphs.moa.layers[0].agents[0].model is "moa", the graph itself: a graph cannot call itself',
+    'graphs.other.layers[0].agents[0].model is "moa", a graph: an agent calls a model, one of "4b", "8b"',
+    "graphs.8b has the name of a model: clients could not tell them apart",
+  ]);
+});
+
+test("Graphs without a root, with several, and with a cycle are refused", () => {
+  const dag = (agents: Record<string, string[]>) => ({
+    agents: Object.fromEntries(Object.entries(agents).map(([name, reads]) => [name, { model: "4b", reads }])),
+  });
+  const graphs = {
+    cycle: dag({ a: ["b"], b: ["a"] }),
+    roots: dag({ a: [], b: [], c: ["a"] }),
+    nobody: dag({}),
+    ghost: dag({ a: [], b: ["a", "d"] }),
+    wide: { layers: [{ agents: [agent, agent] }] },
+  };
+  const said = complaints(configText({ graphs })).map((line) => line.replace(/^.*?: /, ""));
+  assert.equal(said.length, 5);
+  assert.match(said[0]!, /^graphs\.cycle\.agents .*cycle.*"a", "b"/);
+  assert.match(said[1]!, /^graphs\.roots\.agents .*2 roots.*"b", "c"/);
+  assert.match(said[2]!, /^graphs\.nobody\.agents has no agents/);
+  assert.match(said[3]!, /^graphs\.ghost\.agents\.b\.reads\[1\] .*"d"/);
+  assert.match(said[4]!, /^graphs\.wide\.layers\[0\] .*2 agents.*one/);
+});
+
+test("Layers whose numbers do not fit are refused, both numbers named", () => {
+  const layers = [{ clusters: 3, agents: [agent] }, { agents: [agent, agent] }, { agents: [agent] }];
+  const [said, ...rest] = complaints(configText({ graphs: { moa: { layers } } }));
+  assert.deepEqual(rest, []);
+  assert.match(said!, /graphs\.moa\.layers\[1\] has 2 agents but layer 1 has 3 clusters/);
+});
+
+test("A cluster that needs more answers than it has agents is refused", () => {
+  const layers = [{ agents: [agent, agent], min_responses: 3 }, { agents: [agent] }];
+  const said = complaints(configText({ graphs: { moa: { layers } } }));
+  assert.match(said.join(), /graphs\.moa\.layers\[0\]\.min_responses is 3 but the cluster has only 2 agents/);
+});
+
+test("Slots that nobody fills, and responses in a leaf, are refused", () => {
+  const prompts = {
+    slot: { system: "A: <|answer:l1.c1.a1|> B: <|answer:l1.c1.a3|>" },
+    leaf: "Answer [input_prompts] with [responses]",
+  };
+  const layers = [{ agents: [agent, agent], prompt: "leaf" }, { agents: [agent], prompt: "slot" }];
+  assert.deepEqual(
+    complaints(configText({ prompts, graphs: { moa: { layers } } })).map((line) =>
+      line.replace(/^.*?: /, "")
+    ),
+    [
+      'graphs.moa.layers[0].agents[0] has the prompt "leaf", which has [responses], but agent l1.c1.a1 reads nobody',
+      'graphs.moa.layers[0].agents[1] has the prompt "leaf", which has [responses], but agent l1.c1.a2 reads nobody',
+      'graphs.moa.layers[1].agents[0] has the prompt "slot", whose slot <|answer:l1.c1.a3|> nobody fills for agent ' +
+      'l2.c1.a1: it reads "l1.c1.a1", "l1.c1.a2"; did you mean "l1.c1.a1"?',
+    ],
+  );
+});
+
+test("Prompts that lose the question or the answers raise warnings", () => {
+  const prompts = { fixed: "Tell me a joke.", raw: { text: "Q: [input_prompts] A:" } };
+  const layers = [{ agents: [agent], prompt: "fixed" }, { agents: [agent], prompt: "raw" }];
+  assert.deepEqual(complaints(configText({ prompts, graphs: { moa: { layers } } })), [
+    'warning: graphs.moa.layers[0].agents[0] has the prompt "fixed", which has no [input_prompts]: agent l1.c1.a1 ' +
+    "will not see the question",
+    'warning: graphs.moa.layers[1].agents[0] has the prompt "raw", which has neither [responses] nor a slot: agent ' +
+    "l2.c1.a1 will not see what it reads",
+  ]);
+});
+
+test("Answers that cannot fit into the context of their reader are refused", () => {
+  const model = { model: "x", engine: "vllm", workers: ["http://h:1"] };
+  const models = { "4b": model, "8b": { ...model, context_tokens: 4000, sampling: { max_tokens: 1000 } } };
+  const layers = (max_tokens: number) => [
+    { agents: [agent, agent, agent], sampling: { max_tokens } },
+    { agents: [{ model: "8b" }] },
+  ];
+  assert.deepEqual(complaints(configText({ models, graphs: { moa: { layers: layers(1000) } } })), []);
+  const said = complaints(configText({ models, graphs: { moa: { layers: layers(1001) } } }));
+  assert.deepEqual(said.map((line) => line.replace(/^.*?: /, "")), [
+    "graphs.moa.layers[1].agents[0] cannot fit: agent l2.c1.a1 reads up to 3003 tokens and writes up to 1000, but " +
+    'the context of "8b" is 4000: lower max_tokens, or let it read fewer agents',
+  ]);
+});
+
+test("Pairs and single servers are not mixed up", () => {
+  const pair = { prefill: "http://p:1", bootstrap_port: 8998, decode: "http://d:1" };
+  const models = {
+    a: { model: "x", engine: "sglang-pd", workers: [pair, "http://h:1"] },
+    b: { model: "x", engine: "sglang", workers: [{ url: "http://h:1" }, pair] },
+  };
+  assert.deepEqual(complaints(configText({ models })).map((line) => line.replace(/^.*?: /, "")), [
+    'models.a.workers[1] is one server, but the engine "sglang-pd" needs pairs: give { "prefill": URL, "decode": URL }',
+    'models.b.workers[1] is a pair, but the engine "sglang" needs single servers: give a URL, or use "sglang-pd"',
+  ]);
+});
+
+test("Models without workers, with one twice, or without any use raise warnings", () => {
+  const model = { model: "x", engine: "vllm", workers: ["http://h:1"] };
+  const models = {
+    idle: { ...model, served: false },
+    none: { ...model, workers: [] },
+    twice: { ...model, workers: ["http://h:1", "http://h:1"] },
+  };
+  assert.deepEqual(complaints(configText({ models })), [
+    "warning: models.none.workers is empty: only `canopy launch`, which starts the engines itself, can use this model",
+    "warning: models.twice.workers[1] is the same as workers[0]: it would count twice",
+    "warning: models.idle is used by no graph, and not served by itself",
+  ]);
+  assert.match(complaints(configText({ models: {} })).join(), /models is empty: give at least one model/);
+});
+
+test("MoA-vllm's behaviour needs raw prompts", () => {
+  const layers = [{ agents: [agent], prompt: "propose" }];
+  const said = complaints(configText({ graphs: { moa: { layers, compat: "moa-vllm" } } }));
+  assert.deepEqual(said.map((line) => line.replace(/^.*?: /, "")), [
+    'graphs.moa.layers[0].prompt is "propose", which is not a raw prompt: compat "moa-vllm" needs { "text": … }',
+  ]);
+});
+
+test("What a flag has broken is blamed on the flag", () => {
+  const graphs = { moa: { layers: [{ agents: [agent] }] } };
+  const overrides = [{ path: "graphs.moa.layers[0].agents[0].model", value: "4", origin: "--set model" }];
+  assert.deepEqual(complaints(configText({ graphs }), { overrides }), [
+    '--set model: graphs.moa.layers[0].agents[0].model is "4": expected one of "4b", "8b"; did you mean "4b"?',
+  ]);
+});
+
+test("Early exit that names nobody is refused, and a skip_root without effect is doubted", () => {
+  const layers = [{ agents: [agent, { model: "8b" }] }, { agents: [agent] }];
+  const exit = (settings: object) =>
+    complaints(configText({ graphs: { moa: { layers, early_exit: { metric: "agreement", ...settings } } } }))
+      .map((complaint) => complaint.replace(/^[^ ]+ /, ""));
+  assert.deepEqual(exit({ never_skip: ["4b", "l1.c1.a2"], verdict: { model: "8b" }, skip_root: 0.6 }), []);
+  assert.match(
+    exit({ never_skip: ["4b", "l1.c1.a3"] })[0] ?? "",
+    /early_exit\.never_skip\[1\] is "l1\.c1\.a3"/,
+  );
+  assert.match(
+    exit({ verdict: { model: "9b" } })[0] ?? "",
+    /early_exit\.verdict\.model is "9b": expected one of/,
+  );
+  assert.match(
+    exit({ metric: "none", skip_root: 0.5 })[0] ?? "",
+    /skip_root has no effect with metric "none"/,
+  );
+  const alone = {
+    layers: [{ agents: [agent] }, { agents: [agent] }],
+    early_exit: { metric: "answer", skip_root: 1 },
+  };
+  assert.match(
+    complaints(configText({ graphs: { moa: alone } }))[0] ?? "",
+    /skip_root has no effect: the root/,
+  );
+  const inner = { layers: [{ ...layers[0], early_exit: { never_skip: ["9b"] } }, layers[1]] };
+  assert.match(
+    complaints(configText({ graphs: { moa: inner } }))[0] ?? "",
+    /moa\.layers\[0\]\.early_exit\.never_skip\[0\] is "9b"/,
+  );
+});
+
+test("An embedded model has no workers, and needs none; its settings are for no other engine", () => {
+  const text = configText({
+    models: {
+      fine: { model: "acme/small", engine: "onnx", onnx: { threads: 2, cache_bytes: 1_000_000 } },
+      served: { model: "acme/small", engine: "onnx", workers: ["http://h:1"] },
+      other: { model: "acme/small", engine: "vllm", workers: ["http://h:1"], onnx: {} },
+    },
+  });
+  assert.deepEqual(complaints(text).map((line) => line.replace(/^\S+ /, "")), [
+    'models.served.workers is not empty, but the engine "onnx" runs in this process: leave the workers out',
+    'models.other.onnx is for the engine "onnx", but the engine is "vllm": leave it out',
+  ]);
+});

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { VirtualClock } from "../../../base/clock.ts";
+import { benchCommand } from "../../../cli/bench/bench.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { MemoryTransport } from "../../../router/transport/memory.ts";
+import { createSimulator } from "../../../simulator/simulator.ts";
+import { type FakeIo, fakeIo } from "../fake_io.ts";
+
+/** Runs `canopy bench` in a folder of its own; gives what it printed and the files it wrote. */
+async function bench(args: readonly string[], options: Parameters<typeof fakeIo>[0] = {}) {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-bench-"));
+  try {
+    const io: FakeIo = fakeIo({ ...options, cwd });
+    const work = () => runCommand([benchCommand], ["bench", ...args], io);
+    const code = io.clock instanceof VirtualClock ? await io.clock.run(work) : await work();
+    const files = Object.fromEntries(
+      readdirSync(cwd).sort().map((name) => [name, readFileSync(join(cwd, name), "utf8")]),
+    );
+    return { code, out: io.out.text, err: io.err.text, files };
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
+}
+
+/** The clock of a world is its own; the command's must not be asked for its time. */
+const system = { clock: { now: () => NaN, unixEpochMs: 0, sleep: () => Promise.reject(new Error("waits")) } };
+
+test("canopy bench run prints tables and writes JSON and SVG that say that they are simulated", async () => {
+  const args = ["run", "--workload", "chat", "--questions", "1", "--json", "a.json", "--svg", "a.svg"];
+  const { code, out, err, files } = await bench(args, system);
+  assert.equal(code, 0);
+  assert.match(out, /^End-to-end latency by mode\nSimulated, not measured: cost model of 6 H200 GPUs/);
+  assert.match(out, /\n#1 dense 9-9-1 .*\n#2 tree 9-3-1 .* 1\.000 .*\n#3 tree, incremental prefill /);
+  assert.match(err, /^chat, 1 at a time: #1 dense 9-9-1\n[\s\S]*Wrote a\.json\nWrote a\.svg\n$/);
+  const json = JSON.parse(files["a.json"] ?? "");
+  assert.equal(json.experiment, "run");
+  assert.equal(json.simulated, true);
+  assert.equal(json.results[0].modes.length, 3);
+  assert.ok(files["a.svg"]?.startsWith("<svg ") && files["a.svg"].includes("Simulated, not measured"));
+});
+
+test("canopy bench prefill and chunk print what they found", async () => {
+  const prefill = await bench(
+    ["prefill", "--questions", "1", "--max-tokens", "128", "--serving", "sglang"],
+    system,
+  );
+  assert.equal(prefill.code, 0);
+  assert.match(
+    prefill.out,
+    /cost model of 3 H200 GPUs; SGLang, one GPU per model; answers in order of completion; seed canopy/,
+  );
+  assert.match(prefill.out, /\n32b +lower bound /);
+  const args = ["chunk", "--questions", "1", "--workload", "chat", "--step", "256", "--slots", "completion"];
+  const chunk = await bench(args, system);
+  assert.equal(chunk.code, 0);
+  assert.match(chunk.out, /answers in order of completion/);
+  assert.match(chunk.out, /\nno incremental prefill .*\n256 tokens \(best\) .*\nsets itself /);
+});
+
+test("canopy bench load measures an endpoint; a failed request makes it end with 1", async () => {
+  for (const failures of [0, 2]) {
+    const clock = new VirtualClock();
+    const engine = createSimulator({ engine: "vllm", models: ["org/m"], cost: "4b", clock, seed: "x" });
+    const transport = new MemoryTransport(() => (request, signal) => engine.handle(request, signal));
+    const args = ["load", "--requests", "6", "--concurrency", "2", "--warm-up", "0", "--output-tokens", "8"];
+    if (failures > 0) engine.inject({ kind: "status_500", count: failures });
+    const { code, out, err, files } = await bench([...args, "--json", "load.json"], { clock, transport });
+    assert.equal(code, failures === 0 ? 0 : 1, err);
+    assert.match(
+      out,
+      /Measured in real time: 6 requests to org\/m at http:\/\/127\.0\.0\.1:8000, 2 at a time/,
+    );
+    assert.match(out, /\ntime to first token +\d/);
+    assert.match(err, /^1 of 6 requests\n[\s\S]*6 of 6 requests\nWrote load\.json\n$/);
+    const json = JSON.parse(files["load.json"] ?? "");
+    assert.deepEqual([json.completed, json.failed, json.model_id], [6 - failures, failures, "org/m"]);
+    assert.equal(/2 failed: status 500/.test(out), failures > 0);
+  }
+});
+
+test("Wrong usage of canopy bench is one sentence", async () => {
+  const cases: [string[], RegExp][] = [
+    [["rum"], /Unknown benchmark rum: did you mean run\?/],
+    [["run", "--workload", "chess"], /--workload must be one of chat, maths, documents/],
+    [["run", "--concurrency", "0"], /--concurrency must be a whole number from 1 to 10000/],
+    [["chunk", "--step", "x"], /--step must be a whole number from 1 to 65536: current value is "x"/],
+    [["all"], /Needs the folder to write to/],
+    [["run", "twice"], /Unexpected argument "twice"/],
+  ];
+  for (const [args, message] of cases) {
+    const { code, out, err } = await bench(args, system);
+    assert.equal(code, 2, args.join(" "));
+    assert.equal(out, "");
+    assert.match(err, message);
+    assert.equal(err.trim().split("\n").length, 1);
+  }
+  const help = await bench(["--help"], system);
+  assert.equal(help.code, 0);
+  for (const name of ["run", "prefill", "chunk", "all", "load"]) {
+    assert.match(help.out, new RegExp(`\n  ${name} `));
+  }
+  assert.equal((await bench([], system)).code, 2);
+  assert.match((await bench(["load", "--help"], system)).out, /Usage: canopy bench load \[options\]/);
+});
+
+test("canopy bench says which file it cannot write, and which server does not answer", async () => {
+  const args = ["prefill", "--questions", "1", "--max-tokens", "16", "--json", "no/such/folder/a.json"];
+  const unwritable = await bench(args, system);
+  assert.equal(unwritable.code, 1);
+  assert.match(unwritable.err, /canopy bench: Cannot write no\/such\/folder\/a\.json: /);
+  const unreachable = await bench(["load", "--url", "http://nowhere:1"], system);
+  assert.equal(unreachable.code, 1);
+  assert.match(unreachable.err, /canopy bench: Cannot reach a server at http:\/\/nowhere:1/);
+});

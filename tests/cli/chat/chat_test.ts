@@ -1,0 +1,214 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { Transport } from "../../../base/transport.ts";
+import { chatCommand } from "../../../cli/chat/chat.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { startSimulator } from "../../../simulator/serve.ts";
+import { type FakeIo, fakeIo } from "../fake_io.ts";
+import { withServedDemo, withSystem } from "../served.ts";
+
+const QUESTION = "How many positive divisors does the number 360 have?";
+
+async function chat(io: FakeIo, ...args: string[]) {
+  const code = await runCommand([chatCommand], ["chat", ...args], io);
+  return { code, out: io.out.text, err: io.err.text };
+}
+
+test("canopy chat prints the answer of a running server, and nothing else", async () => {
+  await withServedDemo((url) =>
+    withSystem(async (io) => {
+      const { code, out, err } = await chat(io, QUESTION, "--url", url);
+      assert.equal(err, "");
+      assert.equal(code, 0);
+      assert.match(out, /The answer is 24\.\n$/);
+      assert.doesNotMatch(out, /=====/);
+    })
+  );
+});
+
+test("canopy chat --show prints what each agent said, in the order in which they ended, then the answer", async () => {
+  await withServedDemo((url) =>
+    withSystem(async (io) => {
+      const { code, out, err } = await chat(
+        io,
+        "--prompt",
+        QUESTION,
+        "--show",
+        "--url",
+        url,
+        "--model",
+        "moa-dense",
+      );
+      assert.equal(err, "");
+      assert.equal(code, 0);
+      const [agents, answer, ...rest] = out.split("===== FINAL ANSWER =====\n");
+      assert.deepEqual(rest, []);
+      const headings = [
+        ...agents!.matchAll(/^----- (l\d\.c\d\.a\d) \(\d+b\): \d+ tokens, \d+\.\d+ s -----$/gm),
+      ];
+      assert.equal(new Set(headings.map((heading) => heading[1])).size, 18);
+      assert.equal(headings.length, 18);
+      const layers = headings.map((heading) => heading[1]!.slice(0, 2));
+      assert.deepEqual(layers, layers.toSorted(), "nobody in layer 2 ends before all of layer 1 have");
+      assert.ok(agents!.match(/The answer is \d+\./g)!.length >= 18);
+      assert.match(answer!, /The answer is 24\.\n$/);
+    })
+  );
+});
+
+test("canopy chat --show says so when a server has no agents to show", async () => {
+  const engine = await withSystem((io) =>
+    startSimulator({
+      engine: "vllm",
+      models: ["solo"],
+      cost: "instant",
+      answers: "scripted",
+      seed: "x",
+      clock: io.clock,
+    })
+  );
+  try {
+    await withSystem(async (io) => {
+      const { code, out, err } = await chat(io, QUESTION, "--show", "--url", `${engine.url}/v1/`);
+      assert.equal(code, 0, err);
+      assert.match(out, /^===== FINAL ANSWER =====\n/);
+      assert.match(out, /The answer is \d+\.\n$/);
+      assert.equal(err, `The server at ${engine.url} does not tell what its agents said.\n`);
+    });
+  } finally {
+    await engine.close();
+  }
+});
+
+test("canopy chat serves MoA-vllm's configs.json by itself when it is told to", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
+  const engine = await withSystem((io) =>
+    startSimulator({
+      engine: "vllm",
+      models: ["org/a", "org/b"],
+      cost: "instant",
+      answers: "scripted",
+      seed: "x",
+      clock: io.clock,
+    })
+  );
+  try {
+    const port = Number(new URL(engine.url).port);
+    const agent = (model: string, prompt: string) => ({
+      model,
+      prompt,
+      temperature: 0.7,
+      top_p: 0.9,
+      max_tokens: 512,
+    });
+    const config = join(folder, "configs.json");
+    writeFileSync(
+      config,
+      JSON.stringify({
+        proposer: {
+          layer1: { "1": agent("org/a", "Q: [input_prompts]"), "2": agent("org/b", "Q: [input_prompts]") },
+        },
+        aggregator: { layer1: { "1": agent("org/a", "Merge: [responses] Q: [input_prompts]") } },
+      }),
+    );
+    writeFileSync(join(folder, "model2port.json"), JSON.stringify({ "org/a": port, "org/b": port }));
+    await withSystem(async (io) => {
+      const { code, out, err } = await chat(io, "--prompt", QUESTION, "--show", "--config", config);
+      assert.equal(err, "");
+      assert.equal(code, 0);
+      assert.match(out, /^----- .+ \(org\/[ab]\): \d+ tokens/m);
+      assert.match(out, /^===== FINAL ANSWER =====$/m);
+      assert.match(out, /The answer is \d+\.\n$/);
+    });
+    assert.equal(engine.simulator.stats.requests, 3);
+    assert.equal(engine.simulator.running, 0);
+  } finally {
+    await engine.close();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("canopy chat holds a conversation on a terminal, and remembers it", async () => {
+  await withServedDemo((url) =>
+    withSystem(async (io) => {
+      const { code, out } = await chat(io, "--url", url, "--model", "32b");
+      assert.equal(code, 0);
+      assert.match(out, /^32b at http/);
+      assert.equal(out.match(/The answer is 24\./g)?.length, 2);
+      const read = [...out.matchAll(/^(\d+) tokens read/gm)].map((match) => Number(match[1]));
+      assert.equal(read.length, 2);
+      assert.ok(read[1]! > read[0]!, "the second question comes with the first one and its answer");
+      assert.equal(io.err.text, "");
+    }, { typed: [QUESTION, "Are you sure?", ""], terminal: true, env: { NO_COLOR: "1" } })
+  );
+});
+
+test("canopy chat asks what was piped in, and takes the server from CANOPY_URL", async () => {
+  await withServedDemo((url) =>
+    withSystem(async (io) => {
+      const { code, out } = await chat(io);
+      assert.equal(code, 0);
+      assert.match(out, /The answer is 24\.\n$/);
+    }, { input: `${QUESTION}\n`, env: { CANOPY_URL: url } })
+  );
+});
+
+test("canopy chat gives the server's own words when it refuses", async () => {
+  await withServedDemo((url) =>
+    withSystem(async (io) => {
+      const { code, err } = await chat(io, QUESTION, "--url", url, "--model", "nope");
+      assert.equal(code, 1);
+      assert.match(
+        err,
+        new RegExp(`^canopy chat: The server at ${url} did not answer: status 404: .*nope.*\n$`),
+      );
+    })
+  );
+});
+
+test("canopy chat says in one line that a web page is no answer", async () => {
+  const page = new TextEncoder().encode("<!DOCTYPE HTML>\n<html>\n  <h1>Error</h1>\n</html>\n");
+  const transport: Transport = {
+    send: () =>
+      Promise.resolve({
+        status: 404,
+        headers: {},
+        body: (async function* () {
+          yield await Promise.resolve(page);
+        })(),
+      }),
+    close: () => Promise.resolve(),
+  };
+  const { code, err } = await chat(fakeIo({ transport }), "hello", "--url", "http://web");
+  assert.equal(code, 1);
+  assert.equal(
+    err,
+    "canopy chat: The server at http://web did not answer: status 404: a web page, so this is no " +
+      "OpenAI-compatible server\n",
+  );
+});
+
+test("canopy chat says what to do when no server answers", async () => {
+  const named = await chat(fakeIo(), "hello", "--url", "127.0.0.1:1");
+  assert.deepEqual(named, {
+    code: 1,
+    out: "",
+    err: 'canopy chat: Cannot reach a server at http://127.0.0.1:1: start one with "canopy serve", ' +
+      "or name another one with --url\n",
+  });
+  const { code, err } = await chat(fakeIo({ cwd: "/nonexistent" }), "hello");
+  assert.equal(code, 1);
+  assert.match(
+    err,
+    /^canopy chat: No server answers at http:\/\/127\.0\.0\.1:8000, and there is no configuration/,
+  );
+});
+
+test("wrong options of canopy chat are wrong usage", async () => {
+  assert.equal((await chat(fakeIo(), "a", "--prompt", "b")).code, 2);
+  assert.equal((await chat(fakeIo(), "a", "--url", "x", "--config", "y")).code, 2);
+  assert.equal((await chat(fakeIo({ input: " \n" }), "--url", "x")).code, 2);
+});

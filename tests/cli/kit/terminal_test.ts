@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import {
+  colorsOf,
+  fit,
+  LiveRegion,
+  oneLine,
+  printable,
+  table,
+  truncate,
+  widthOf,
+  wrap,
+} from "../../../cli/kit/terminal.ts";
+import { FakeOutput } from "../fake_io.ts";
+
+test("colours are used on a terminal only, and not with NO_COLOR or a dumb terminal", () => {
+  const terminal = new FakeOutput({ terminal: true });
+  assert.equal(colorsOf(terminal, {}).red("x"), "\x1b[31mx\x1b[39m");
+  assert.equal(colorsOf(terminal, { NO_COLOR: "" }).red("x"), "\x1b[31mx\x1b[39m");
+  assert.equal(colorsOf(terminal, { NO_COLOR: "1" }).red("x"), "x");
+  assert.equal(colorsOf(terminal, { TERM: "dumb" }).red("x"), "x");
+  assert.equal(colorsOf(new FakeOutput(), { FORCE_COLOR: "1" }).red("x"), "x");
+});
+
+test("texts from outside cannot move the cursor or change the colour", () => {
+  assert.equal(printable("a\x1b[2Jb\x07\x08c\x1b]0;title\x07\r\nd\te\x1b"), "abc\nd\te");
+  assert.equal(oneLine("  a\n\n b\tc\x1b[31m "), "a b c");
+});
+
+test("widths count East Asian characters and emoji as two, marks and colours as none", () => {
+  assert.equal(widthOf("abc"), 3);
+  assert.equal(widthOf("日本"), 4);
+  assert.equal(widthOf("🌳"), 2);
+  assert.equal(widthOf("e\u0301"), 1);
+  assert.equal(widthOf("\x1b[31mred\x1b[39m"), 3);
+});
+
+test("truncate and fit keep to the width they are given", () => {
+  assert.equal(truncate("abcdef", 6), "abcdef");
+  assert.equal(truncate("abcdef", 5), "abcd…");
+  assert.equal(truncate("日本語", 4), "日…");
+  assert.equal(fit("ab", 4), "ab  ");
+  assert.equal(fit("ab", 4, "right"), "  ab");
+  fc.assert(
+    fc.property(fc.string({ unit: "grapheme" }), fc.integer({ min: 0, max: 40 }), (text, columns) => {
+      const plain = oneLine(text);
+      assert.ok(widthOf(truncate(plain, columns)) <= columns);
+      assert.equal(widthOf(fit(plain, columns)), columns);
+    }),
+  );
+});
+
+test("wrap breaks at spaces and keeps the text's own lines", () => {
+  assert.deepEqual(wrap("one two three\n\nfour", 8), ["one two", "three", "", "four"]);
+  assert.deepEqual(wrap("unbreakable", 4), ["unbreakable"]);
+});
+
+test("a table aligns its columns", () => {
+  assert.deepEqual(
+    table(["mode", "ms"], [["tree", "12"], ["all-to-all", "1,024"]], ["left", "right"]),
+    [
+      "mode           ms",
+      "──────────  ─────",
+      "tree           12",
+      "all-to-all  1,024",
+    ],
+  );
+});
+
+test("a live region is drawn over and over on a terminal", () => {
+  const output = new FakeOutput({ terminal: true, rows: 4 });
+  const region = new LiveRegion(output);
+  region.draw(["a", "b"]);
+  region.draw(["c"]);
+  region.print("done");
+  region.draw(["1", "2", "3", "4", "5"]);
+  region.clear();
+  region.clear();
+  assert.equal(
+    output.text,
+    "a\nb\n" + "\x1b[2A\r\x1b[Jc\n" + "\x1b[1A\r\x1b[Jdone\n" + "1\n2\n3\n" + "\x1b[3A\r\x1b[J",
+  );
+});
+
+test("a live region prints plain lines elsewhere", () => {
+  const output = new FakeOutput();
+  const region = new LiveRegion(output);
+  region.draw(["a", "b"]);
+  region.print("done");
+  region.clear();
+  assert.equal(region.live, false);
+  assert.equal(output.text, "done\n");
+});

@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { EmbeddedAnswer } from "../../../embedded/http/answer.ts";
+import { Detokenizer } from "../../../embedded/http/detokenizer.ts";
+import { tinyTokenizer } from "../tiny_model.ts";
+
+const tokenizer = await tinyTokenizer();
+const END = 1913;
+
+const text = fc.array(
+  fc.constantFrom(
+    "Hello",
+    " world",
+    "é",
+    "日本",
+    "\u{1f600}",
+    "\u{1f469}\u200d\u{1f4bb}",
+    "\n\n",
+    "stop",
+    " ",
+    "ab",
+    "a",
+    "�",
+  ),
+  { maxLength: 12 },
+).map((parts) => parts.join(""));
+
+test("the pieces of a detokenizer are the text of all ids, and only whole characters are shown", () => {
+  fc.assert(fc.property(text, text, (prompt, answer) => {
+    const ids = tokenizer.encode(answer);
+    const detokenizer = new Detokenizer(tokenizer, tokenizer.encode(prompt), true);
+    let shown = "";
+    for (const id of ids) {
+      shown += detokenizer.push(id);
+      assert.ok(answer.startsWith(shown), JSON.stringify([shown, answer]));
+    }
+    assert.equal(shown + detokenizer.flush(), answer);
+  }));
+});
+
+test("ids that make no characters give the text that the tokenizer itself makes of them", () => {
+  fc.assert(fc.property(fc.array(fc.nat(1910), { maxLength: 60 }), (ids) => {
+    const detokenizer = new Detokenizer(tokenizer, [], true);
+    const pieces = ids.map((id) => detokenizer.push(id));
+    assert.equal(pieces.join("") + detokenizer.flush(), tokenizer.decode(ids));
+  }));
+});
+
+function answerTo(stop: readonly string[], includeStop = false, minTokens = 0): EmbeddedAnswer {
+  return new EmbeddedAnswer({
+    index: 0,
+    promptIndex: 0,
+    promptIds: [],
+    tokenizer,
+    minTokens,
+    stop,
+    stopIds: new Set([END, 7]),
+    endId: END,
+    includeStop,
+    skipSpecialTokens: true,
+  });
+}
+
+test("text stops before the first stop string, wherever tokens and characters are cut, and none of it is shown early", () => {
+  const stops = fc.array(fc.constantFrom("stop", "\n\n", "\u{1f600}", "ab", "lo w", "aab"), { maxLength: 3 });
+  fc.assert(fc.property(text, stops, fc.boolean(), (full, stop, includeStop) => {
+    const answer = answerTo(stop, includeStop);
+    let shown = "";
+    for (const id of tokenizer.encode(full)) {
+      const ended = answer.push({ id, logprob: undefined, top: [] });
+      shown += answer.take().text;
+      if (ended) break;
+    }
+    answer.end("length");
+    shown += answer.take().text;
+    // The stop string that is complete first; of two that are complete with the same token, the one that begins first.
+    let expected = full;
+    if (answer.finish?.reason === "stop") {
+      const at = full.indexOf(String(answer.finish.stop));
+      expected = full.slice(0, at + (includeStop ? String(answer.finish.stop).length : 0));
+    }
+    assert.equal(shown, expected);
+    assert.equal(answer.finish?.reason === "stop", stop.some((one) => full.includes(one)));
+    if (!includeStop) { for (const one of stop) assert.ok(!shown.includes(one)); }
+  }));
+});
+
+test("a stop token ends an answer and is no text; the model's own end is not named as the reason", () => {
+  for (const [id, stop] of [[END, null], [7, 7]] as const) {
+    const answer = answerTo([]);
+    for (const other of tokenizer.encode("Hello")) answer.push({ id: other, logprob: undefined, top: [] });
+    assert.equal(answer.push({ id, logprob: undefined, top: [] }), true);
+    assert.deepEqual([answer.text, answer.finish], ["Hello", { reason: "stop", stop }]);
+  }
+});
+
+test("before min_tokens neither a stop string nor a stop token ends an answer", () => {
+  const answer = answerTo(["H"], false, 3);
+  for (const id of [...tokenizer.encode("H"), 7, 7]) {
+    assert.equal(answer.push({ id, logprob: undefined, top: [] }), false);
+  }
+  assert.equal(answer.push({ id: 7, logprob: undefined, top: [] }), true);
+});

@@ -1,0 +1,307 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Ajv } from "ajv";
+import { validate as validateDeployment } from "kubernetes-models/_schemas/IoK8sApiAppsV1Deployment";
+import { validate as validateStatefulSet } from "kubernetes-models/_schemas/IoK8sApiAppsV1StatefulSet";
+import { validate as validateConfigMap } from "kubernetes-models/_schemas/IoK8sApiCoreV1ConfigMap";
+import { validate as validateVolumeClaim } from "kubernetes-models/_schemas/IoK8sApiCoreV1PersistentVolumeClaim";
+import { validate as validateService } from "kubernetes-models/_schemas/IoK8sApiCoreV1Service";
+import { parse, parseAllDocuments } from "yaml";
+import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
+import { emit, type EmitTarget } from "../../../launcher/emit/emit.ts";
+import type { HostGpus } from "../../../launcher/host/gpu.ts";
+import { noGpus } from "../../../launcher/host/gpus.ts";
+import { describedGpus } from "../../../launcher/host/gpus_described.ts";
+import type { PlanOptions } from "../../../launcher/plan/plan_options.ts";
+import { checkFields } from "./known_fields.ts";
+import { configOf, fixture, planned, recorded } from "../planned.ts";
+
+async function filesOf(
+  target: EmitTarget,
+  preset: string | JsonObject,
+  host: HostGpus,
+  options: Partial<PlanOptions> = {},
+): Promise<Map<string, string>> {
+  const config = configOf(preset);
+  const isolated = target === "compose" || target === "kubernetes";
+  const plan = await planned(config, host, { severalHosts: true, isolated, ...options });
+  const input = { config, plan, canopyImage: "canopy:latest", canopyBinary: "/bin/true" };
+  return new Map(emit(target, input).map((file) => [file.path, file.text]));
+}
+
+function fileOf(files: ReadonlyMap<string, string>, name: string): string {
+  const text = files.get(name);
+  assert.ok(text !== undefined, `${name} of ${[...files.keys()].join(", ")}`);
+  return text;
+}
+
+/** The router's configuration loads, and its workers are at these addresses. */
+function workersIn(text: string, model: string): unknown {
+  const { config, warnings } = loadCheckedConfig({ path: "canopy.jsonc", text, env: {} });
+  assert.deepEqual(warnings, []);
+  assert.equal(config.launch, undefined);
+  return config.models[model]?.workers;
+}
+
+const has = (program: string) => spawnSync(program, ["--version"]).status === 0;
+
+/** Runs a checker over files in a folder of their own; what it says when it is not content. */
+function complaintsOf(files: ReadonlyMap<string, string>, program: string, args: readonly string[]): string {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-emit-"));
+  try {
+    for (const [name, text] of files) writeFileSync(join(folder, name), text);
+    const { status, stdout, stderr } = spawnSync(program, args, { cwd: folder, encoding: "utf8" });
+    return status === 0 ? "" : `${stdout}${stderr}`;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const oneVllm: JsonObject = {
+  models: { "8b": { model: "Qwen/Qwen3-8B", engine: "vllm-pd", launch: { env: { ODD: 'a $b "c" 100%' } } } },
+};
+const twoHosts: JsonObject = {
+  models: {
+    "405b": { model: "meta-llama/Llama-3.1-405B-Instruct", engine: "sglang", launch: { nodes: 2 } },
+    "v3": {
+      model: "deepseek-ai/DeepSeek-V3",
+      engine: "vllm",
+      launch: { nodes: 2, gpus: [8, 9, 10, 11, 12, 13, 14, 15] },
+    },
+  },
+};
+
+test("Compose: every project follows the Compose schema", async () => {
+  const schema: unknown = JSON.parse(
+    fixture("compose_spec.json").replace(/"\$schema":[^,]*,/, "").replace(/"id": "[^"]*",/g, ""),
+  );
+  assert.ok(isJsonObject(schema));
+  const validate = new Ajv({ strict: false, validateFormats: false }).compile(schema);
+  const cases = [
+    await filesOf("compose", "launch-6-gpus-pd", recorded("h200x6.txt")),
+    await filesOf("compose", "launch-1-gpu", recorded("h200x1.txt")),
+    await filesOf("compose", oneVllm, recorded("mi300x8.json")),
+    await filesOf("compose", "launch-2-gpus-pd", noGpus, { engine: "sim" }),
+  ];
+  for (const files of cases) {
+    // The schema of 2021 demands that a project has no name; compose has taken it since version 2.3.
+    const { name, ...project } = parse(fileOf(files, "compose.yaml"));
+    assert.equal(name, "canopy");
+    assert.ok(validate(project), JSON.stringify(validate.errors));
+  }
+});
+
+test("Compose: engines have their GPU, wait for those beside them, and are known by their names", async () => {
+  const shared = await filesOf("compose", "launch-1-gpu", recorded("h200x1.txt"));
+  const { services } = parse(fileOf(shared, "compose.yaml"));
+  assert.deepEqual(Object.keys(services["32b"].depends_on), ["4b", "8b"]);
+  assert.deepEqual(services["32b"].deploy.resources.reservations.devices, [
+    { driver: "nvidia", device_ids: ["0"], capabilities: ["gpu"] },
+  ]);
+  assert.equal(services["32b"].image, "lmsysorg/sglang:v0.5.23");
+  const pairs = await filesOf("compose", "launch-6-gpus-pd", recorded("h200x6.txt"));
+  assert.deepEqual(workersIn(fileOf(pairs, "canopy.jsonc"), "8b"), [{
+    prefill: "http://8b-prefill:30002",
+    bootstrap_port: 8_999,
+    decode: "http://8b-decode:30003",
+  }]);
+  const odd = parse(fileOf(await filesOf("compose", oneVllm, describedGpus("2xH200")), "compose.yaml"));
+  const { environment } = odd.services["8b-decode"];
+  assert.equal(environment.ODD, 'a $$b "c" 100%');
+  assert.equal(environment.VLLM_NIXL_SIDE_CHANNEL_HOST, "8b-decode");
+  assert.equal(environment.CUDA_VISIBLE_DEVICES, undefined);
+});
+
+test("systemd: units verify, and engines on one GPU start one after the other", async (t) => {
+  const files = await filesOf("systemd", "launch-1-gpu", recorded("h200x1.txt"));
+  assert.match(
+    fileOf(files, "canopy-32b.service"),
+    /^After=network-online\.target canopy-4b\.service canopy-8b\.service$/m,
+  );
+  const odd = await filesOf("systemd", oneVllm, describedGpus("2xH200"));
+  const unit = fileOf(odd, "canopy-8b-decode.service");
+  assert.match(unit, /^Environment="ODD=a \$\$b \\"c\\" 100%%"$/m);
+  assert.match(unit, /^ExecStart=\/usr\/bin\/env vllm serve .*"\{\\"kv_connector\\":/m);
+  if (!has("systemd-analyze")) return t.skip("systemd-analyze is not installed");
+  for (const units of [files, odd]) {
+    const names = [...units.keys()].filter((name) => /\.(service|target)$/.test(name));
+    assert.equal(
+      complaintsOf(units, "systemd-analyze", ["verify", "--man=no", ...names.map((name) => `./${name}`)]),
+      "",
+    );
+  }
+});
+
+test("Slurm: scripts are valid, count GPUs from 0, and stop engines when the job ends", async () => {
+  const cases = [
+    await filesOf("slurm", "launch-2-gpus-pd", recorded("h200x6_busy.txt")),
+    await filesOf("slurm", oneVllm, describedGpus("2xH200")),
+    await filesOf("slurm", twoHosts, describedGpus("16xH200")),
+  ];
+  const [busy, , hosts] = cases.map((files) => fileOf(files, "canopy.sbatch"));
+  assert.match(busy ?? "", /^#SBATCH --gpus-per-node=2$/m);
+  assert.match(busy ?? "", /CUDA_VISIBLE_DEVICES=1 .*--disaggregation-mode decode/);
+  assert.match(hosts ?? "", /^#SBATCH --nodes=2$/m);
+  assert.match(hosts ?? "", /srun .*--nnodes 2 --node-rank \$SLURM_NODEID --dist-init-addr \$leader:5000/);
+  for (const files of cases) assert.equal(complaintsOf(files, "bash", ["-n", "canopy.sbatch"]), "");
+  if (!has("shellcheck")) return; // a host without it has checked the syntax
+  // 2016: variables in single quotes are for the shell on each node.
+  for (const files of cases) {
+    assert.equal(complaintsOf(files, "shellcheck", ["--exclude=SC2016", "canopy.sbatch"]), "");
+  }
+});
+
+/** Kubernetes' own schemas, as the package kubernetes-models has compiled them. */
+const KINDS: Readonly<Record<string, (data: unknown) => boolean>> = {
+  StatefulSet: validateStatefulSet,
+  Deployment: validateDeployment,
+  ConfigMap: validateConfigMap,
+  PersistentVolumeClaim: validateVolumeClaim,
+  Service: validateService,
+};
+
+/** Throws for a manifest that breaks its schema or has a field that the schema does not know. */
+function checkManifest(manifest: JsonObject): void {
+  const kind = String(manifest["kind"]);
+  const validate = KINDS[kind];
+  assert.ok(validate !== undefined, `no schema for ${kind}`);
+  const { valid, unknown } = checkFields(manifest, validate);
+  assert.ok(valid, `${kind} ${JSON.stringify(manifest)}: ${JSON.stringify(Reflect.get(validate, "errors"))}`);
+  assert.deepEqual(unknown, [], kind);
+}
+
+/** LeaderWorkerSet is no part of Kubernetes: its own fields are checked here, its pods as those of a StatefulSet. */
+function checkLeaderWorkerSet(manifest: JsonObject): void {
+  const { apiVersion, metadata, spec } = manifest;
+  assert.equal(apiVersion, "leaderworkerset.x-k8s.io/v1");
+  assert.ok(isJsonObject(spec) && isJsonObject(spec["leaderWorkerTemplate"]));
+  assert.deepEqual(Object.keys(spec), ["replicas", "leaderWorkerTemplate"]);
+  const { size, restartPolicy, leaderTemplate, workerTemplate, ...rest } = spec["leaderWorkerTemplate"];
+  assert.deepEqual([size, restartPolicy, rest], [2, "RecreateGroupOnPodRestart", {}]);
+  for (const template of [leaderTemplate, workerTemplate]) {
+    checkManifest({
+      apiVersion: "apps/v1",
+      kind: "StatefulSet",
+      metadata: metadata ?? {},
+      spec: { serviceName: "x", selector: { matchLabels: { a: "b" } }, template: template ?? {} },
+    });
+  }
+}
+
+async function manifestsOf(
+  ...args: Parameters<typeof filesOf> extends [unknown, ...infer Rest] ? Rest : never
+) {
+  const text = fileOf(await filesOf("kubernetes", ...args), "canopy.yaml");
+  return parseAllDocuments(text).map((document): JsonObject => {
+    assert.deepEqual(document.errors, []);
+    const manifest: unknown = document.toJS();
+    assert.ok(isJsonObject(manifest));
+    return manifest;
+  });
+}
+
+const namesOf = (manifests: readonly JsonObject[]) =>
+  manifests.map(({ kind, metadata }) => `${kind} ${isJsonObject(metadata) ? metadata["name"] : ""}`);
+
+test("Kubernetes: the checker finds missing and unknown fields", () => {
+  const service = {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: "a" },
+    spec: { ports: [{ port: 1 }] },
+  };
+  checkManifest(service);
+  assert.throws(() => checkManifest({ ...service, spec: { ports: [{}] } }), /port/);
+  assert.throws(() => checkManifest({ ...service, spec: { portz: [] } }), /portz/);
+});
+
+test("Kubernetes: prefill and decode are workloads of their own, and all manifests follow the API's schemas", async () => {
+  const manifests = await manifestsOf("launch-6-gpus-pd", recorded("h200x6.txt"));
+  assert.deepEqual(namesOf(manifests).slice(0, 5), [
+    "PersistentVolumeClaim canopy-models",
+    "Service 4b-prefill",
+    "StatefulSet 4b-prefill",
+    "Service 4b-decode",
+    "StatefulSet 4b-decode",
+  ]);
+  for (const manifest of manifests) checkManifest(manifest);
+  // Pods cannot map each other's GPU memory, wherever they run.
+  assert.match(JSON.stringify(manifests), /"--disaggregation-transfer-backend","mooncake_tcp"/);
+  assert.doesNotMatch(JSON.stringify(manifests), /NVLINK/);
+  const config = manifests.find((one) => one["kind"] === "ConfigMap")?.["data"];
+  assert.ok(isJsonObject(config));
+  assert.deepEqual(workersIn(String(config["canopy.jsonc"]), "8b"), [{
+    prefill: "http://8b-prefill-0.8b-prefill:30002",
+    bootstrap_port: 8_999,
+    decode: "http://8b-decode-0.8b-decode:30003",
+  }]);
+  for (const manifest of await manifestsOf("launch-2-gpus-pd", noGpus, { engine: "sim" })) {
+    checkManifest(manifest);
+  }
+});
+
+test("Kubernetes: replicas are pods of one workload, each with an address of its own", async () => {
+  const manifests = await manifestsOf("launch-2-gpus-vllm", recorded("mi300x8.json"));
+  for (const manifest of manifests) checkManifest(manifest);
+  const text = JSON.stringify(manifests);
+  assert.match(text, /"replicas":2/);
+  assert.match(text, /"amd\.com\/gpu":"1"/);
+  const config = manifests.find((one) => one["kind"] === "ConfigMap")?.["data"];
+  assert.ok(isJsonObject(config));
+  assert.deepEqual(workersIn(String(config["canopy.jsonc"]), "8b"), [
+    "http://8b-0.8b:30000",
+    "http://8b-1.8b:30000",
+  ]);
+});
+
+test("Kubernetes: pairs of a replicated model share the first one's ports, also that of the registry", async () => {
+  const pairs = {
+    models: { "8b": { model: "Qwen/Qwen3-8B", engine: "sglang-pd", launch: { replicas: 2 } } },
+  };
+  const manifests = await manifestsOf(pairs, describedGpus("4xH200"));
+  const config = manifests.find((one) => one["kind"] === "ConfigMap")?.["data"];
+  assert.ok(isJsonObject(config));
+  assert.deepEqual(
+    workersIn(String(config["canopy.jsonc"]), "8b"),
+    [0, 1].map((pod) => ({
+      prefill: `http://8b-prefill-${pod}.8b-prefill:30000`,
+      bootstrap_port: 8_998,
+      decode: `http://8b-decode-${pod}.8b-decode:30001`,
+    })),
+  );
+});
+
+test("Kubernetes: an engine that spans hosts is a LeaderWorkerSet", async () => {
+  const manifests = await manifestsOf(twoHosts, describedGpus("16xH200"));
+  const sets = manifests.filter((one) => one["kind"] === "LeaderWorkerSet");
+  assert.equal(sets.length, 2);
+  for (const set of sets) checkLeaderWorkerSet(set);
+  for (const other of manifests) if (!sets.includes(other)) checkManifest(other);
+  const [sglang, vllm] = sets.map((set) => JSON.stringify(set));
+  assert.match(
+    sglang ?? "",
+    /"--node-rank","\$\(LWS_WORKER_INDEX\)","--dist-init-addr","\$\(LWS_LEADER_ADDRESS\):5000"/,
+  );
+  assert.match(vllm ?? "", /"--master-addr","\$\(LWS_LEADER_ADDRESS\)","--headless"/);
+});
+
+test("Kubernetes gives whole GPUs, so a plan that shares one is refused", async () => {
+  await assert.rejects(filesOf("kubernetes", "launch-1-gpu", recorded("h200x1.txt")), {
+    message:
+      "Cannot write files for Kubernetes: 4b and 8b share a GPU, and Kubernetes gives whole NVIDIA GPUs to " +
+      "pods: plan with more of them, such as --gpus 3xH200",
+  });
+});
+
+test("Emitted files hold nothing of this machine", async () => {
+  for (const target of ["compose", "systemd", "slurm", "kubernetes"] as const) {
+    const files = await filesOf(target, "launch-6-gpus-pd", recorded("h200x6.txt"));
+    const text = [...files.values()].join("\n");
+    assert.doesNotMatch(text, /GPU-[0-9a-f]{8}|\/cache\b(?!\/huggingface)/);
+  }
+});

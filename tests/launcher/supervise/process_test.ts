@@ -1,0 +1,197 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { SystemClock } from "../../../base/clock.ts";
+import { CanopyError } from "../../../base/errors.ts";
+import { LogFile } from "../../../launcher/logs/log_file.ts";
+import { LineSplitter } from "../../../launcher/logs/log_lines.ts";
+import { endGroups, leftoverGroups } from "../../../launcher/supervise/leftovers.ts";
+import { SystemProcesses } from "../../../launcher/supervise/process.ts";
+import { groupRuns, systemProcessTable } from "../../../launcher/supervise/process_table.ts";
+import { type LaunchState, readState, stateFolder, writeState } from "../../../launcher/supervise/state.ts";
+
+const clock = new SystemClock();
+const table = systemProcessTable();
+
+async function withFolder(use: (folder: string) => Promise<void>): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-launch-"));
+  try {
+    await use(folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  for (let tries = 0; !holds(); tries++) {
+    assert.ok(tries < 2_000, "it did not come to pass");
+    await clock.sleep(5);
+  }
+}
+
+/** Starts `bash -c` with this script. */
+function bash(processes: SystemProcesses, folder: string, script: string, lines: string[] = []) {
+  const command = { argv: ["bash", "-c", script], env: { GREETING: "hello" } } as const;
+  return processes.start({
+    command,
+    logFile: join(folder, "logs", "a.log"),
+    onLine: (line) => lines.push(line),
+  });
+}
+
+test("an engine's output is split into lines and kept, its helpers are in its group, one signal ends all", async () => {
+  await withFolder(async (folder) => {
+    const processes = new SystemProcesses({ launchId: "test-1", env: process.env, table });
+    const lines: string[] = [];
+    const started = await bash(
+      processes,
+      folder,
+      "sleep 300 & printf '\\033[1m%s\\033[0m\\n' \"$GREETING\"; printf '10%%\\r20%%\\n' >&2; wait",
+      lines,
+    );
+    await until(() => lines.length === 3);
+    assert.deepEqual([...lines].sort(), ["10%", "20%", "hello"]);
+    assert.equal(table.startTime(started.pid), started.startTime);
+    assert.ok(table.bearsMark(started.pid, "test-1") && !table.bearsMark(started.pid, "test-2"));
+    assert.ok(table.list().filter(({ group }) => group === started.pid).length >= 2);
+    started.signal("SIGTERM");
+    assert.equal((await started.exited).signal, "SIGTERM");
+    await until(() => !started.groupAlive());
+    await until(() => readFileSync(join(folder, "logs", "a.log"), "utf8").includes("hello"));
+    processes.close();
+  });
+});
+
+test("a container of the same name is removed before the start, and with the client that is killed", async () => {
+  await withFolder(async (folder) => {
+    // It writes down what it is asked; `run` goes on until it is ended.
+    const docker = `#!/bin/sh\necho "$*" >> ${folder}/asked\n[ "$1" != run ] || exec sleep 300\n`;
+    writeFileSync(join(folder, "docker"), docker, { mode: 0o755 });
+    const env = { ...process.env, PATH: `${folder}:${process.env.PATH ?? ""}` };
+    const processes = new SystemProcesses({ launchId: "test-docker", env, table });
+    const argv = ["docker", "run", "--rm", "--name", "canopy-8b", "image", "serve"] as const;
+    const started = await processes.start({
+      command: { argv: [...argv], env: {} },
+      logFile: join(folder, "8b.log"),
+      onLine: () => {},
+    });
+    const asked = () => readFileSync(join(folder, "asked"), "utf8").trim().split("\n");
+    await until(() => asked().length === 2);
+    started.signal("SIGKILL");
+    await until(() => asked().length === 3);
+    const [first, second, third] = asked();
+    const remove = "rm --force canopy-8b";
+    assert.deepEqual([first, second, third], [remove, argv.slice(1).join(" "), remove]);
+    await until(() => !started.groupAlive());
+    processes.close();
+  });
+});
+
+test("exit codes are told, and programs that are not there are named", async () => {
+  await withFolder(async (folder) => {
+    const processes = new SystemProcesses({ launchId: "test-2", env: process.env, table });
+    assert.deepEqual(await (await bash(processes, folder, "exit 3")).exited, { code: 3, signal: undefined });
+    const absent = { argv: ["no-such-engine", "serve"], env: {} } as const;
+    await assert.rejects(
+      processes.start({ command: absent, logFile: join(folder, "b.log"), onLine: () => {} }),
+      (error) =>
+        CanopyError.is(error) && error.message.startsWith("There is no program no-such-engine in PATH ("),
+    );
+    processes.close();
+  });
+});
+
+test("what a killed launch has left is found by its start time and its mark, and ended; other processes are not", async () => {
+  await withFolder(async (folder) => {
+    const processes = new SystemProcesses({ launchId: "test-3", env: process.env, table });
+    const known = await bash(processes, folder, "trap '' TERM; sleep 300 & wait; sleep 300");
+    const orphaned = await bash(processes, folder, "sleep 300 & disown; exit 0");
+    const unknown = await bash(processes, folder, "sleep 300");
+    const other = await bash(
+      new SystemProcesses({ launchId: "test-4", env: process.env, table }),
+      folder,
+      "sleep 300",
+    );
+    await orphaned.exited;
+    const engine = (pid: number, startTime: string | undefined) => ({
+      name: String(pid),
+      phase: "ready",
+      pid,
+      ...(startTime === undefined ? {} : { startTime }),
+      restarts: 0,
+      url: "",
+      logFile: "",
+    });
+    const state: LaunchState = {
+      id: "test-3",
+      pid: 1,
+      startedAtUnixMs: 0,
+      phase: "serving",
+      source: "test",
+      engines: [
+        engine(known.pid, known.startTime),
+        engine(orphaned.pid, "x"),
+        engine(other.pid, "another time"),
+      ],
+    };
+    writeState(folder, state);
+    assert.deepEqual(readState(folder), state);
+    const expected = [known.pid, orphaned.pid, unknown.pid].sort((a, b) => a - b);
+    assert.deepEqual(leftoverGroups(state, table), expected);
+    await endGroups(expected, { table, clock, graceMs: 200 });
+    assert.deepEqual(leftoverGroups(state, table), []);
+    assert.ok(groupRuns(table, other.pid));
+    other.signal("SIGKILL");
+    await until(() => !other.groupAlive());
+    processes.close();
+  });
+});
+
+test("a log moves to numbered files when it is full, and the oldest goes", async () => {
+  await withFolder(async (folder) => {
+    const path = join(folder, "logs", "a.log");
+    const log = new LogFile(path, { maxBytes: 10, kept: 2 });
+    for (const text of ["first\n", "second\n", "third\n", "fourth\n"]) {
+      log.write(new TextEncoder().encode(text));
+    }
+    await log.close();
+    const texts = ["", ".1", ".2"].map((suffix) => readFileSync(path + suffix, "utf8"));
+    assert.deepEqual(texts, ["fourth\n", "third\n", "second\n"]);
+    assert.ok(!existsSync(`${path}.3`));
+    const again = new LogFile(path, { maxBytes: 10, kept: 2 });
+    again.write(new TextEncoder().encode("x\n"));
+    await again.close();
+    assert.equal(readFileSync(path, "utf8"), "fourth\nx\n");
+  });
+});
+
+test("lines come whole however the bytes are cut, characters of several bytes included", () => {
+  const bytes = new TextEncoder().encode("eins\r\nzwei █▄\rdrei\n\n  \nvier");
+  for (let cut = 0; cut <= bytes.length; cut++) {
+    const lines: string[] = [];
+    const splitter = new LineSplitter((line) => lines.push(line));
+    splitter.write(bytes.slice(0, cut));
+    splitter.write(bytes.slice(cut));
+    splitter.end();
+    assert.deepEqual(lines, ["eins", "zwei █▄", "drei", "vier"]);
+  }
+});
+
+test("the state's folder follows the name and the environment, and a state that cannot be read is none", async () => {
+  assert.equal(stateFolder({ XDG_STATE_HOME: "/x" }, { folder: undefined, name: "a" }), "/x/canopy/a");
+  assert.equal(
+    stateFolder({ CANOPY_STATE_DIR: "/y", XDG_STATE_HOME: "/x" }, { folder: undefined, name: "a" }),
+    "/y/a",
+  );
+  assert.equal(stateFolder({ CANOPY_STATE_DIR: "/y" }, { folder: "/z", name: "a" }), "/z/a");
+  for (const name of ["", "..", "a/b", "x".repeat(65)]) {
+    assert.throws(() => stateFolder({}, { folder: undefined, name }), /A launch's name may have letters/);
+  }
+  await withFolder((folder) => {
+    assert.equal(readState(folder), undefined);
+    return Promise.resolve();
+  });
+});

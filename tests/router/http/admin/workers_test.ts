@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SystemClock } from "../../../../base/clock.ts";
+import { Random } from "../../../../base/random.ts";
+import type { OutgoingRequest } from "../../../../base/transport.ts";
+import { configSchema } from "../../../../cfgs/schema/config.ts";
+import { createRouter, type Router } from "../../../../router/router.ts";
+
+/** A router whose workers answer everything with 200 and nothing else; what they were asked. */
+async function withRouter(
+  config: Record<string, unknown>,
+  use: (router: Router, asked: readonly OutgoingRequest[]) => Promise<void>,
+): Promise<void> {
+  const asked: OutgoingRequest[] = [];
+  const router = await createRouter({
+    config: configSchema.parse(config),
+    clock: new SystemClock(),
+    random: new Random("workers"),
+    transport: {
+      send: (request) => {
+        asked.push(request);
+        return Promise.resolve({ status: 200, headers: {}, body: (async function* () {})() });
+      },
+      close: () => Promise.resolve(),
+    },
+  });
+  try {
+    await use(router, asked);
+  } finally {
+    await router.close();
+  }
+}
+
+const one = { models: { m: { model: "org/m", engine: "vllm", tokenizer: false } } };
+
+function send(router: Router, method: string, path: string, body?: unknown, key?: string) {
+  return router.app.request(path, {
+    method,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    ...(key === undefined ? {} : { headers: { authorization: `Bearer ${key}` } }),
+  });
+}
+
+test("workers are added, looked at, drained and removed while the router runs", async () => {
+  await withRouter(one, async (router, asked) => {
+    const added = await send(router, "POST", "/workers", {
+      url: "http://late:30000/",
+      api_key: "k",
+      priority: 50,
+    });
+    assert.equal(added.status, 202);
+    assert.equal(added.headers.get("location"), "/workers/m.w1");
+    assert.deepEqual(await added.json(), {
+      status: "accepted",
+      worker_id: "m.w1",
+      model: "m",
+      url: "http://late:30000",
+      location: "/workers/m.w1",
+    });
+    assert.ok(
+      asked.some(({ url, headers }) =>
+        url === "http://late:30000/health" && headers.authorization === "Bearer k"
+      ),
+    );
+    assert.equal(router.services.models.get("m")?.pool.ready, true);
+
+    const byUrl = await send(router, "GET", `/workers/${encodeURIComponent("http://late:30000")}`);
+    const { id, health, worker_type } = await byUrl.json();
+    assert.deepEqual([id, worker_type], ["m.w1", "regular"]);
+    assert.ok(["unknown", "healthy"].includes(health));
+
+    const drained = await send(router, "PUT", "/workers/m.w1", { draining: true });
+    assert.equal((await drained.json()).health, "draining");
+    assert.equal(router.services.models.get("m")?.pool.ready, false);
+    await send(router, "PUT", "/workers/m.w1", { draining: false });
+    assert.equal(router.services.models.get("m")?.pool.ready, true);
+
+    assert.equal((await send(router, "DELETE", "/workers/m.w1")).status, 202);
+    assert.equal((await send(router, "DELETE", "/workers/m.w1")).status, 404);
+    assert.deepEqual(await (await send(router, "GET", "/workers")).json(), { object: "list", data: [] });
+  });
+});
+
+test("a worker that cannot be added is refused with the field at fault", async () => {
+  const two = { models: { ...one.models, n: { model: "org/n", engine: "sglang-pd", tokenizer: false } } };
+  await withRouter(two, async (router) => {
+    const refused = async (body: unknown): Promise<[number, string, string]> => {
+      const response = await send(router, "POST", "/workers", body);
+      const { error } = await response.json();
+      return [response.status, error.param, error.code];
+    };
+    assert.deepEqual(await refused({}), [400, "url", "missing_field"]);
+    assert.deepEqual(await refused({ url: "ftp://a" }), [400, "url", "invalid_value"]);
+    assert.deepEqual(await refused({ url: "http://a" }), [400, "model", "missing_field"]);
+    assert.deepEqual(await refused({ url: "http://a", model_id: "x" }), [404, "model", "model_not_found"]);
+    assert.deepEqual(await refused({ url: "http://a", model: "n" }), [
+      400,
+      "worker_type",
+      "unsupported_worker",
+    ]);
+    assert.deepEqual(await refused({ url: "http://a", model: "m", worker_type: "prefill" }), [
+      400,
+      "worker_type",
+      "unsupported_worker",
+    ]);
+    const prefill = { url: "http://p:1", model_id: "org/n", worker_type: "prefill", bootstrap_port: 8998 };
+    assert.equal((await send(router, "POST", "/workers", prefill)).status, 202);
+    assert.deepEqual(await refused(prefill), [409, "url", "worker_exists"]);
+    const changed = await send(router, "PUT", "/workers/n.p1", { drain: true });
+    assert.equal(changed.status, 400);
+  });
+});
+
+test("only the holder of the admin key changes workers, and without any key only this host", async () => {
+  const body = { url: "http://a" };
+  await withRouter({ ...one, server: { api_keys: ["user"], admin_key: "boss" } }, async (router) => {
+    assert.equal((await send(router, "POST", "/workers", body)).status, 401);
+    assert.equal((await send(router, "POST", "/workers", body, "user")).status, 403);
+    assert.equal((await send(router, "POST", "/workers", body, "boss")).status, 202);
+  });
+  for (const server of [{ api_keys: ["user"] }, { host: "0.0.0.0" }]) {
+    await withRouter({ ...one, server }, async (router) => {
+      const response = await send(router, "DELETE", "/workers/m.w1", undefined, "user");
+      assert.equal(response.status, 403);
+      assert.match((await response.json()).error.message, /set server\.admin_key$/);
+    });
+  }
+});
