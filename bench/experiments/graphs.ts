@@ -22,11 +22,11 @@ function agents(layer: number, first: number, count: number): GraphSettings[] {
   }));
 }
 
-const root = { agents: [{ model: "32b", sampling: { seed: 300 } }] };
+const ROOT = { agents: [{ model: "32b", sampling: { seed: 300 } }] };
 
 /** The paper's baseline: nine proposers, nine aggregators that read them all, one root. */
 export function dense991(): GraphSettings {
-  return { layers: [{ agents: agents(1, 0, 9) }, { agents: agents(2, 0, 9) }, root] };
+  return { layers: [{ agents: agents(1, 0, 9) }, { agents: agents(2, 0, 9) }, ROOT] };
 }
 
 /** The paper's tree: three clusters of three proposers, one aggregator for each, one root. */
@@ -38,7 +38,7 @@ export function tree931(
     layers: [
       { clusters: [0, 3, 6].map((first) => ({ agents: agents(1, first, 3) })) },
       { agents: agents(2, 0, 3) },
-      root,
+      ROOT,
     ],
     incremental_prefill: incrementalPrefill,
     slots,

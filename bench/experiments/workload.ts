@@ -52,7 +52,7 @@ export const WORKLOADS = {
 export type WorkloadName = keyof typeof WORKLOADS;
 
 /** The names of the workloads. */
-export const workloadNames: readonly WorkloadName[] = ["chat", "maths", "documents"];
+export const WORKLOAD_NAMES: readonly WorkloadName[] = ["chat", "maths", "documents"];
 
 const MIN_TOKENS = 8;
 const MAX_ANSWER_TOKENS = 8192;

@@ -79,7 +79,7 @@ function plotOf(comparisons: readonly ModesComparison[]): Report["plot"] {
   const bars = (title: string, parts: readonly string[], labels: boolean) => ({
     title: { text: title, fontSize: 12, fontWeight: "normal" as const },
     transform: [{ filter: { field: "part", oneOf: [...parts] } }],
-    facet: { row: { field: "workload", type: "nominal" as const, sort: order, header: rowHeader } },
+    facet: { row: { field: "workload", type: "nominal" as const, sort: order, header: ROW_HEADER } },
     spec: {
       width: 330,
       height: 22 * 3,
@@ -107,7 +107,7 @@ function plotOf(comparisons: readonly ModesComparison[]): Report["plot"] {
   };
 }
 
-const rowHeader = {
+const ROW_HEADER = {
   labelAngle: 0,
   labelAlign: "left" as const,
   labelAnchor: "start" as const,

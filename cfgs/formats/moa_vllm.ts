@@ -6,7 +6,7 @@ import { type ConfigPath, formatPath } from "../schema/config_path.ts";
 import { findNode, type SourceNode, toJson } from "../source/source.ts";
 
 /** Port of the first model when `model2port.json` is absent. */
-export const defaultBasePort = 8010;
+export const DEFAULT_BASE_PORT = 8010;
 
 /** What MoA-vllm's Python code takes from an agent; everything else it ignores. */
 const agentSchema = z.looseObject({
@@ -19,9 +19,9 @@ const agentSchema = z.looseObject({
 });
 
 /** MoA-vllm's own defaults; the penalty is fixed in its code. */
-const samplingDefaults = { temperature: 0.7, top_p: 0.9, max_tokens: 1024, repetition_penalty: 1.1 };
+const SAMPLING_DEFAULTS = { temperature: 0.7, top_p: 0.9, max_tokens: 1024, repetition_penalty: 1.1 };
 
-const responses = { item: "[answer]", separator: "" };
+const RESPONSES = { item: "[answer]", separator: "" };
 
 /** What the conversion needs besides the file. */
 export interface MoaVllmOptions {
@@ -160,7 +160,7 @@ function convertAgent(
       stage,
       state,
     ),
-    sampling: { ...samplingDefaults, ...given },
+    sampling: { ...SAMPLING_DEFAULTS, ...given },
   };
 }
 
@@ -223,7 +223,7 @@ function assemble(layers: readonly { clusters: { agents: unknown[] }[] }[], stat
     const workers = [`http://localhost:${port}`];
     models.push([model, { model, engine: "vllm", workers, api_key: "EMPTY", tokenizer: false }]);
   }
-  const prompts = [...state.prompts].map(([text, name]) => [name, { text, responses }]);
+  const prompts = [...state.prompts].map(([text, name]) => [name, { text, responses: RESPONSES }]);
   const graph = {
     compat: "moa-vllm",
     strip_reasoning: false,

@@ -5,14 +5,14 @@ import { checkConfig } from "../check/check.ts";
 import { type ConfigFinding, explain } from "../check/explain.ts";
 import { didYouMean } from "../check/nearest.ts";
 import { type ConfigFormat, type Converted, detectFormat } from "../formats/format.ts";
-import { convertMoaVllm, defaultBasePort } from "../formats/moa_vllm.ts";
+import { convertMoaVllm, DEFAULT_BASE_PORT } from "../formats/moa_vllm.ts";
 import { readModelPorts } from "../formats/model2port.ts";
 import { type AppliedOverride, applyOverrides, type Override, overrideOf } from "./overrides.ts";
 import { ConfigError, type ConfigProblem, type Location } from "./problems.ts";
 import { presetNames, presetText } from "../presets/presets.ts";
 import { type Config, configSchema } from "../schema/config.ts";
 import { type ConfigPath, formatPath, isWithin, valueAt } from "../schema/config_path.ts";
-import { findNode, lineFinder, maxSourceLength, type SourceNode, toJson } from "../source/source.ts";
+import { findNode, lineFinder, MAX_SOURCE_LENGTH, type SourceNode, toJson } from "../source/source.ts";
 import { parseJsonc } from "../source/source_jsonc.ts";
 import { parseYaml } from "../source/source_yaml.ts";
 
@@ -165,8 +165,8 @@ function tidy(text: string): string {
 }
 
 function parseSource(text: string, source: string, syntax: "jsonc" | "yaml" | undefined): SourceNode {
-  if (text.length > maxSourceLength) {
-    fail(source, `this file has ${text.length} characters: at most ${maxSourceLength} are read`);
+  if (text.length > MAX_SOURCE_LENGTH) {
+    fail(source, `this file has ${text.length} characters: at most ${MAX_SOURCE_LENGTH} are read`);
   }
   const isJson = syntax === "jsonc" || (syntax === undefined && /^\s*(\{|\/\/|\/\*)/.test(text));
   const { root, problems } = isJson ? parseJsonc(text) : parseYaml(text);
@@ -211,7 +211,7 @@ function convert(
     }
     ports = read.ports;
   }
-  const basePort = options.basePort ?? defaultBasePort;
+  const basePort = options.basePort ?? DEFAULT_BASE_PORT;
   return convertMoaVllm(root, { levels: format === "tree" ? "cluster" : "layer", ports, basePort });
 }
 

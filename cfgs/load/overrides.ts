@@ -111,14 +111,14 @@ function candidatesOf(value: unknown): unknown[] {
   return candidates;
 }
 
-const sections: Readonly<Record<string, string>> = { SERVER: "server", SCORER: "scorer" };
+const SECTIONS: Readonly<Record<string, string>> = { SERVER: "server", SCORER: "scorer" };
 
 /** The path that an environment variable sets; undefined when it is not one of ours. */
 function envPath(name: string, value: unknown): ConfigPath | undefined {
   const rest = /^CANOPY_(.+)$/.exec(name)?.[1];
   if (rest === undefined) return undefined;
   const single = /^([A-Za-z]+)_(?!_)(.+)$/.exec(rest);
-  const section = sections[single?.[1]?.toUpperCase() ?? ""];
+  const section = SECTIONS[single?.[1]?.toUpperCase() ?? ""];
   const parts = section !== undefined && single?.[2] !== undefined
     ? [section, ...single[2].split("__")]
     : rest.split("__");

@@ -1,7 +1,7 @@
 import type { Config, PromptConfig } from "../schema/config.ts";
 
 /** The synthesis instruction of Mixture-of-Agents (togethercomputer/MoA, Apache-2.0). */
-const synthesis =
+const SYNTHESIS =
   "You have been provided with a set of responses from various open-source models to the latest " +
   "user query. Your task is to synthesize these responses into a single, high-quality response. It is crucial to " +
   "critically evaluate the information provided in these responses, recognizing that some of it may be biased or " +
@@ -21,13 +21,13 @@ export const builtinPrompts: Readonly<Record<string, PromptConfig>> = {
   propose: { responses: { item: "[index]. [answer]", separator: "\n\n" } },
   /** The reference implementation's words and numbering, behind the question instead of before it. */
   aggregate: {
-    append: `${synthesis}\n\nResponses from models:\n[responses]`,
+    append: `${SYNTHESIS}\n\nResponses from models:\n[responses]`,
     responses: { item: "[index]. [answer]", separator: "\n" },
   },
   /** The same for the last agent, whose text is what the user reads. */
   synthesize: {
     append:
-      `${synthesis} Answer the user directly and in the form that the user asked for: do not mention the ` +
+      `${SYNTHESIS} Answer the user directly and in the form that the user asked for: do not mention the ` +
       `responses, their number, or that they exist.\n\nResponses from models:\n[responses]`,
     responses: { item: "[index]. [answer]", separator: "\n" },
   },

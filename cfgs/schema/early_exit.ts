@@ -4,11 +4,11 @@ import { patternProblem } from "./safe_pattern.ts";
 const share = z.number().min(0).max(1);
 
 /** What final answers are taken from a text, tried in this order. */
-export const answerKinds = ["pattern", "field", "boxed", "code", "choice", "number", "math"] as const;
+export const ANSWER_KINDS = ["pattern", "field", "boxed", "code", "choice", "number", "math"] as const;
 
 /** How final answers are found in texts, and when enough of them are equal. */
 export const answerRulesSchema = z.strictObject({
-  extract: z.array(z.enum(answerKinds)).min(1).default([...answerKinds]).describe(
+  extract: z.array(z.enum(ANSWER_KINDS)).min(1).default([...ANSWER_KINDS]).describe(
     "Kinds of final answers to look for, in this order; the first that a text has is its answer",
   ),
   pattern: z.string().min(1).max(500).superRefine((pattern, context) => {
@@ -90,7 +90,7 @@ export const earlyExitSchema = z.strictObject({
 /** A checked early exit, with all defaults filled in. */
 export type EarlyExitConfig = z.infer<typeof earlyExitSchema>;
 export type AnswerRules = z.infer<typeof answerRulesSchema>;
-export type AnswerKind = (typeof answerKinds)[number];
+export type AnswerKind = (typeof ANSWER_KINDS)[number];
 
 /** Every cluster waits for all its members. */
 export const noEarlyExit: EarlyExitConfig = earlyExitSchema.parse({});

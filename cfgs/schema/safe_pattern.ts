@@ -5,7 +5,7 @@ import { messageOf } from "../../base/errors.ts";
  * Most instructions of a compiled pattern. Matching takes at most this many steps for each character, so that a
  * pattern from a request cannot keep the process busy.
  */
-const maxProgramSize = 500;
+const MAX_PROGRAM_SIZE = 500;
 
 /** A regular expression that is matched in linear time: RE2's syntax, so without look-around and back-references. */
 export type SafePattern = RE2JS;
@@ -14,9 +14,9 @@ export type SafePattern = RE2JS;
 export function patternProblem(source: string): string | undefined {
   try {
     const size = RE2JS.compile(source).programSize();
-    return size <= maxProgramSize
+    return size <= MAX_PROGRAM_SIZE
       ? undefined
-      : `is too large: it compiles to ${size} instructions of at most ${maxProgramSize}`;
+      : `is too large: it compiles to ${size} instructions of at most ${MAX_PROGRAM_SIZE}`;
   } catch (error) {
     return `is no regular expression of RE2's syntax: ${messageOf(error)}`;
   }

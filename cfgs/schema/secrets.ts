@@ -1,13 +1,13 @@
 import type { ConfigPath } from "./config_path.ts";
 
-const secretKey = /(^|[_-])(api[_-]?keys?|admin[_-]?key|token|secret|password|authorization|cookie)$/i;
+const SECRET_KEY = /(^|[_-])(api[_-]?keys?|admin[_-]?key|token|secret|password|authorization|cookie)$/i;
 
 /** True for places whose value must never be printed: keys, tokens, and headers that carry them. */
 export function isSecretPath(path: ConfigPath): boolean {
   const names = path.filter((part) => typeof part === "string");
   // Names that the user has chosen (of models, prompts, graphs) say nothing about their content.
   const chosen = path[0] === "models" || path[0] === "prompts" || path[0] === "graphs" ? 2 : 0;
-  return names.some((name, at) => at >= chosen && secretKey.test(name));
+  return names.some((name, at) => at >= chosen && SECRET_KEY.test(name));
 }
 
 /** The value as it may be shown: secrets, and passwords inside URLs, become `***`. */

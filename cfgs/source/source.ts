@@ -23,11 +23,11 @@ export interface SourceText {
 }
 
 /** Most values in one file, aliases of YAML written out. */
-export const maxSourceNodes = 200_000;
+export const MAX_SOURCE_NODES = 200_000;
 /** Most levels of nesting. */
-export const maxSourceDepth = 200;
+export const MAX_SOURCE_DEPTH = 200;
 /** Most characters of a config file. */
-export const maxSourceLength = 16 * 1024 * 1024;
+export const MAX_SOURCE_LENGTH = 16 * 1024 * 1024;
 
 /** The plain value of a node. */
 export function toJson(node: SourceNode): Json {

@@ -1,14 +1,14 @@
 import { type Node, type ParseError, parseTree, printParseErrorCode } from "jsonc-parser";
 import {
-  maxSourceDepth,
-  maxSourceNodes,
+  MAX_SOURCE_DEPTH,
+  MAX_SOURCE_NODES,
   type SourceNode,
   type SourceText,
   type SyntaxProblem,
 } from "./source.ts";
 
 /** What each code of jsonc-parser means for somebody who edits a file. */
-const sentences: Readonly<Record<string, string>> = {
+const SENTENCES: Readonly<Record<string, string>> = {
   InvalidSymbol: "a value was expected here: texts need double quotes",
   InvalidNumberFormat: "this is not a number that JSON knows",
   PropertyNameExpected: "a key in double quotes was expected here",
@@ -32,14 +32,14 @@ export function parseJsonc(text: string): SourceText {
   if (deep !== undefined) {
     return {
       root: undefined,
-      problems: [{ offset: deep, message: `values are nested deeper than ${maxSourceDepth} levels` }],
+      problems: [{ offset: deep, message: `values are nested deeper than ${MAX_SOURCE_DEPTH} levels` }],
     };
   }
   const errors: ParseError[] = [];
   const tree = parseTree(text, errors, { allowTrailingComma: true });
   const problems: SyntaxProblem[] = errors.map(({ error, offset }) => ({
     offset,
-    message: sentences[printParseErrorCode(error)] ?? "this is not valid JSON",
+    message: SENTENCES[printParseErrorCode(error)] ?? "this is not valid JSON",
   }));
   if (tree === undefined && isEmpty(text)) {
     return { root: undefined, problems: [{ offset: 0, message: "the file is empty" }] };
@@ -53,8 +53,8 @@ export function parseJsonc(text: string): SourceText {
 
 function convert(node: Node, state: { problems: SyntaxProblem[]; nodes: number }): SourceNode {
   const { offset } = node;
-  if (++state.nodes === maxSourceNodes) {
-    state.problems.push({ offset, message: `the file has more than ${maxSourceNodes} values` });
+  if (++state.nodes === MAX_SOURCE_NODES) {
+    state.problems.push({ offset, message: `the file has more than ${MAX_SOURCE_NODES} values` });
   }
   if (node.type === "array") {
     return { kind: "list", offset, items: (node.children ?? []).map((child) => convert(child, state)) };
@@ -91,7 +91,7 @@ function firstTooDeep(text: string): number | undefined {
   for (let match = token.exec(text); match !== null; match = token.exec(text)) {
     const first = match[0];
     if (first === "[" || first === "{") {
-      if (++depth > maxSourceDepth) return match.index;
+      if (++depth > MAX_SOURCE_DEPTH) return match.index;
     } else if (first === "]" || first === "}") depth--;
   }
   return undefined;

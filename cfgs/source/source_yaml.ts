@@ -1,8 +1,8 @@
 import { type Document, isAlias, isMap, isScalar, isSeq, parseDocument } from "yaml";
 import { messageOf } from "../../base/errors.ts";
 import {
-  maxSourceDepth,
-  maxSourceNodes,
+  MAX_SOURCE_DEPTH,
+  MAX_SOURCE_NODES,
   type SourceNode,
   type SourceText,
   type SyntaxProblem,
@@ -44,12 +44,12 @@ function convert(node: unknown, parentOffset: number, depth: number, state: Stat
     state.problems.push({ offset, message });
     return { kind: "scalar", offset, value: null };
   };
-  if (++state.nodes > maxSourceNodes) {
-    return state.nodes === maxSourceNodes + 1
-      ? refuse(`the file has more than ${maxSourceNodes} values`)
+  if (++state.nodes > MAX_SOURCE_NODES) {
+    return state.nodes === MAX_SOURCE_NODES + 1
+      ? refuse(`the file has more than ${MAX_SOURCE_NODES} values`)
       : { kind: "scalar", offset, value: null };
   }
-  if (depth > maxSourceDepth) return refuse(`values are nested deeper than ${maxSourceDepth} levels`);
+  if (depth > MAX_SOURCE_DEPTH) return refuse(`values are nested deeper than ${MAX_SOURCE_DEPTH} levels`);
   if (node === null || node === undefined) return { kind: "scalar", offset, value: null };
   if (isAlias(node)) {
     const target = node.resolve(state.document);

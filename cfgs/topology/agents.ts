@@ -6,7 +6,7 @@ import {
   type ExpandedGraph,
   fillAgent,
   makeCluster,
-  maxAgents,
+  MAX_AGENTS,
   type TopologyProblem,
 } from "./expanded_graph.ts";
 
@@ -19,10 +19,10 @@ export function expandAgents(
   const names = Object.keys(config.agents);
   const agentsPath = [...path, "agents"];
   if (names.length === 0) problems.push({ path: agentsPath, message: "has no agents: give at least one" });
-  if (names.length > maxAgents) {
+  if (names.length > MAX_AGENTS) {
     problems.push({
       path: agentsPath,
-      message: `has ${names.length} agents, at most ${maxAgents} are allowed`,
+      message: `has ${names.length} agents, at most ${MAX_AGENTS} are allowed`,
     });
   }
   const isRead = new Set<string>();

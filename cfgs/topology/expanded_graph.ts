@@ -43,7 +43,7 @@ export interface TopologyProblem {
 }
 
 /** Most agents of one graph: a typing error such as `"clusters": 90000` must not fill the memory. */
-export const maxAgents = 1024;
+export const MAX_AGENTS = 1024;
 
 /** What layers and clusters may say about their members. */
 export type ClusterRules = Pick<LayerConfig, "min_responses" | "deadline_ms" | "on_deadline" | "early_exit">;

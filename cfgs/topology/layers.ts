@@ -8,7 +8,7 @@ import {
   type ExpandedGraph,
   fillAgent,
   makeCluster,
-  maxAgents,
+  MAX_AGENTS,
   type TopologyProblem,
 } from "./expanded_graph.ts";
 
@@ -25,10 +25,10 @@ export function expandLayers(
   problems: TopologyProblem[],
 ): ExpandedGraph | undefined {
   const total = config.layers.reduce((sum, layer) => sum + countAgents(layer), 0);
-  if (total > maxAgents) {
+  if (total > MAX_AGENTS) {
     problems.push({
       path: [...path, "layers"],
-      message: `has ${total} agents, at most ${maxAgents} are allowed`,
+      message: `has ${total} agents, at most ${MAX_AGENTS} are allowed`,
     });
     return undefined;
   }

@@ -1,4 +1,4 @@
-import { workloadNames } from "../../bench/experiments/workload.ts";
+import { WORKLOAD_NAMES } from "../../bench/experiments/workload.ts";
 import { exitOf } from "./bench_exit.ts";
 import {
   chunkOf,
@@ -30,7 +30,7 @@ export const benchAllCommand = defineCommand({
   run: async (values, [folder], io) => {
     if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
     const settings = worldSettings({ ...values, "engine-version": undefined });
-    const workloads = workloadNames;
+    const workloads = WORKLOAD_NAMES;
     const { run, prefill, chunk } = DEFAULT_QUESTIONS;
     const reports = {
       run: () => runReport({ ...settings, workloads, questions: run, concurrency: [1] }, io),

@@ -24,7 +24,7 @@ const DEFAULT_GAMMAS = [0.3, 0.5, 0.7];
 /** Of the workloads the one in which answers are longest, and exits spare most. */
 const DEFAULT_WORKLOAD = "maths";
 
-const concurrencyOption = {
+const CONCURRENCY_OPTION = {
   type: "number",
   value: "N",
   min: 1,
@@ -37,7 +37,7 @@ export const benchExitCommand = defineCommand({
   name: "bench exit",
   summary: "Early exit by each metric beside modes #1 to #3 and beside chance; simulated",
   maxArguments: 0,
-  options: { ...workloadOption, concurrency: concurrencyOption, ...worldOptions },
+  options: { ...workloadOption, concurrency: CONCURRENCY_OPTION, ...worldOptions },
   details:
     `Questions have scripted answers, so that it is known which exits were wrong. The workload is ${DEFAULT_WORKLOAD} by default.
 
@@ -68,7 +68,7 @@ export const benchTauCommand = defineCommand({
   maxArguments: 0,
   options: {
     ...workloadOption,
-    concurrency: concurrencyOption,
+    concurrency: CONCURRENCY_OPTION,
     tau: {
       type: "list",
       value: "SHARE",

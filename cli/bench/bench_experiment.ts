@@ -1,13 +1,13 @@
 import { sweepChunks } from "../../bench/experiments/chunk.ts";
 import { compareModes, type ExperimentOptions } from "../../bench/experiments/modes.ts";
 import { measurePrefill } from "../../bench/experiments/prefill.ts";
-import { type WorkloadName, workloadNames, WORKLOADS } from "../../bench/experiments/workload.ts";
+import { WORKLOAD_NAMES, type WorkloadName, WORKLOADS } from "../../bench/experiments/workload.ts";
 import { gpusOf, type Serving } from "../../bench/experiments/world.ts";
 import { chunkReport } from "../../bench/report/chunk_report.ts";
 import { modesReport } from "../../bench/report/modes_report.ts";
 import { prefillReport } from "../../bench/report/prefill_report.ts";
 import type { Report } from "../../bench/report/report.ts";
-import { Progress, reportOptions, writeReport } from "./bench_output.ts";
+import { Progress, REPORT_OPTIONS, writeReport } from "./bench_output.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand, type OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
@@ -31,20 +31,20 @@ export const worldOptions = {
     help: "Order of the answers in a prompt; completion by default",
   },
   "engine-version": { type: "text", value: "VERSION", help: "Emulated version of the engines" },
-  ...reportOptions,
+  ...REPORT_OPTIONS,
 } as const;
 
 export const workloadOption = {
   workload: {
     type: "list",
     value: "NAME",
-    choices: workloadNames,
+    choices: WORKLOAD_NAMES,
     help: "Lengths of questions and answers; all of them by default",
   },
 } as const;
 
 export const WORKLOAD_HELP = `Workloads (assumed shapes, not measured on data sets):
-${workloadNames.map((name) => `  ${name.padEnd(10)}  ${WORKLOADS[name].summary}`).join("\n")}`;
+${WORKLOAD_NAMES.map((name) => `  ${name.padEnd(10)}  ${WORKLOADS[name].summary}`).join("\n")}`;
 
 /** `canopy bench run`: the modes of the method side by side. */
 export const benchRunCommand = defineCommand({
@@ -210,7 +210,7 @@ function originOf({ serving, version, seed, slots }: WorldSettings): string {
 }
 
 export function workloadsOf(names: readonly string[]): readonly WorkloadName[] {
-  return names.length === 0 ? workloadNames : workloadNames.filter((name) => names.includes(name));
+  return names.length === 0 ? WORKLOAD_NAMES : WORKLOAD_NAMES.filter((name) => names.includes(name));
 }
 
 function concurrencyOf(text: string): number {

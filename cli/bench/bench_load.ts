@@ -2,7 +2,7 @@ import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { runLoad } from "../../bench/load/load.ts";
 import { loadReport } from "../../bench/report/load_report.ts";
-import { Progress, reportOptions, writeReport } from "./bench_output.ts";
+import { Progress, REPORT_OPTIONS, writeReport } from "./bench_output.ts";
 import { listModels, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
@@ -80,7 +80,7 @@ export const benchLoadCommand = defineCommand({
       help: `Longest time for a request; ${DEFAULTS.timeoutSeconds} by default`,
     },
     seed: { type: "text", value: "TEXT", help: "The same seed sends the same prompts; canopy by default" },
-    ...reportOptions,
+    ...REPORT_OPTIONS,
   },
   details: `The key for the endpoint is read from CANOPY_API_KEY. The exit code is 1 when a request failed.
 Times are those of vLLM's "bench serve", and so are the names in the JSON file.

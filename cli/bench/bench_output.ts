@@ -8,7 +8,7 @@ import { colorsOf, LiveRegion, table, truncate } from "../kit/terminal.ts";
 import { version } from "../kit/version.ts";
 
 /** Where a report goes besides the terminal. */
-export const reportOptions = {
+export const REPORT_OPTIONS = {
   json: { type: "text", value: "FILE", help: "Write all figures to this file as JSON" },
   svg: { type: "text", value: "FILE", help: "Write a plot to this file as SVG" },
 } as const;

@@ -6,7 +6,7 @@ import { ConfigError, type ConfigProblem, configProblemText } from "../../cfgs/l
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { configJsonSchema } from "../../cfgs/schema/json_schema.ts";
 import { defineCommand } from "../kit/command.ts";
-import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
+import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { colorsOf } from "../kit/terminal.ts";
 
@@ -26,7 +26,7 @@ export const checkCommand = defineCommand({
     },
     json: { type: "flag", help: "Print the outcome as JSON" },
     schema: { type: "flag", help: "Print the JSON Schema of configuration files, for editors" },
-    ...overrideOptions,
+    ...OVERRIDE_OPTIONS,
   },
   details: `FILE is a Canopy configuration (JSONC or YAML), MoA-vllm's configs.json, or a preset:
 ${presetNames.join(", ")}.

@@ -28,7 +28,7 @@ export const REAL_QUESTIONS: readonly string[] = ["Why is the sky blue?"];
 const REVISION = "main";
 
 /** The built-in prompts are for models that follow long instructions; small ones repeat them. */
-const shortPrompt = {
+const SHORT_PROMPT = {
   append: "Some people answered:\n[responses]\n\nGive the best answer in one or two sentences.",
   responses: { item: "- [answer]", separator: "\n" },
 };
@@ -71,7 +71,7 @@ export async function realDemo(options: RealDemoOptions, io: Io): Promise<void> 
       // Small models that think first do not come to an answer in so few tokens.
       chat_template_arguments: { enable_thinking: false },
     }])),
-    prompts: { aggregate: shortPrompt, synthesize: shortPrompt },
+    prompts: { aggregate: SHORT_PROMPT, synthesize: SHORT_PROMPT },
     graphs: modeGraphs(
       names,
       [options.maxTokens],

@@ -4,7 +4,7 @@ import { ConfigError, configProblemText } from "../../cfgs/load/problems.ts";
 import { checkLaunch } from "./doctor_engines.ts";
 import { checkWorkers, type DoctorFinding } from "./doctor_workers.ts";
 import { defineCommand } from "../kit/command.ts";
-import { defaultConfigFiles, findConfigFile } from "../kit/config_file.ts";
+import { DEFAULT_CONFIG_FILES, findConfigFile } from "../kit/config_file.ts";
 import { hostFacts } from "../kit/host_facts.ts";
 import type { Io } from "../kit/io.ts";
 import { portProblem } from "../kit/ports.ts";
@@ -67,7 +67,7 @@ function checkConfiguration(
   const subject = "configuration";
   if (path === undefined) {
     const text = `none of ${
-      defaultConfigFiles.join(", ")
+      DEFAULT_CONFIG_FILES.join(", ")
     } is in this folder: write one, or name a file or preset`;
     return { config: undefined, found: [{ level: "warning", subject, text }] };
   }

@@ -6,7 +6,7 @@ import type { OptionValues } from "./command.ts";
 import type { Io } from "./io.ts";
 
 /** Files that are looked for when none is named, in this order; the last is MoA-vllm's. */
-export const defaultConfigFiles = [
+export const DEFAULT_CONFIG_FILES = [
   "canopy.jsonc",
   "canopy.json",
   "canopy.yaml",
@@ -16,7 +16,7 @@ export const defaultConfigFiles = [
 
 /** The configuration file in the working folder; undefined when there is none. */
 export function findConfigFile(io: Io): string | undefined {
-  return defaultConfigFiles.find((name) => existsSync(join(io.cwd, name)));
+  return DEFAULT_CONFIG_FILES.find((name) => existsSync(join(io.cwd, name)));
 }
 
 /** The file that was named, or the one in the working folder. Throws `UsageError` when there is none. */
@@ -25,7 +25,7 @@ export function configFileOf(given: string | undefined, io: Io): string {
   if (path === undefined) {
     throw new UsageError(
       `No configuration: name a FILE or a preset, or put one of ${
-        defaultConfigFiles.join(", ")
+        DEFAULT_CONFIG_FILES.join(", ")
       } into this folder`,
     );
   }
@@ -33,7 +33,7 @@ export function configFileOf(given: string | undefined, io: Io): string {
 }
 
 /** Options of all commands that read a configuration. */
-export const overrideOptions = {
+export const OVERRIDE_OPTIONS = {
   host: { type: "text", value: "HOST", help: "Address to listen on (server.host)" },
   port: {
     type: "number",
@@ -57,7 +57,7 @@ export const overrideOptions = {
 } as const;
 
 /** What the flags put over the file. Throws `UsageError` for a `--set` without `=`. */
-export function overridesOf(values: OptionValues<typeof overrideOptions>): Override[] {
+export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Override[] {
   const overrides = values.set.map((text): Override => {
     const at = text.indexOf("=");
     if (at < 1) {

@@ -7,14 +7,14 @@ import { loadCheckedConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand, type OptionValues } from "../kit/command.ts";
-import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
+import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { portProblem } from "../kit/ports.ts";
 import { detachLaunch } from "./launch_detach.ts";
-import { launchNameOptions, patienceOptions } from "./launch_options.ts";
+import { LAUNCH_NAME_OPTIONS, PATIENCE_OPTIONS } from "./launch_options.ts";
 import { LaunchProgress } from "./launch_progress.ts";
 import { makeRoom, newState, StateWriter } from "./launch_state.ts";
-import { planFromOptions, planOptions } from "../plan/plan_input.ts";
+import { PLAN_OPTIONS, planFromOptions } from "../plan/plan_input.ts";
 import { serveLoaded } from "../serve/serve_loaded.ts";
 import { modelPortsOf, withPlannedWorkers } from "../../launcher/plan/plan.ts";
 import { planText } from "../../launcher/plan/plan_text.ts";
@@ -26,18 +26,18 @@ import { SystemProcesses } from "../../launcher/supervise/process.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
 import { selfCommand } from "../../launcher/supervise/self_command.ts";
 import { removeState, stateFolder } from "../../launcher/supervise/state.ts";
-import { defaultRules, type SuperviseRules } from "../../launcher/supervise/supervise_rules.ts";
+import { DEFAULT_RULES, type SuperviseRules } from "../../launcher/supervise/supervise_rules.ts";
 import { Supervisor } from "../../launcher/supervise/supervisor.ts";
 import type { Router } from "../../router/router.ts";
 
 const options = {
-  ...planOptions,
+  ...PLAN_OPTIONS,
   detach: { type: "flag", help: "Return when the models are served; canopy stop ends it" },
-  ...launchNameOptions,
-  ...patienceOptions,
-  ...overrideOptions,
+  ...LAUNCH_NAME_OPTIONS,
+  ...PATIENCE_OPTIONS,
+  ...OVERRIDE_OPTIONS,
   "base-port": {
-    ...overrideOptions["base-port"],
+    ...OVERRIDE_OPTIONS["base-port"],
     help: "Give engines free ports from here on; 30000 by default",
   },
 } as const;
@@ -97,7 +97,7 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
   startLog({ level: server.log_level, format: server.log_format });
   const table = systemProcessTable();
   const rules: SuperviseRules = {
-    ...defaultRules,
+    ...DEFAULT_RULES,
     ...(values["ready-timeout"] === undefined ? {} : { readyTimeoutMs: values["ready-timeout"] * 1000 }),
     ...(values.grace === undefined ? {} : { graceMs: values.grace * 1000 }),
   };

@@ -1,5 +1,5 @@
 /** Options of all commands that deal with a launch. */
-export const launchNameOptions = {
+export const LAUNCH_NAME_OPTIONS = {
   name: { type: "text", value: "NAME", help: "Which launch, where one user has several; default by default" },
   "state-dir": {
     type: "text",
@@ -9,7 +9,7 @@ export const launchNameOptions = {
 } as const;
 
 /** Options of `canopy launch` about patience. */
-export const patienceOptions = {
+export const PATIENCE_OPTIONS = {
   "ready-timeout": {
     type: "number",
     value: "SECONDS",

@@ -1,7 +1,7 @@
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { table as textTable } from "../kit/terminal.ts";
-import { launchNameOptions } from "./launch_options.ts";
+import { LAUNCH_NAME_OPTIONS } from "./launch_options.ts";
 import { phaseText } from "./launch_progress.ts";
 import { isRunning } from "./launch_state.ts";
 import { type EngineStatus, problemSentence } from "../../launcher/supervise/engine_status.ts";
@@ -14,7 +14,7 @@ export const statusCommand = defineCommand({
   name: "status",
   summary: "Say what a launch on this host is doing",
   maxArguments: 0,
-  options: { ...launchNameOptions, json: { type: "flag", help: "Print the state as JSON" } },
+  options: { ...LAUNCH_NAME_OPTIONS, json: { type: "flag", help: "Print the state as JSON" } },
   details: "The exit code is 0 when the models are served, else 1.",
   run: (values, _, io) => {
     const name = values.name ?? "default";

@@ -1,5 +1,5 @@
 import { defineCommand } from "../kit/command.ts";
-import { launchNameOptions } from "./launch_options.ts";
+import { LAUNCH_NAME_OPTIONS } from "./launch_options.ts";
 import { isRunning } from "./launch_state.ts";
 import { endGroups, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
@@ -14,7 +14,7 @@ export const stopCommand = defineCommand({
   summary: "End a launch on this host: requests finish, then the engines end",
   maxArguments: 0,
   options: {
-    ...launchNameOptions,
+    ...LAUNCH_NAME_OPTIONS,
     timeout: {
       type: "number",
       value: "SECONDS",

@@ -5,9 +5,9 @@ import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
-import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
-import { planFromOptions, planOptions } from "./plan_input.ts";
-import { emit, emitTargets } from "../../launcher/emit/emit.ts";
+import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import { PLAN_OPTIONS, planFromOptions } from "./plan_input.ts";
+import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
 import { modelPortsOf } from "../../launcher/plan/plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
 
@@ -18,12 +18,12 @@ export const planCommand = defineCommand({
   arguments: "[FILE]",
   maxArguments: 1,
   options: {
-    ...planOptions,
+    ...PLAN_OPTIONS,
     json: { type: "flag", help: "Print the plan as JSON" },
     emit: {
       type: "text",
       value: "TARGET",
-      choices: emitTargets,
+      choices: EMIT_TARGETS,
       help: "Write files that run the same plan there",
     },
     out: {
@@ -41,9 +41,9 @@ export const planCommand = defineCommand({
       value: "PATH",
       help: "Canopy's binary on hosts without containers; /usr/local/bin/canopy by default",
     },
-    ...overrideOptions,
+    ...OVERRIDE_OPTIONS,
     "base-port": {
-      ...overrideOptions["base-port"],
+      ...OVERRIDE_OPTIONS["base-port"],
       help: "Give engines free ports from here on; 30000 by default",
     },
   },

@@ -17,7 +17,7 @@ import { makePlan } from "../../launcher/plan/plan.ts";
 import type { LaunchPlan } from "../../launcher/plan/plan_types.ts";
 
 /** Options of the commands that plan engines. */
-export const planOptions = {
+export const PLAN_OPTIONS = {
   engine: {
     type: "text",
     value: "FAMILY",
@@ -45,7 +45,7 @@ export const planOptions = {
 } as const;
 
 /** What these options decide besides the configuration. */
-export type PlanValues = OptionValues<typeof planOptions> & { readonly "base-port": number | undefined };
+export type PlanValues = OptionValues<typeof PLAN_OPTIONS> & { readonly "base-port": number | undefined };
 
 /** How a plan is made from a command line. */
 export interface PlanRequest {

@@ -3,7 +3,7 @@ import { Random } from "../../base/random.ts";
 import { type EarlyExitConfig, earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
-import { embedderOptions, openEmbedder } from "./score_embedder.ts";
+import { EMBEDDER_OPTIONS, openEmbedder } from "./score_embedder.ts";
 import { type ComparedGroup, compareGroup, evidenceFor, stateAfter } from "./score_evidence.ts";
 import { readAnswers } from "./score_input.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
@@ -12,8 +12,8 @@ import { finite } from "../../scorer/policy/evidence.ts";
 import { qualityOf } from "../../scorer/policy/quality.ts";
 import type { SimilarityMetric } from "../../scorer/scorer.ts";
 
-const similarities = ["fcs", "fcs_u", "cosine"] as const;
-const metrics = ["q", "answer", "verdict", "agreement", "random"] as const;
+const SIMILARITIES = ["fcs", "fcs_u", "cosine"] as const;
+const METRICS = ["q", "answer", "verdict", "agreement", "random"] as const;
 
 /** `canopy score`: similarity, confidence and Q of answers in a file, and what each exit metric would have done. */
 export const scoreCommand = defineCommand({
@@ -22,11 +22,11 @@ export const scoreCommand = defineCommand({
   arguments: "FILE|-",
   maxArguments: 1,
   options: {
-    ...embedderOptions,
+    ...EMBEDDER_OPTIONS,
     similarity: {
       type: "text",
       value: "NAME",
-      choices: similarities,
+      choices: SIMILARITIES,
       help: "How texts are compared; fcs by default, fcs_u for agreement",
     },
     whitening: {
@@ -128,7 +128,7 @@ function lineOf(
     b: finite(b),
     q: finite(q),
     would: Object.fromEntries(
-      metrics.map((name) => [name, decisionOf(compared, count, { ...settings, metric: name }, random)]),
+      METRICS.map((name) => [name, decisionOf(compared, count, { ...settings, metric: name }, random)]),
     ),
   };
 }

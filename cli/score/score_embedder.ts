@@ -8,7 +8,7 @@ import { OnnxEmbedder } from "../../scorer/embedders/onnx.ts";
 import { findOnnxFiles } from "../../scorer/embedders/onnx_files.ts";
 
 /** Options of the commands that compare answers. */
-export const embedderOptions = {
+export const EMBEDDER_OPTIONS = {
   model: {
     type: "text",
     value: "DIR",
@@ -25,7 +25,7 @@ export const embedderOptions = {
 
 /** The embedder of a model, or the one that needs none. Throws `weights_unavailable` when the model is not here. `whitening`: a calibration file. */
 export async function openEmbedder(
-  { model, "max-tokens": maxTokens }: OptionValues<typeof embedderOptions>,
+  { model, "max-tokens": maxTokens }: OptionValues<typeof EMBEDDER_OPTIONS>,
   io: Io,
   whitening?: string,
 ): Promise<Embedder> {

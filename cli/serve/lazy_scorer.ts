@@ -10,7 +10,7 @@ import type {
 } from "../../scorer/scorer.ts";
 
 /** Most characters that are held for a scorer that is still being made. */
-const maxHeldLength = 16 * 1024 * 1024;
+const MAX_HELD_LENGTH = 16 * 1024 * 1024;
 
 /** An answer's feed before there is a scorer to take it. */
 interface Held {
@@ -61,7 +61,7 @@ export class LazyScorer implements Scorer {
         if (!this.#held.has(held)) return;
         held.text += text;
         this.#heldLength += text.length;
-        if (this.#heldLength > maxHeldLength) this.#drop(held);
+        if (this.#heldLength > MAX_HELD_LENGTH) this.#drop(held);
       },
       end: () => {
         held.ended = true;

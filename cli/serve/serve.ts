@@ -1,6 +1,6 @@
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { type Command, defineCommand } from "../kit/command.ts";
-import { configFileOf, overrideOptions, overridesOf } from "../kit/config_file.ts";
+import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import { discoverOptions, discoveryOf } from "./discover.ts";
 import { serveLoaded } from "./serve_loaded.ts";
 import { servePdCommand } from "./serve_pd.ts";
@@ -10,7 +10,7 @@ const configured = defineCommand({
   summary: "Serve the graphs and models of a configuration",
   arguments: "[FILE]",
   maxArguments: 1,
-  options: { ...overrideOptions, ...discoverOptions },
+  options: { ...OVERRIDE_OPTIONS, ...discoverOptions },
   details:
     `FILE is a Canopy configuration (JSONC or YAML), MoA-vllm's configs.json, or the name of a preset; without
 it the configuration in this folder is used. SIGTERM or Ctrl-C lets the running requests finish, a second one

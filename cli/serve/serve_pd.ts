@@ -5,7 +5,7 @@ import { readText } from "../../base/read_body.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand, type OptionValues } from "../kit/command.ts";
-import { overrideOptions, overridesOf } from "../kit/config_file.ts";
+import { OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { serveLoaded } from "./serve_loaded.ts";
 import { workerUrl } from "../../router/worker/worker_access.ts";
@@ -19,8 +19,8 @@ const MAX_ANSWER_BYTES = 16 * 1024 * 1024;
 /** SGLang's routers listen here. */
 const PORT = 30_000;
 
-const seconds = { type: "number", value: "SECONDS", min: 0, fraction: true } as const;
-const count = { type: "number", value: "N", min: 1 } as const;
+const SECONDS = { type: "number", value: "SECONDS", min: 0, fraction: true } as const;
+const COUNT = { type: "number", value: "N", min: 1 } as const;
 
 const options = {
   "pd-disaggregation": { type: "flag", help: "Serve prefill and decode servers, without a configuration" },
@@ -32,11 +32,11 @@ const options = {
   },
   decode: { type: "list", value: "URL", help: "A decode server" },
   policy: { type: "text", value: "NAME", help: "round_robin, or anything else for the least busy server" },
-  host: overrideOptions.host,
-  port: { ...overrideOptions.port, help: `Port to listen on (${PORT}); 0: any` },
+  host: OVERRIDE_OPTIONS.host,
+  port: { ...OVERRIDE_OPTIONS.port, help: `Port to listen on (${PORT}); 0: any` },
   "api-key": { type: "text", value: "KEY", help: "Bearer token of the servers" },
-  "worker-startup-timeout-secs": { ...seconds, help: "Longest wait for a first server at the start (1800)" },
-  "request-timeout-secs": { ...seconds, help: "Longest wait for a first token (1800)" },
+  "worker-startup-timeout-secs": { ...SECONDS, help: "Longest wait for a first server at the start (1800)" },
+  "request-timeout-secs": { ...SECONDS, help: "Longest wait for a first token (1800)" },
   "max-concurrent-requests": {
     type: "number",
     value: "N",
@@ -44,18 +44,18 @@ const options = {
     help: "Requests that run at once (4096)",
   },
   "queue-size": { type: "number", value: "N", min: 0, help: "Requests that may wait for a place" },
-  "queue-timeout-secs": { ...seconds, help: "Longest wait for a place" },
-  "max-payload-size": { ...count, value: "BYTES", help: "Largest request body" },
+  "queue-timeout-secs": { ...SECONDS, help: "Longest wait for a place" },
+  "max-payload-size": { ...COUNT, value: "BYTES", help: "Largest request body" },
   "retry-max-retries": { type: "number", value: "N", min: 0, help: "Further attempts before the first byte" },
   "disable-retries": { type: "flag", help: "No further attempts" },
-  "cb-failure-threshold": { ...count, help: "Failures in a row that open a server's breaker" },
-  "cb-timeout-duration-secs": { ...seconds, help: "Time until one request may try an open breaker" },
-  "health-check-interval-secs": { ...seconds, help: "Time between two health checks" },
-  "health-check-timeout-secs": { ...seconds, help: "Longest wait for a health check" },
-  "health-failure-threshold": { ...count, help: "Bad checks in a row that take a server out" },
-  "health-success-threshold": { ...count, help: "Good checks in a row that bring it back" },
+  "cb-failure-threshold": { ...COUNT, help: "Failures in a row that open a server's breaker" },
+  "cb-timeout-duration-secs": { ...SECONDS, help: "Time until one request may try an open breaker" },
+  "health-check-interval-secs": { ...SECONDS, help: "Time between two health checks" },
+  "health-check-timeout-secs": { ...SECONDS, help: "Longest wait for a health check" },
+  "health-failure-threshold": { ...COUNT, help: "Bad checks in a row that take a server out" },
+  "health-success-threshold": { ...COUNT, help: "Good checks in a row that bring it back" },
   "log-level": { type: "text", value: "LEVEL", help: "trace, debug, info, warning, error or fatal" },
-  set: overrideOptions.set,
+  set: OVERRIDE_OPTIONS.set,
 } as const;
 
 /** `canopy serve --pd-disaggregation`: in the place of SGLang's own routers, with their options. */

@@ -1,11 +1,11 @@
 import { isAbsolute, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
-import { Progress, reportOptions, writeReport } from "../bench/bench_output.ts";
+import { Progress, REPORT_OPTIONS, writeReport } from "../bench/bench_output.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
-import { embedderOptions, openEmbedder } from "../score/score_embedder.ts";
+import { EMBEDDER_OPTIONS, openEmbedder } from "../score/score_embedder.ts";
 import { compareGroup } from "../score/score_evidence.ts";
 import { type AnswerGroup, readAnswers } from "../score/score_input.ts";
 import { bestWithin, tryCandidates } from "./tune_candidates.ts";
@@ -16,7 +16,7 @@ import { answerExtractor } from "../../scorer/answers/extract.ts";
 import { OnnxFeatures } from "../../scorer/embedders/onnx_features.ts";
 import { Whitening } from "../../scorer/similarity/whitening.ts";
 
-const similarities = ["fcs", "fcs_u", "cosine"] as const;
+const SIMILARITIES = ["fcs", "fcs_u", "cosine"] as const;
 
 /** `canopy tune`: what each exit metric would have done on recorded or labelled answers. */
 export const tuneCommand = defineCommand({
@@ -25,7 +25,7 @@ export const tuneCommand = defineCommand({
   arguments: "FILE|-",
   maxArguments: 1,
   options: {
-    ...embedderOptions,
+    ...EMBEDDER_OPTIONS,
     "max-wrong": {
       type: "number",
       value: "SHARE",
@@ -40,7 +40,7 @@ export const tuneCommand = defineCommand({
       value: "FILE",
       help: "Fit a calibration of cosine to these answers (scorer.whitening); needs --model",
     },
-    ...reportOptions,
+    ...REPORT_OPTIONS,
   },
   details:
     `The file has the lines of "canopy score" (see there), one group for each question, in the order in which answers
@@ -74,7 +74,7 @@ Example:
       const groups: LabelledGroup[] = [];
       for (const group of usable) {
         io.stop.throwIfAborted();
-        const compared = await compareGroup(group, embedder, similarities);
+        const compared = await compareGroup(group, embedder, SIMILARITIES);
         groups.push({ compared, labels: group.answers.map((_, place) => labelOf(group, place)) });
         if (io.err.isTerminal) progress.show(`${groups.length} of ${usable.length} groups`);
       }
@@ -92,7 +92,7 @@ Example:
         }`,
         labels: sentence,
         groups,
-        pairs: await pairFigures(groups, similarities),
+        pairs: await pairFigures(groups, SIMILARITIES),
         candidates,
         best: bestWithin(candidates, mostWrong),
         mostWrong,

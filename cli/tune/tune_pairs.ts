@@ -19,7 +19,7 @@ export interface PairFigures {
 }
 
 /** Most pairs of different questions. */
-const maxUnrelated = 1_000;
+const MAX_UNRELATED = 1_000;
 
 /** For each similarity, for equal final answers and for verdicts: what it sees. */
 export async function pairFigures(
@@ -98,7 +98,7 @@ async function unrelatedValues(
   metric: SimilarityMetric,
 ): Promise<number[]> {
   const pairs = groups.flatMap((_, b) => groups.slice(0, b).map((_, a) => [a, b] as const));
-  const step = Math.max(1, Math.ceil(pairs.length / maxUnrelated));
+  const step = Math.max(1, Math.ceil(pairs.length / MAX_UNRELATED));
   const values: number[] = [];
   for (const [a, b] of pairs.filter((_, index) => index % step === 0)) {
     const [first, second] = [groups[a]!.compared.features[0], groups[b]!.compared.features[0]];

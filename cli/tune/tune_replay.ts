@@ -25,7 +25,7 @@ export interface ReplayFigures {
 }
 
 /** Draws over which metrics that draw are averaged. */
-const draws = 64;
+const DRAWS = 64;
 
 /** Plays the decisions of a policy on recorded groups. */
 export function replay(
@@ -41,8 +41,8 @@ export function replay(
     const { compared } = group;
     const size = compared.completions.length;
     const evidence = evidenceFor(compared, policy?.needs.similarity);
-    for (let draw = 0; draw < (drawn ? draws : 1); draw++) {
-      const weight = drawn ? 1 / draws : 1;
+    for (let draw = 0; draw < (drawn ? DRAWS : 1); draw++) {
+      const weight = drawn ? 1 / DRAWS : 1;
       let exited = false;
       for (let count = 1; count < size && policy !== undefined && !exited; count++) {
         const decision = policy.decide(stateAfter(compared, count, `${compared.group.id} ${draw}`), evidence);

@@ -12,7 +12,7 @@ import {
 } from "./server_fields.ts";
 import type { SamplingDefaults } from "../model/model_files.ts";
 import type { SamplingParameters } from "../scheduler/generator.ts";
-import { neutralSampling } from "../scheduler/sampling.ts";
+import { NEUTRAL_SAMPLING } from "../scheduler/sampling.ts";
 
 /** vLLM's own limits. */
 const MIN_TEMPERATURE = 0.01;
@@ -126,7 +126,7 @@ function sharedFields(
   if (options !== undefined && !fields.stream) {
     throw badRequest("stream_options", "stream_options needs stream: true");
   }
-  const defaults = { ...neutralSampling, ...own };
+  const defaults = { ...NEUTRAL_SAMPLING, ...own };
   const temperature = fields.temperature ?? defaults.temperature;
   if (fields.n > 1 && temperature === 0) {
     throw badRequest("n", `n is ${fields.n}: at temperature 0 all answers are the same`);

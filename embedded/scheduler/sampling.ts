@@ -6,7 +6,7 @@ import type { DrawnToken, SamplingParameters, SequenceRequest } from "./generato
 const GREEDY_TEMPERATURE = 1e-5;
 
 /** What changes nothing: tokens are drawn as the model gives them (OpenAI's and vLLM's defaults). */
-export const neutralSampling: Omit<SamplingParameters, "seed"> = {
+export const NEUTRAL_SAMPLING: Omit<SamplingParameters, "seed"> = {
   temperature: 1,
   topP: 1,
   topK: 0,

@@ -21,7 +21,7 @@ const options: DecoderOptions = workerData;
  * Prompt tokens per step. Fewer while answers go on, since each of their tokens waits for one such step; more cost
  * memory, for attention and for a row of logits each.
  */
-const chunkTokens = { alone: 256, besides: 64 };
+const CHUNK_TOKENS = { alone: 256, besides: 64 };
 
 try {
   yieldToOtherThreads();
@@ -44,7 +44,7 @@ try {
     memory: new SequenceMemory({ decoder, pool, maxBatchedTokens }),
     maxContextTokens,
     maxRunning: options.maxRunning,
-    chunkTokens,
+    chunkTokens: CHUNK_TOKENS,
     news: (key, events) => post({ kind: "news", key, events, counts: scheduler.counts() }),
   });
   port.on("message", (message: ToDecoder) => {

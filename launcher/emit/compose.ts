@@ -2,7 +2,7 @@ import { stringify } from "yaml";
 import { CACHE_IN_CONTAINER } from "../commands/docker.ts";
 import {
   containerEnv,
-  dockerfile,
+  DOCKERFILE,
   type EmitInput,
   type EmittedFile,
   imageOf,
@@ -45,7 +45,7 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
       text: comment + stringify(project, { lineWidth: 0, aliasDuplicateObjects: false }),
     },
     { path: "canopy.jsonc", text: routerConfigText(config, undefined) },
-    dockerfile,
+    DOCKERFILE,
   ];
 }
 

@@ -5,8 +5,8 @@ import { emitSlurm } from "./slurm.ts";
 import { emitSystemd } from "./systemd.ts";
 
 /** Where a plan can be taken. */
-export const emitTargets = ["compose", "systemd", "slurm", "kubernetes"] as const;
-export type EmitTarget = (typeof emitTargets)[number];
+export const EMIT_TARGETS = ["compose", "systemd", "slurm", "kubernetes"] as const;
+export type EmitTarget = (typeof EMIT_TARGETS)[number];
 
 const EMITTERS: Readonly<Record<EmitTarget, (input: EmitInput) => EmittedFile[]>> = {
   compose: emitCompose,

@@ -107,7 +107,7 @@ export function startsAfter(engine: PlannedEngine, plan: LaunchPlan): PlannedEng
 }
 
 /** A container image with Canopy, for those who build one. */
-export const dockerfile: EmittedFile = {
+export const DOCKERFILE: EmittedFile = {
   path: "Dockerfile",
   text: `# Builds the image of Canopy itself: put the compiled binary (dist/canopy) beside this file.
 FROM debian:bookworm-slim

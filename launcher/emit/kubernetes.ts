@@ -1,7 +1,7 @@
 import { stringify } from "yaml";
 import { CanopyError } from "../../base/errors.ts";
 import {
-  dockerfile,
+  DOCKERFILE,
   type EmitInput,
   type EmittedFile,
   processesOf,
@@ -68,7 +68,7 @@ export function emitKubernetes(input: EmitInput): EmittedFile[] {
     manifests.map((manifest) => stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false })).join(
       "---\n",
     );
-  return [{ path: "canopy.yaml", text }, dockerfile];
+  return [{ path: "canopy.yaml", text }, DOCKERFILE];
 }
 
 /** Engines that differ in nothing but their addresses, together. */

@@ -36,13 +36,13 @@ function qwen3Vl(text: JsonObject, vision: JsonObject): JsonObject {
   };
 }
 
-const visionLarge = {
+const VISION_LARGE = {
   depth: 27,
   hidden_size: 1_152,
   intermediate_size: 4_304,
   deepstack_visual_indexes: [8, 16, 24],
 };
-const visionSmall = {
+const VISION_SMALL = {
   depth: 24,
   hidden_size: 1_024,
   intermediate_size: 4_096,
@@ -60,10 +60,10 @@ const KNOWN: Readonly<Record<string, JsonObject>> = {
   "Qwen/Qwen3-32B": qwen3(5_120, 25_600, 64, 64),
   "Qwen/Qwen3-VL-4B-Instruct": qwen3Vl(
     qwen3(2_560, 9_728, 36, 32, { tie_word_embeddings: true }),
-    visionSmall,
+    VISION_SMALL,
   ),
-  "Qwen/Qwen3-VL-8B-Instruct": qwen3Vl(qwen3(4_096, 12_288, 36, 32), visionLarge),
-  "Qwen/Qwen3-VL-32B-Instruct": qwen3Vl(qwen3(5_120, 25_600, 64, 64), visionLarge),
+  "Qwen/Qwen3-VL-8B-Instruct": qwen3Vl(qwen3(4_096, 12_288, 36, 32), VISION_LARGE),
+  "Qwen/Qwen3-VL-32B-Instruct": qwen3Vl(qwen3(5_120, 25_600, 64, 64), VISION_LARGE),
   "deepseek-ai/DeepSeek-R1-0528-Qwen3-8B": r1Distill,
 };
 

@@ -13,7 +13,7 @@ export interface SuperviseRules {
 }
 
 /** Loading and compiling a large model takes 2 to 10 minutes. */
-export const defaultRules: SuperviseRules = {
+export const DEFAULT_RULES: SuperviseRules = {
   readyTimeoutMs: 20 * 60_000,
   graceMs: 20_000,
   maxCrashes: 5,

@@ -29,7 +29,7 @@ export type OnnxUse = "embed" | "generate";
  * 8 bits are ahead in both. For one go each 4 bits save memory and no time, and 16 bits gain nothing; what is generated
  * needs all weights for each token, so that fewer bits come out ahead. NF4 (bnb4) is slow in both.
  */
-export const onnxFileNames: Readonly<Record<OnnxUse, readonly string[]>> = {
+export const ONNX_FILE_NAMES: Readonly<Record<OnnxUse, readonly string[]>> = {
   embed: [
     "model_int8.onnx",
     "model_quantized.onnx",
@@ -90,7 +90,7 @@ async function modelFolder({ model, revision }: OnnxSource, env: Environment): P
 
 /** Known names, in `onnx/` and in the folder itself; then what else there is, if it is one. */
 async function candidates(folder: string, use: OnnxUse): Promise<string[]> {
-  const known = onnxFileNames[use].flatMap((name) => [join("onnx", name), name]);
+  const known = ONNX_FILE_NAMES[use].flatMap((name) => [join("onnx", name), name]);
   const inside = await readdir(join(folder, "onnx")).catch(() => []);
   const all = [...await readdir(folder), ...inside.map((name) => join("onnx", name))];
   const others = all.filter((name) => name.endsWith(".onnx"));

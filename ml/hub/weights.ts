@@ -1,5 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
-import { onnxFileNames } from "./onnx_files.ts";
+import { ONNX_FILE_NAMES } from "./onnx_files.ts";
 
 /** What a tokenizer and a model are described by; the first is needed. */
 const DESCRIPTIONS = [
@@ -20,7 +20,7 @@ export function weightFiles(model: string, names: readonly string[], wanted?: st
   // Written beside models that generate, and beside no others.
   const use = all.has("generation_config.json") ? "generate" : "embed";
   const onnx = wanted ??
-    onnxFileNames[use].flatMap((name) => [`onnx/${name}`, name]).find((name) => all.has(name)) ??
+    ONNX_FILE_NAMES[use].flatMap((name) => [`onnx/${name}`, name]).find((name) => all.has(name)) ??
     onlyOf(names.filter((name) => name.endsWith(".onnx")));
   if (onnx === undefined || !all.has(onnx)) {
     const files = names.filter((name) => name.endsWith(".onnx"));

@@ -12,7 +12,7 @@ interface EmbeddedFile {
 }
 
 /** The name by which the binding looks for the library, and under which a loaded one is found again. */
-const libraryName = "libonnxruntime.so.1";
+const LIBRARY_NAME = "libonnxruntime.so.1";
 
 /**
  * Opens ONNX Runtime's library when it is compiled into the program (`bun build --compile`). Bun unpacks the binding
@@ -29,7 +29,7 @@ export async function openEmbeddedLibrary(): Promise<void> {
   // No home to write to: a folder of our own, gone as soon as the library is mapped.
   const folder = mkdtempSync(join(tmpdir(), "canopy-"));
   try {
-    const path = join(folder, libraryName);
+    const path = join(folder, LIBRARY_NAME);
     writeFileSync(path, new Uint8Array(await file.arrayBuffer()));
     open(path);
   } finally {
@@ -48,7 +48,7 @@ function embeddedLibrary(): EmbeddedFile | undefined {
 async function writeToCache(file: EmbeddedFile): Promise<string> {
   const home = process.env["XDG_CACHE_HOME"] || join(homedir(), ".cache");
   const folder = join(home, "canopy", file.name.replaceAll(/[^\w.-]/g, "_"));
-  const path = join(folder, libraryName);
+  const path = join(folder, LIBRARY_NAME);
   if (existsSync(path) && statSync(path).size === file.size) return path;
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   // Another process may do the same: whole files appear, never parts of them.

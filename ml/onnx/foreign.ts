@@ -7,9 +7,9 @@ interface ForeignFunctions {
 }
 
 /** Not written in the import, where Deno would try to resolve it. */
-const foreignFunctionsModule = "bun:ffi";
+const FOREIGN_FUNCTIONS_MODULE = "bun:ffi";
 
 /** Calls of C functions, under Bun. */
 export async function foreignFunctions(): Promise<ForeignFunctions> {
-  return await import(foreignFunctionsModule);
+  return await import(FOREIGN_FUNCTIONS_MODULE);
 }

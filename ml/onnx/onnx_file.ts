@@ -1,12 +1,12 @@
 import { bytesField, type Field, floatField, join, numberField } from "./protobuf.ts";
 
 /** Field numbers are those of onnx.proto. */
-const irVersion = 8;
+const IR_VERSION = 8;
 
 /** Element types by their names in ONNX Runtime. */
-const elementTypes = { float32: 1, int8: 3, int32: 6, int64: 7, float16: 10 } as const;
+const ELEMENT_TYPES = { float32: 1, int8: 3, int32: 6, int64: 7, float16: 10 } as const;
 
-export type ElementType = keyof typeof elementTypes;
+export type ElementType = keyof typeof ELEMENT_TYPES;
 
 /** A whole number as an attribute; floats are told apart because ONNX tells them apart. */
 export type Attribute = number | readonly number[] | { readonly float: number };
@@ -46,7 +46,7 @@ export interface OnnxGraph {
 /** The graph as the bytes of an ONNX model with operator set 17, and set 1 of ONNX Runtime's own operators. */
 export function encodeModel(graph: OnnxGraph): Uint8Array {
   return join([
-    numberField(1, irVersion),
+    numberField(1, IR_VERSION),
     bytesField(8, [bytesField(1, ""), numberField(2, 17)]),
     bytesField(8, [bytesField(1, "com.microsoft"), numberField(2, 1)]),
     bytesField(7, [
@@ -81,14 +81,14 @@ function valueFields({ name, type, shape }: Value): Field[] {
   const dimensions = shape.map((size) =>
     bytesField(1, [typeof size === "number" ? numberField(1, size) : bytesField(2, size)])
   );
-  const tensor = [numberField(1, elementTypes[type]), bytesField(2, dimensions)];
+  const tensor = [numberField(1, ELEMENT_TYPES[type]), bytesField(2, dimensions)];
   return [bytesField(1, name), bytesField(2, [bytesField(1, tensor)])];
 }
 
 function constantFields({ name, type, shape, data }: Constant): Field[] {
   const head = [
     ...shape.map((size) => numberField(1, size)),
-    numberField(2, elementTypes[type]),
+    numberField(2, ELEMENT_TYPES[type]),
     bytesField(8, name),
   ];
   if (data instanceof Uint8Array) return [...head, bytesField(9, data)];

@@ -1,7 +1,7 @@
 import process from "node:process";
 import { foreignFunctions } from "./foreign.ts";
 
-const variable = "ORT_DISABLE_TELEMETRY";
+const VARIABLE = "ORT_DISABLE_TELEMETRY";
 
 /**
  * Keeps ONNX Runtime from reporting to Microsoft: since 1.29 it does so on Linux and macOS, with an id that it keeps in
@@ -13,13 +13,13 @@ export async function disableTelemetry(): Promise<void> {
     globalThis,
     "Deno",
   );
-  if (deno !== undefined) return deno.env.set(variable, "1");
-  process.env[variable] = "1";
+  if (deno !== undefined) return deno.env.set(VARIABLE, "1");
+  process.env[VARIABLE] = "1";
   // On Windows it only writes to the system's own tracing.
   if (Reflect.get(globalThis, "Bun") === undefined || process.platform === "win32") return;
   const { dlopen } = await foreignFunctions();
   const library = process.platform === "darwin" ? "libSystem.B.dylib" : "libc.so.6";
   const { symbols } = dlopen(library, { setenv: { args: ["buffer", "buffer", "i32"], returns: "i32" } });
   const text = (value: string) => new TextEncoder().encode(value + "\0");
-  symbols.setenv(text(variable), text("1"), 1);
+  symbols.setenv(text(VARIABLE), text("1"), 1);
 }

@@ -45,9 +45,9 @@ export type TensorMetadata = Extract<Metadata, { isTensor: true }>;
 /** The metadata of a session, of all that is read of it. */
 export type SessionMetadata = Pick<InferenceSession, "inputMetadata" | "outputMetadata">;
 
-const cacheInput = /^past_key_values?\.(\d+)\.(?:\w+\.)?(key|value)$/;
+const CACHE_INPUT = /^past_key_values?\.(\d+)\.(?:\w+\.)?(key|value)$/;
 
-const knownInputs = [
+const KNOWN_INPUTS = [
   "input_ids",
   "attention_mask",
   "position_ids",
@@ -66,10 +66,10 @@ export function readInputs(
   const found: Record<string, TensorMetadata> = {};
   const unknown: string[] = [];
   for (const input of session.inputMetadata) {
-    const match = cacheInput.exec(input.name);
+    const match = CACHE_INPUT.exec(input.name);
     if (!input.isTensor) unknown.push(input.name);
     else if (match !== null) cache.push(cacheSlot(input, match, outputs, refuse));
-    else if (knownInputs.includes(input.name)) found[input.name] = input;
+    else if (KNOWN_INPUTS.includes(input.name)) found[input.name] = input;
     else unknown.push(input.name);
   }
   if (unknown.length > 0) {

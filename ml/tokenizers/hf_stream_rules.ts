@@ -17,10 +17,10 @@ export interface StreamedFiles {
 }
 
 /** Pieces that each stage of splitting may still change at the end of a text (measured for all common patterns). */
-const unstablePiecesPerSplit = 2;
+const UNSTABLE_PIECES_PER_SPLIT = 2;
 
 /** Texts that have broken other rules; a tokenizer whose stream differs on one of them is refused. */
-const trickyTexts = [
+const TRICKY_TEXTS = [
   "It's  a\n\n \ttest:\r\n  x=12345, y='ll'\n",
   "na\u0308ive \u1112\u1161\u11ab e\u0301\u0323 \u{1f468}\u200d\u{1f469} \u4f60\u597d\u4e16\u754c 3.14\u00a0kg",
   "<|im_end|>\n<|im_start|>user\n<think> </think> <|im",
@@ -37,7 +37,7 @@ class Refusal extends Error {}
 export function streamingOf(tokenizer: Tokenizer, files: StreamedFiles): Streaming {
   try {
     const open = tokenStreams(rulesOf(tokenizer, files));
-    for (const text of trickyTexts) {
+    for (const text of TRICKY_TEXTS) {
       const whole = tokenizer.encode(text, { add_special_tokens: false }).ids;
       const stream = open();
       for (const character of text) {
@@ -77,7 +77,7 @@ function rulesOf(tokenizer: Tokenizer, files: StreamedFiles): StreamRules {
     pieces: joined === undefined
       ? (text) => splitter.stages.reduce<string[]>((pieces, stage) => stage(pieces), [text])
       : (text) => cutBetween(text, joined),
-    unstablePieces: split ? unstablePiecesPerSplit * splitter.stages.length : 1,
+    unstablePieces: split ? UNSTABLE_PIECES_PER_SPLIT * splitter.stages.length : 1,
     encode: (pieces) =>
       model(splitter.toTokens([...pieces])).map((token) => {
         const id = model.tokens_to_ids.get(token) ?? model.unk_token_id;

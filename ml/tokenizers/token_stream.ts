@@ -237,7 +237,7 @@ function isLowSurrogate(unit: number): boolean {
   return unit >= 0xdc00 && unit <= 0xdfff;
 }
 
-const mark = /^\p{M}/u;
+const MARK = /^\p{M}/u;
 
 /**
  * True for characters that no normal form joins with what stands before them. Besides marks, the second and third
@@ -247,7 +247,7 @@ function beginsAnew(codePoint: number): boolean {
   if (codePoint < 0x300) return true;
   const decomposed = String.fromCodePoint(codePoint).normalize("NFKD");
   const leader = decomposed.codePointAt(0)!;
-  const joins = mark.test(decomposed) || (leader >= 0x1160 && leader <= 0x11ff) ||
+  const joins = MARK.test(decomposed) || (leader >= 0x1160 && leader <= 0x11ff) ||
     (leader >= 0x16d60 && leader <= 0x16d6f);
   return !joins;
 }

@@ -4,7 +4,7 @@ import type { Engine } from "../engines/engine.ts";
 import type { Placement, PlacementHint, PlacementOutcome } from "../worker/placement.ts";
 
 /** How often a full model is asked again: others than this queue may have given places back. */
-const pollMs = 100;
+const POLL_MS = 100;
 
 interface Waiter {
   readonly rank: number;
@@ -96,7 +96,7 @@ export class PlaceQueue {
     if (this.#poll !== undefined) return;
     const poll = new AbortController();
     this.#poll = poll;
-    this.#clock.sleep(pollMs, poll.signal).then(() => {
+    this.#clock.sleep(POLL_MS, poll.signal).then(() => {
       this.#poll = undefined;
       this.#serve();
     }, () => {});

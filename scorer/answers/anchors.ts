@@ -7,11 +7,11 @@ const announcement = new RegExp(
     "[:*_ \\t]*",
   "giu",
 );
-const hashes = /^[ \t]*####[ \t]*/gmu;
-const heading = /^[#*_ \t]{0,8}(?:the )?(?:final |correct )?answer[*_: \t]{0,8}$/gimu;
+const HASHES = /^[ \t]*####[ \t]*/gmu;
+const HEADING = /^[#*_ \t]{0,8}(?:the )?(?:final |correct )?answer[*_: \t]{0,8}$/gimu;
 
 /** Announcements that are looked at, from the last one on. */
-const maxAnchors = 8;
+const MAX_ANCHORS = 8;
 
 /**
  * What follows the announcements of a final answer ("The answer is …", "**Answer:** …", "#### …"), the last one first:
@@ -19,10 +19,10 @@ const maxAnchors = 8;
  */
 export function announced(text: string): string[] {
   const ends: number[] = [];
-  for (const pattern of [announcement, hashes, heading]) {
+  for (const pattern of [announcement, HASHES, HEADING]) {
     for (const match of text.matchAll(pattern)) ends.push(match.index + match[0].length);
   }
-  return ends.sort((a, b) => b - a).slice(0, maxAnchors).map((end) => phraseAt(text, end)).filter((phrase) =>
+  return ends.sort((a, b) => b - a).slice(0, MAX_ANCHORS).map((end) => phraseAt(text, end)).filter((phrase) =>
     phrase !== ""
   );
 }

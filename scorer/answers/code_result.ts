@@ -1,7 +1,7 @@
 import { canonicalValue } from "./expression.ts";
 
 /** Longest output, in characters. */
-const maxLength = 1_000;
+const MAX_LENGTH = 1_000;
 
 /**
  * The output that a text says a piece of code has: a block marked as output, or an inline "prints `…`". Only where the
@@ -11,7 +11,7 @@ export function findCodeResult(text: string, question: string): { text: string; 
   if (!asksForOutput(question)) return undefined;
   const found = lastBlock(text) ?? lastInline(text);
   const content = found?.trim();
-  if (content === undefined || content === "" || content.length > maxLength) return undefined;
+  if (content === undefined || content === "" || content.length > MAX_LENGTH) return undefined;
   const value = canonicalValue(content) ?? `text:${content.replaceAll(/[ \t]+$/gmu, "")}`;
   return { text: content, value };
 }

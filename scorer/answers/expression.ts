@@ -1,5 +1,5 @@
 import { choiceValue } from "./choice.ts";
-import { maxAnswerLength } from "./final_answer.ts";
+import { MAX_ANSWER_LENGTH } from "./final_answer.ts";
 import { parseNumber } from "./number.ts";
 
 /**
@@ -8,7 +8,7 @@ import { parseNumber } from "./number.ts";
  * or too long.
  */
 export function canonicalValue(text: string): string | undefined {
-  if (text.length > maxAnswerLength) return undefined;
+  if (text.length > MAX_ANSWER_LENGTH) return undefined;
   const number = parseNumber(text);
   if (number !== undefined) return `number:${number}`;
   const choice = choiceValue(text);

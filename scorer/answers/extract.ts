@@ -3,7 +3,7 @@ import { compileSafePattern } from "../../cfgs/schema/safe_pattern.ts";
 import { findBoxed } from "./boxed.ts";
 import { findChoice } from "./choice.ts";
 import { findCodeResult } from "./code_result.ts";
-import { type FinalAnswer, finalPart, maxAnswerLength } from "./final_answer.ts";
+import { type FinalAnswer, finalPart, MAX_ANSWER_LENGTH } from "./final_answer.ts";
 import { findField } from "./json_field.ts";
 import { findMath } from "./math.ts";
 import { findNumber } from "./number.ts";
@@ -39,7 +39,7 @@ export function answerExtractor(
     for (const kind of extract) {
       const found = finders[kind](searched, question);
       if (found !== undefined) {
-        return { kind, text: found.text.slice(0, maxAnswerLength), value: found.value };
+        return { kind, text: found.text.slice(0, MAX_ANSWER_LENGTH), value: found.value };
       }
     }
     return undefined;

@@ -15,14 +15,14 @@ export function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
 }
 
 /** Longest final answer, in characters; what is longer is no final answer. */
-export const maxAnswerLength = 300;
+export const MAX_ANSWER_LENGTH = 300;
 
 /** Characters of a text in which final answers are looked for, from its end. */
-const searchedLength = 16_384;
+const SEARCHED_LENGTH = 16_384;
 
 /** The part of a text in which its final answer stands: its end, without reasoning, in Unicode's compatible form. */
 export function finalPart(text: string): string {
-  const tail = text.slice(-searchedLength);
+  const tail = text.slice(-SEARCHED_LENGTH);
   const reasoningEnd = tail.lastIndexOf("</think>");
   return (reasoningEnd < 0 ? tail : tail.slice(reasoningEnd + "</think>".length))
     .replaceAll(/[\u2212\u2013\uff0d]/g, "-")

@@ -2,7 +2,7 @@ import { isJsonObject, type Json } from "../../base/json.ts";
 import { canonicalValue } from "./expression.ts";
 
 /** Fields that hold an answer where the settings name none. */
-const usualFields = ["answer", "final_answer", "result"];
+const USUAL_FIELDS = ["answer", "final_answer", "result"];
 
 /** The value of a field of the JSON that a text is, or that stands in its last fence or at its end. */
 export function findField(
@@ -11,7 +11,7 @@ export function findField(
 ): { text: string; value: string } | undefined {
   const json = jsonOf(text);
   if (json === undefined) return undefined;
-  for (const path of field === undefined ? usualFields : [field]) {
+  for (const path of field === undefined ? USUAL_FIELDS : [field]) {
     const found = at(json, path);
     if (found === undefined || found === null) continue;
     const written = typeof found === "string" ? found : JSON.stringify(sorted(found));

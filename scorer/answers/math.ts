@@ -1,7 +1,7 @@
 import { announced, lastSentences } from "./anchors.ts";
 import { canonicalValue } from "./expression.ts";
 
-const functions =
+const FUNCTIONS =
   /\b(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|frac|max|min|mod|gcd|lcm|arcsin|arccos|arctan|pi|infty|text|and|or)\b/giu;
 
 /** The mathematical expression that a text announces as its answer, or concludes with between dollar signs. */
@@ -28,7 +28,7 @@ export function findMath(text: string): { text: string; value: string } | undefi
 /** True for a phrase of formulas and hardly a word. */
 function looksMathematical(phrase: string): boolean {
   if (!/[\\$^=<>√π∞]|[-+*/]\s?[\w(]|\d/u.test(phrase)) return false;
-  const words = phrase.replaceAll(/\\[a-z]+/giu, " ").replaceAll(functions, " ").match(/\p{L}{3,}/gu) ?? [];
+  const words = phrase.replaceAll(/\\[a-z]+/giu, " ").replaceAll(FUNCTIONS, " ").match(/\p{L}{3,}/gu) ?? [];
   return words.length === 0;
 }
 

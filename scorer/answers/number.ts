@@ -1,13 +1,13 @@
 import { announced, lastSentences } from "./anchors.ts";
 
 /** Longest number that is read, in characters. */
-const maxLength = 80;
-const digits = "\\d{1,3}(?:(?:,|\\{,\\}|\\\\,|\\\\!|,\\\\!| )\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+";
+const MAX_LENGTH = 80;
+const DIGITS = "\\d{1,3}(?:(?:,|\\{,\\}|\\\\,|\\\\!|,\\\\!| )\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+";
 const numberInText = new RegExp(
   `(?<![\\w.\\\\^_])[-+]?[$€£¥]?(?:\\d{1,3}(?:,\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?)(?:/\\d+)?(?![\\w^]|\\.\\d|,\\d)`,
   "gu",
 );
-const magnitudes: Readonly<Record<string, number>> = {
+const MAGNITUDES: Readonly<Record<string, number>> = {
   hundred: 2,
   thousand: 3,
   million: 6,
@@ -19,15 +19,15 @@ const words =
     .split(" ");
 const tens = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ");
 /** Behind a number these make it something else than that number of things. */
-const notUnits =
+const NOT_UNITS =
   /^(?:and|or|to|plus|minus|times|divided|x|y|z|n|k|i|e|more|less|out|of|through|per cent of|followed|different|if|where|when|either|but)\b/u;
-const attachedUnits =
+const ATTACHED_UNITS =
   /^(?:%|°[CF]?|km|cm|mm|m|kg|mg|g|s|ms|h|hrs?|min|mins|mph|ft|in|lbs?|oz|l|ml|L|J|N|W|V|Hz|kWh|USD|EUR|€|£|元|个|個|円|人|台|天|岁|小时|米|公里|美元)$/u;
 
 /** A phrase that is one number, with or without currency and unit; as a reduced fraction. Undefined for all else. */
 export function parseNumber(phrase: string): string | undefined {
   let text = bare(phrase);
-  if (text === "" || text.length > maxLength) return undefined;
+  if (text === "" || text.length > MAX_LENGTH) return undefined;
   const equals = text.lastIndexOf("=");
   // "x = 2 or x = 1" is a list, not an equation.
   if (/=.*(?:\b(?:or|and)\b|[,;]).*=/u.test(text)) return undefined;
@@ -107,7 +107,7 @@ function leadingFraction(text: string): Fraction | undefined {
     return { numerator, denominator, rest: text.slice(mixed[0].length) };
   }
   const match = new RegExp(
-    `^(${digits})(?![\\d]|[.,]\\d)(?:\\s?(?:\\\\times|\\\\cdot|×|\\*|x)\\s?10\\^\\{?(-?\\d{1,2})\\}?|[eE]([-+]?\\d{1,2})(?!\\w))?`,
+    `^(${DIGITS})(?![\\d]|[.,]\\d)(?:\\s?(?:\\\\times|\\\\cdot|×|\\*|x)\\s?10\\^\\{?(-?\\d{1,2})\\}?|[eE]([-+]?\\d{1,2})(?!\\w))?`,
     "u",
   ).exec(text);
   if (match === null) {
@@ -133,19 +133,19 @@ function leadingFraction(text: string): Fraction | undefined {
 /** True for what may stand behind a number without changing it. */
 function isUnit(rest: string): boolean {
   const trimmed = rest.trim().replace(/[.,;:!?]$/u, "");
-  if (trimmed === "" || attachedUnits.test(trimmed) || /^\^\{?\\circ\}?$|^degrees?$/u.test(trimmed)) {
+  if (trimmed === "" || ATTACHED_UNITS.test(trimmed) || /^\^\{?\\circ\}?$|^degrees?$/u.test(trimmed)) {
     return true;
   }
   if (/^\([^()\d]{1,40}\)$/u.test(trimmed)) return true;
   // A unit in words needs a blank, so that 5x is no five of x.
   if (!/^\s/u.test(rest) && !/^[-]?[a-z]{3,}/u.test(rest)) return false;
-  if (notUnits.test(trimmed.toLowerCase())) return false;
+  if (NOT_UNITS.test(trimmed.toLowerCase())) return false;
   return trimmed.split(/\s+/u).length <= 8 && /^[\p{L}%°€£$/'^{}\-\s()²³.]+(?:\^?[23])?$/u.test(trimmed) &&
     !/\s[-+]\s/u.test(trimmed);
 }
 
 function scaled({ numerator, denominator }: Fraction, rest: string): Omit<Fraction, "rest"> {
-  const exponent = magnitudes[/^\s*([a-z]+)/u.exec(rest.toLowerCase())?.[1] ?? ""];
+  const exponent = MAGNITUDES[/^\s*([a-z]+)/u.exec(rest.toLowerCase())?.[1] ?? ""];
   return { numerator: exponent === undefined ? numerator : numerator * 10n ** BigInt(exponent), denominator };
 }
 
@@ -165,7 +165,7 @@ function numberWord(text: string): string | undefined {
   const ten = tens.indexOf(first);
   const unit = second === undefined ? -1 : words.indexOf(second);
   if (ten >= 0 && unit > 0 && unit < 10) return String(20 + 10 * ten + unit);
-  if (second !== undefined && (second in magnitudes || notUnits.test(second))) return undefined;
+  if (second !== undefined && (second in MAGNITUDES || NOT_UNITS.test(second))) return undefined;
   if (ten >= 0) return String(20 + 10 * ten);
   const word = words.indexOf(first);
   return word >= 0 ? String(word) : undefined;
@@ -173,7 +173,7 @@ function numberWord(text: string): string | undefined {
 
 /** Without LaTeX's wrappings and closing marks. */
 function bare(phrase: string): string {
-  return phrase.slice(0, 4 * maxLength)
+  return phrase.slice(0, 4 * MAX_LENGTH)
     .replaceAll(
       /\\(?:left|right|displaystyle|quad|,|;|:)(?![a-z])/gu,
       (space) => space === "\\," ? "{,}" : " ",

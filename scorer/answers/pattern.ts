@@ -2,16 +2,16 @@ import type { SafePattern } from "../../cfgs/schema/safe_pattern.ts";
 import { canonicalValue } from "./expression.ts";
 
 /** Characters of a text that a pattern is matched with, from its end: at most 500 steps each (`cfgs/safe_pattern.ts`). */
-const searchedLength = 4_096;
+const SEARCHED_LENGTH = 4_096;
 /** A pattern that matches more often than this finds no final answers. */
-const maxMatches = 64;
+const MAX_MATCHES = 64;
 
 /** The first group of a pattern's last match, or the whole of it. */
 export function findPattern(text: string, pattern: SafePattern): { text: string; value: string } | undefined {
-  const matcher = pattern.matcher(text.slice(-searchedLength));
+  const matcher = pattern.matcher(text.slice(-SEARCHED_LENGTH));
   let found: string | null = null;
   for (let matches = 0; matcher.find(); matches++) {
-    if (matches === maxMatches) return undefined;
+    if (matches === MAX_MATCHES) return undefined;
     found = matcher.groupCount() > 0 ? matcher.group(1) : matcher.group(0);
   }
   const answer = found?.trim() ?? "";

@@ -8,10 +8,10 @@ export interface Feature {
 }
 
 /** Scripts that put no blanks between words: each pair of neighbouring characters is a token. */
-const unspaced =
+const UNSPACED =
   /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
-const words = /[\p{L}\p{N}\p{M}]+/gu;
-const runs =
+const WORDS = /[\p{L}\p{N}\p{M}]+/gu;
+const RUNS =
   /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]+|[^\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]+/gu;
 /** Longest token that is looked at, in characters. */
 const MAX_TOKEN_LENGTH = 32;
@@ -19,9 +19,9 @@ const MAX_TOKEN_LENGTH = 32;
 /** The tokens of a text: words, in scripts without blanks pairs of characters. */
 export function lexicalTokens(text: string): string[] {
   const tokens: string[] = [];
-  for (const [word] of text.normalize("NFKC").toLowerCase().matchAll(words)) {
-    for (const [run] of word.matchAll(runs)) {
-      if (!unspaced.test(run)) {
+  for (const [word] of text.normalize("NFKC").toLowerCase().matchAll(WORDS)) {
+    for (const [run] of word.matchAll(RUNS)) {
+      if (!UNSPACED.test(run)) {
         tokens.push(run.slice(0, MAX_TOKEN_LENGTH));
         continue;
       }
@@ -51,7 +51,7 @@ export function lexicalFeatures(token: string, dimensions: number): Feature[] {
 }
 
 function partsOf(token: string): string[] {
-  if (unspaced.test(token)) return [...token];
+  if (UNSPACED.test(token)) return [...token];
   const padded = [..."^" + token + "$"];
   return padded.slice(2).map((_, index) => padded.slice(index, index + 3).join(""));
 }

@@ -7,7 +7,7 @@ import { streamingOf } from "../../ml/tokenizers/hf_stream_rules.ts";
 import type { TokenStream } from "../../ml/tokenizers/token_stream.ts";
 
 /** The token that Qwen3-Embedding pools at. Its configuration names another one, `<|im_end|>`, as the end. */
-const qwenEnd = "<|endoftext|>";
+const QWEN_END = "<|endoftext|>";
 
 /** An answer's tokens, while it is written. */
 export interface AnswerTokens {
@@ -79,8 +79,8 @@ function endIdOf(tokenizer: Tokenizer, postProcessor: Json | undefined): number 
   const template = stepsOf(postProcessor).find((step) => step["type"] === "TemplateProcessing");
   const pieces = template === undefined ? [] : Array.isArray(template["single"]) ? template["single"] : [];
   if (pieces.length === 0) {
-    const id = tokenizer.token_to_id(qwenEnd);
-    if (id === undefined) throw new Error(`it appends no end token, and knows no ${qwenEnd}`);
+    const id = tokenizer.token_to_id(QWEN_END);
+    if (id === undefined) throw new Error(`it appends no end token, and knows no ${QWEN_END}`);
     return id;
   }
   const [text, end, ...others] = pieces;

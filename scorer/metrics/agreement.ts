@@ -23,7 +23,7 @@ import {
 } from "../policy/vote.ts";
 
 /** Shorter answers, in tokens, have no similarity that means anything (no second-moment metric has). */
-const leastTokens = 8;
+const LEAST_TOKENS = 8;
 
 /**
  * Our own metric: two answers agree when the final answers that they state are equal; where one of them states none,
@@ -105,5 +105,5 @@ function vetoOf(
   if (value === undefined) return "similarity_unknown";
   if (value >= below) return undefined;
   const tokens = evidence.similarity(pair)?.tokens ?? [0, 0];
-  return Math.min(...tokens) < leastTokens ? undefined : "off_topic";
+  return Math.min(...tokens) < LEAST_TOKENS ? undefined : "off_topic";
 }

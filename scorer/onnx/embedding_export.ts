@@ -12,7 +12,7 @@ export interface EmbeddingExport extends TransformerInputs {
   readonly hidden: { readonly name: string; readonly type: "float32" | "float16" };
 }
 
-const hiddenNames = ["last_hidden_state", "hidden_states", "token_embeddings"];
+const HIDDEN_NAMES = ["last_hidden_state", "hidden_states", "token_embeddings"];
 
 /**
  * Reads from a model's metadata how it is fed. Throws 500 `unsupported_export`, saying what is missing or not known.
@@ -28,14 +28,14 @@ function hiddenOf(
   outputs: readonly TensorMetadata[],
   refuse: (why: string) => CanopyError,
 ): EmbeddingExport["hidden"] {
-  const hidden = hiddenNames.map((name) => outputs.find((output) => output.name === name)).find((output) =>
+  const hidden = HIDDEN_NAMES.map((name) => outputs.find((output) => output.name === name)).find((output) =>
     output !== undefined
   );
   if (hidden === undefined) {
     const names = outputs.filter(({ name }) => !name.startsWith("present")).map(({ name }) => `\`${name}\``);
     throw refuse(
       `it gives ${names.join(", ") || "nothing"}, but no row of features per token (${
-        hiddenNames.map((name) => `\`${name}\``).join(", ")
+        HIDDEN_NAMES.map((name) => `\`${name}\``).join(", ")
       }); use an export for feature extraction`,
     );
   }

@@ -153,7 +153,7 @@ export class EmbeddingModel {
     const inSteps = async () => {
       const first = await this.step(ids.slice(0, 5), undefined, true);
       const second = (await this.step(ids.slice(5), first.cache, false)).rows;
-      return cosine(whole.subarray(whole.length * 5 / 8), second) > leastAgreement;
+      return cosine(whole.subarray(whole.length * 5 / 8), second) > LEAST_AGREEMENT;
     };
     this.#inPlace = true;
     this.#inPlace = await inSteps().catch(() => false);
@@ -165,4 +165,4 @@ export class EmbeddingModel {
 const ROOM_AHEAD = 65;
 
 /** Steps of int8 models differ a little, since their scales depend on what is in a call; wrong ones differ a lot. */
-const leastAgreement = 0.9;
+const LEAST_AGREEMENT = 0.9;

@@ -9,7 +9,7 @@ export interface Correlation extends CorrelationTerms {
 }
 
 /** Below this a column counts as zero: it then correlates with nothing, not even with itself. */
-const leastNorm = 1e-30;
+const LEAST_NORM = 1e-30;
 
 const node = (
   operator: string,
@@ -44,7 +44,7 @@ const correlate: OnnxGraph = {
     name: "least",
     type: "float32",
     shape: [],
-    data: new Uint8Array(Float32Array.of(leastNorm).buffer),
+    data: new Uint8Array(Float32Array.of(LEAST_NORM).buffer),
   }],
   nodes: [
     node("ReduceSumSquare", ["rows"], "column_squares", { axes: [0], keepdims: 1 }),

@@ -1,5 +1,5 @@
 /** Requests for something made up, of which several different answers are wanted; in English and a few other languages. */
-const creative: readonly RegExp[] = [
+const CREATIVE: readonly RegExp[] = [
   /\b(?:write|compose|create|invent|make up|tell|draft|craft|give|generate)\b[^.?!\n]{0,60}\b(?:stor(?:y|ies)|poems?|haikus?|limericks?|sonnets?|songs?|lyrics|tales?|fables?|novel|screenplay|jokes?|riddles?|slogans?|taglines?|raps?|ballads?|monologues?|dialogues?|fan ?fiction|toasts?|speech(?:es)?|blog posts?|character names?)\b/iu,
   /\b(?:brainstorm|be creative|creative writing|use your imagination|let your imagination)\b/iu,
   /\b(?:come up with|suggest|think of|give me|list)\b[^.?!\n]{0,40}\b(?:names?|ideas|titles|slogans|themes|plots|ways to)\b/iu,
@@ -9,18 +9,18 @@ const creative: readonly RegExp[] = [
 ];
 
 /** Characters of a question that are looked at, at its start and at its end. */
-const searchedLength = 4_000;
+const SEARCHED_LENGTH = 4_000;
 
 /** True when a question asks for something creative. */
 export function isCreative(question: string): boolean {
-  const searched = question.length <= 2 * searchedLength
+  const searched = question.length <= 2 * SEARCHED_LENGTH
     ? question
-    : `${question.slice(0, searchedLength)}\n${question.slice(-searchedLength)}`;
-  return creative.some((pattern) => pattern.test(searched));
+    : `${question.slice(0, SEARCHED_LENGTH)}\n${question.slice(-SEARCHED_LENGTH)}`;
+  return CREATIVE.some((pattern) => pattern.test(searched));
 }
 
 /** Words of a text that are counted. */
-const countedLength = 65_536;
+const COUNTED_LENGTH = 65_536;
 
 /**
  * Distinct-n of texts (Li et al. 2016, arXiv 1510.03055): the share of different n-grams of words among all of them;
@@ -40,7 +40,7 @@ export function distinctShare(texts: readonly string[], n: number): number | und
 }
 
 function wordsOf(text: string): string[] {
-  return text.slice(-countedLength).toLowerCase()
+  return text.slice(-COUNTED_LENGTH).toLowerCase()
     .match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]|[\p{L}\p{N}\p{M}]+/gu) ??
     [];
 }

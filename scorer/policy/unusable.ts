@@ -4,16 +4,16 @@ import type { Completion } from "./exit_policy.ts";
 export type Unusable = "cut" | "empty" | "refused" | "loop";
 
 /** Longest text that is taken for a refusal: a long one says something after it. */
-const longestRefusal = 1_000;
+const LONGEST_REFUSAL = 1_000;
 /** Where a refusal must begin. */
-const refusalStart = 300;
+const REFUSAL_START = 300;
 /** Characters at the end of a text in which a loop is looked for, and of one piece of it. */
-const loopTail = 1_000;
-const loopPiece = 16;
+const LOOP_TAIL = 1_000;
+const LOOP_PIECE = 16;
 /** Least share of different pieces in a text that is no loop: prose has above 0.9, a table of similar rows some 0.5. */
-const leastDistinct = 0.25;
+const LEAST_DISTINCT = 0.25;
 
-const refusals: readonly RegExp[] = [
+const REFUSALS: readonly RegExp[] = [
   /\b(?:i['’]?m|i am|we are|we['’]re)?\s?(?:very |so |deeply )?sorry\b[^.\n]{0,80}\b(?:can['’]?t|cannot|can not|unable|not able|won['’]?t|not comfortable)\b/iu,
   /\bi(?:['’]?m| am)? (?:can['’]?t|cannot|can not|won['’]?t|unable to|not able to|must decline to|have to decline to) (?:help(?! but)|assist|provide|answer|comply|do that|fulfil|fulfill|support|generate|create|write|engage|discuss|give|share|offer|process|continue)\b/iu,
   /\bas an ai(?: language)?(?: model| assistant)?,? i (?:can['’]?t|cannot|don['’]?t|do not|am not|am unable|won['’]?t)\b/iu,
@@ -36,17 +36,17 @@ export function unusable({ text, cut }: Pick<Completion, "text" | "cut">): Unusa
 
 function isRefusal(text: string): boolean {
   const trimmed = text.trim();
-  if (trimmed.length > longestRefusal) return false;
-  const start = trimmed.slice(0, refusalStart);
-  return refusals.some((pattern) => pattern.test(start));
+  if (trimmed.length > LONGEST_REFUSAL) return false;
+  const start = trimmed.slice(0, REFUSAL_START);
+  return REFUSALS.some((pattern) => pattern.test(start));
 }
 
 function isLoop(text: string): boolean {
-  const tail = text.slice(-loopTail).replaceAll(/\s+/gu, " ");
-  const count = tail.length - loopPiece + 1;
+  const tail = text.slice(-LOOP_TAIL).replaceAll(/\s+/gu, " ");
+  const count = tail.length - LOOP_PIECE + 1;
   // Shorter texts have too few pieces to tell.
-  if (count < loopTail / 3) return false;
+  if (count < LOOP_TAIL / 3) return false;
   const pieces = new Set<string>();
-  for (let at = 0; at < count; at++) pieces.add(tail.slice(at, at + loopPiece));
-  return pieces.size < leastDistinct * count;
+  for (let at = 0; at < count; at++) pieces.add(tail.slice(at, at + LOOP_PIECE));
+  return pieces.size < LEAST_DISTINCT * count;
 }

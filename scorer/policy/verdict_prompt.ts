@@ -46,7 +46,7 @@ export interface TokenCandidate {
 }
 
 /** Least probability of yes and no together for their ratio to mean anything. */
-const leastMass = 0.05;
+const LEAST_MASS = 0.05;
 
 /**
  * P(yes) / (P(yes) + P(no)) from the candidates of the reply's first token, whatever their case and blanks. Undefined
@@ -65,7 +65,7 @@ export function yesProbability(candidates: readonly TokenCandidate[]): number | 
     if (word === "yes") yes += Math.exp(Math.min(0, logprob));
     if (word === "no") no += Math.exp(Math.min(0, logprob));
   }
-  return yes + no >= leastMass ? yes / (yes + no) : undefined;
+  return yes + no >= LEAST_MASS ? yes / (yes + no) : undefined;
 }
 
 function wordOf(token: string): string {

@@ -9,7 +9,7 @@ import type {
   SequenceEvent,
   SequenceRequest,
 } from "../../embedded/scheduler/generator.ts";
-import { neutralSampling } from "../../embedded/scheduler/sampling.ts";
+import { NEUTRAL_SAMPLING } from "../../embedded/scheduler/sampling.ts";
 import { WorkerGenerator } from "../../embedded/thread/worker_generator.ts";
 import type { DecoderOptions } from "../../embedded/thread/worker_messages.ts";
 import { startDecoderThread } from "../../embedded/thread/worker_thread.ts";
@@ -33,7 +33,7 @@ export interface GreedyCase {
   readonly stopIds: ReadonlySet<number>;
 }
 
-export const greedy: SamplingParameters = { ...neutralSampling, temperature: 0, seed: "0" };
+export const greedy: SamplingParameters = { ...NEUTRAL_SAMPLING, temperature: 0, seed: "0" };
 
 export function requestOf(promptIds: readonly number[], maxTokens: number): SequenceRequest {
   return { promptIds, maxTokens, minTokens: 0, sampling: greedy, stopIds: new Set(), logprobs: 0 };

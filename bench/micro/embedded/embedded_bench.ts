@@ -17,7 +17,7 @@ import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_meas
 import { numberAfter } from "../flags.ts";
 import { loopDelayWhile } from "../loop_delay.ts";
 import { cpuMicros, median } from "../measure.ts";
-import { qwen06, writeModel } from "../scorer/scorer_bench_model.ts";
+import { QWEN06, writeModel } from "../scorer/scorer_bench_model.ts";
 import { WorkerGenerator } from "../../../embedded/thread/worker_generator.ts";
 import type { DecoderOptions } from "../../../embedded/thread/worker_messages.ts";
 import { startDecoderThread } from "../../../embedded/thread/worker_thread.ts";
@@ -34,7 +34,7 @@ const line = (name: string, ...figures: string[]) =>
   write(`${name.padEnd(58)}${figures.map((figure) => figure.padStart(18)).join("")}`);
 const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
 
-const layers = numberAfter("--layers", qwen06.layers);
+const layers = numberAfter("--layers", QWEN06.layers);
 const vocabulary = numberAfter("--vocabulary", 32_000);
 const threads = numberAfter("--threads", availableParallelism());
 const form = process.argv.includes("--fused") ? "fused" : "standard";
@@ -53,7 +53,7 @@ async function start(
 }
 
 try {
-  const path = writeModel(folder, { ...qwen06, layers, vocabulary }, "logits", form);
+  const path = writeModel(folder, { ...QWEN06, layers, vocabulary }, "logits", form);
   write(
     `${layers} layers of Qwen3-0.6B, ${form} attention, ${vocabulary} tokens in the vocabulary, int8, random weights; threads: ${threads}`,
   );

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { Pace } from "./embedded_bench_measures.ts";
-import { qwen06 } from "../scorer/scorer_bench_model.ts";
+import { QWEN06 } from "../scorer/scorer_bench_model.ts";
 import type { InferenceSession, OnnxRuntime, Tensor } from "../../../ml/onnx/runtime.ts";
 
 /** The loop that one writes first: outputs of a step are inputs of the next, the likeliest token goes on. */
@@ -24,7 +24,7 @@ export class BareDecoder {
   async run(prompt: readonly number[], answerTokens: number, stepTokens: number): Promise<Pace> {
     const startMs = this.#clock.now();
     let cache: Record<string, Tensor> = {};
-    const { cacheHeads, headSize } = qwen06;
+    const { cacheHeads, headSize } = QWEN06;
     for (const name of this.#past) {
       cache[name] = this.#runtime.float32(new Float32Array(0), [1, cacheHeads, 0, headSize]);
     }

@@ -2,7 +2,7 @@ import process from "node:process";
 import type { Clock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import type { Generator, SequenceRequest } from "../../../embedded/scheduler/generator.ts";
-import { neutralSampling } from "../../../embedded/scheduler/sampling.ts";
+import { NEUTRAL_SAMPLING } from "../../../embedded/scheduler/sampling.ts";
 
 /** Tokens per second of a prompt, and of the answer behind its first token. */
 export interface Pace {
@@ -18,7 +18,7 @@ export function promptOf(seed: string, tokens: number, vocabulary: number): numb
 
 /** Asks for the likeliest tokens, whatever they are. */
 export function greedyRequest(promptIds: readonly number[], maxTokens: number): SequenceRequest {
-  const sampling = { ...neutralSampling, temperature: 0, seed: "0" };
+  const sampling = { ...NEUTRAL_SAMPLING, temperature: 0, seed: "0" };
   return { promptIds, maxTokens, minTokens: 0, sampling, stopIds: new Set(), logprobs: undefined };
 }
 

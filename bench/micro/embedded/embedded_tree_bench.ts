@@ -22,7 +22,7 @@ import {
 } from "../../experiments/embedded_tree.ts";
 import { numberAfter, textAfter } from "../flags.ts";
 import { median } from "../measure.ts";
-import { qwen06, writeModel } from "../scorer/scorer_bench_model.ts";
+import { QWEN06, writeModel } from "../scorer/scorer_bench_model.ts";
 import { configSchema } from "../../../cfgs/schema/config.ts";
 import { createRouter } from "../../../router/router.ts";
 import { startEmbeddedModels } from "../../../router/served/embedded_models.ts";
@@ -128,7 +128,7 @@ try {
 function randomModel(count: number, index: number): string {
   const at = join(folder, `m${index}`);
   mkdirSync(at);
-  writeModel(at, { ...qwen06, layers: count, vocabulary: tokenizer.vocabSize }, "logits");
+  writeModel(at, { ...QWEN06, layers: count, vocabulary: tokenizer.vocabSize }, "logits");
   writeFileSync(join(at, "config.json"), JSON.stringify({ max_position_embeddings: 8192 }));
   return at;
 }

@@ -48,7 +48,7 @@ export async function agentOverhead(
     await ask(router, "root");
     const figures = await inTurns(rounds, {
       bare: () =>
-        perToken(() => all(async () => await drain((await transport.send(anyRequest, signal)).body))),
+        perToken(() => all(async () => await drain((await transport.send(ANY_REQUEST, signal)).body))),
       panel: () => perToken(() => ask(router, "panel")),
       root: () => perToken(() => all(() => ask(router, "root"))),
     });
@@ -58,7 +58,7 @@ export async function agentOverhead(
   }
 }
 
-const anyRequest = { method: "POST", url: "http://engine/repeat", headers: {} } as const;
+const ANY_REQUEST = { method: "POST", url: "http://engine/repeat", headers: {} } as const;
 
 /** A simulated engine of which each answer after the first one is the first one's bytes again, event by event. */
 function instantEngine(engine: AgentOverhead["engine"]): MemoryHandler {

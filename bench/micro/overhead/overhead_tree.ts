@@ -18,8 +18,8 @@ export interface TreeOverhead {
   readonly routerCpuMs: number;
 }
 
-const sizes = ["4b", "8b", "32b"] as const;
-const question = "What is 17 * 23? Show the steps.";
+const SIZES = ["4b", "8b", "32b"] as const;
+const QUESTION = "What is 17 * 23? Show the steps.";
 
 /**
  * Measures what the router adds to a 9-3-1 tree over engines that take no time, all over loopback sockets and in one
@@ -30,7 +30,7 @@ export async function treeOverhead(options: { tokens: number; rounds: number }):
   const clock = new SystemClock();
   const transport = systemTransport();
   const servers = await Promise.all(
-    sizes.map((size) =>
+    SIZES.map((size) =>
       startSimulator({
         engine: "vllm",
         models: [size],
@@ -45,7 +45,7 @@ export async function treeOverhead(options: { tokens: number; rounds: number }):
   const { router, url } = await startRouter(servers, tokens, transport, clock);
   try {
     const direct = () => directTree(servers, tokens, transport);
-    const routed = () => answerOf(transport, `${url}/v1/chat/completions`, "moa", question, tokens);
+    const routed = () => answerOf(transport, `${url}/v1/chat/completions`, "moa", QUESTION, tokens);
     const timed = async (work: () => Promise<unknown>) => {
       const startedMs = clock.now();
       await work();
@@ -70,9 +70,9 @@ async function startRouter(
   transport: Transport,
   clock: Clock,
 ): Promise<{ router: Router; url: string }> {
-  const agents = sizes.map((model) => ({ model }));
+  const agents = SIZES.map((model) => ({ model }));
   const config = configSchema.parse({
-    models: Object.fromEntries(sizes.map((size, index) => [size, {
+    models: Object.fromEntries(SIZES.map((size, index) => [size, {
       model: size,
       engine: "vllm",
       workers: [servers[index]?.url],
@@ -101,11 +101,11 @@ async function directTree(
   transport: Transport,
 ): Promise<string> {
   const ask = (model: number, text: string) =>
-    answerOf(transport, `${servers[model]?.url}/v1/chat/completions`, sizes[model] ?? "", text, tokens);
+    answerOf(transport, `${servers[model]?.url}/v1/chat/completions`, SIZES[model] ?? "", text, tokens);
   const join = (answers: readonly string[]) =>
-    `${question}\n${answers.map((answer, index) => `${index + 1}. ${answer.trim()}`).join("\n\n")}`;
-  const aggregated = sizes.map(async (_, successor) => {
-    const proposed = await Promise.all(sizes.map((_, model) => ask(model, question)));
+    `${QUESTION}\n${answers.map((answer, index) => `${index + 1}. ${answer.trim()}`).join("\n\n")}`;
+  const aggregated = SIZES.map(async (_, successor) => {
+    const proposed = await Promise.all(SIZES.map((_, model) => ask(model, QUESTION)));
     return await ask(successor, join(proposed));
   });
   return await ask(2, join(await Promise.all(aggregated)));

@@ -13,7 +13,7 @@ import { SystemClock } from "../../../base/clock.ts";
 import { numberAfter } from "../flags.ts";
 import { loopDelayWhile } from "../loop_delay.ts";
 import { similarityCost, stepping } from "./scorer_bench_measures.ts";
-import { qwen06, writeModel } from "./scorer_bench_model.ts";
+import { QWEN06, writeModel } from "./scorer_bench_model.ts";
 import { answerOf, BenchScorer, type Cost } from "./scorer_bench_scorer.ts";
 import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
 import { EmbeddingTokenizer } from "../../../scorer/embedders/onnx_tokens.ts";
@@ -25,7 +25,7 @@ const line = (name: string, ...figures: string[]) =>
 const ms = (value: number) => `${value.toFixed(value < 10 ? 2 : 0)} ms`;
 const percent = (value: number) => `${(value * 100).toFixed(1)} %`;
 
-const layers = numberAfter("--layers", qwen06.layers);
+const layers = numberAfter("--layers", QWEN06.layers);
 const threads = Math.max(1, availableParallelism() - 1);
 const folder = mkdtempSync(join(tmpdir(), "canopy-scorer-"));
 try {
@@ -33,7 +33,7 @@ try {
   for (const name of ["tokenizer.json", "tokenizer_config.json"]) {
     cpSync(join(fixture, name), join(folder, name));
   }
-  const path = writeModel(folder, { ...qwen06, layers });
+  const path = writeModel(folder, { ...QWEN06, layers });
   const tokenizer = await EmbeddingTokenizer.load(folder);
   const runtime = await loadOnnxRuntime();
   process.stdout.write(
@@ -86,7 +86,7 @@ try {
   await tails("standard operators", scorer);
   await scorer.close();
   const fused = mkdtempSync(join(folder, "fused-"));
-  const fusedPath = writeModel(fused, { ...qwen06, layers }, "features", "fused");
+  const fusedPath = writeModel(fused, { ...QWEN06, layers }, "features", "fused");
   const inPlace = await BenchScorer.start({ clock, folder, path: fusedPath, threads, maxTokens: 4096 });
   await tails("fused attention", inPlace);
 

@@ -11,7 +11,7 @@ export interface Quantised {
 }
 
 /** Weights lie in a file of this name beside the model's. */
-const weightsFile = "model.onnx_data";
+const WEIGHTS_FILE = "model.onnx_data";
 
 /** Puts a graph together, operator by operator; values are known by generated names. */
 export class GraphWriter {
@@ -23,7 +23,7 @@ export class GraphWriter {
   #names = 0;
 
   constructor(folder: string) {
-    this.#file = openSync(join(folder, weightsFile), "w");
+    this.#file = openSync(join(folder, WEIGHTS_FILE), "w");
     const random = new Random("weights");
     this.#block = Uint8Array.from({ length: 1 << 20 }, () => random.uint32() & 255);
   }
@@ -117,7 +117,7 @@ export class GraphWriter {
     for (let left = length; left > 0; left -= this.#block.length) {
       writeSync(this.#file, this.#block.subarray(0, Math.min(left, this.#block.length)));
     }
-    const data = { file: weightsFile, offset: this.#offset, length };
+    const data = { file: WEIGHTS_FILE, offset: this.#offset, length };
     this.constants.push({ name, type: "int8", shape: [rows, columns], data });
     this.#offset += length;
     return name;

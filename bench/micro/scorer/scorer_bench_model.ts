@@ -18,7 +18,7 @@ export interface TransformerSize {
 }
 
 /** The body of Qwen3-Embedding-0.6B, 440 million parameters, with a small vocabulary. */
-export const qwen06: TransformerSize = {
+export const QWEN06: TransformerSize = {
   layers: 28,
   hidden: 1024,
   heads: 16,

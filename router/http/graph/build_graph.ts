@@ -1,6 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import { leastAnswers, noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
-import { maxAgents } from "../../../cfgs/topology/expanded_graph.ts";
+import { MAX_AGENTS } from "../../../cfgs/topology/expanded_graph.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../../moa/graph/graph_types.ts";
 import { type PromptTemplate, segmentsOf } from "../../moa/graph/template.ts";
@@ -46,8 +46,8 @@ export interface GraphRules {
  */
 export function buildRequestGraph(specs: readonly AgentSpec[], rules: GraphRules): AgentGraph {
   if (specs.length === 0) throw badRequest("agents", "agents must hold at least one agent", "missing_field");
-  if (specs.length > maxAgents) {
-    throw badRequest("agents", `agents may be at most ${maxAgents}: there are ${specs.length}`);
+  if (specs.length > MAX_AGENTS) {
+    throw badRequest("agents", `agents may be at most ${MAX_AGENTS}: there are ${specs.length}`);
   }
   const readsOf = findReads(specs);
   const nodes = new Map<string, AgentNode>();

@@ -1,7 +1,7 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
-import { maxAgents } from "../../../cfgs/topology/expanded_graph.ts";
+import { MAX_AGENTS } from "../../../cfgs/topology/expanded_graph.ts";
 import type { HttpServices } from "../gate/context.ts";
 import { fieldError, shown } from "../gate/field_error.ts";
 import { isSet } from "../gate/optional.ts";
@@ -49,8 +49,8 @@ export function readGraph(http: HttpServices, body: JsonObject): GraphPlan {
     throw badRequest("agents", `agents must be an object of agents by their ids: it is ${shown(agents)}`);
   }
   const entries = Object.entries(agents);
-  if (entries.length > maxAgents) {
-    throw badRequest("agents", `agents may be at most ${maxAgents}: there are ${entries.length}`);
+  if (entries.length > MAX_AGENTS) {
+    throw badRequest("agents", `agents may be at most ${MAX_AGENTS}: there are ${entries.length}`);
   }
   const defaults: AgentDefaults = {
     sampling: within(

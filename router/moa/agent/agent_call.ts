@@ -21,7 +21,7 @@ import type { Placement, PlacementOutcome } from "../../worker/placement.ts";
 type Attempt = Omit<AgentRequest, "logprobs"> & { readonly logprobs: number | undefined };
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
-const retryPauseMs = { least: 25, random: 100 };
+const RETRY_PAUSE_MS = { least: 25, random: 100 };
 
 /**
  * One agent's call in one run: `waiting` for its precursors, `queued` from its start to its first token, `running`,
@@ -209,7 +209,7 @@ export class AgentCall {
         this.#note("agent_retried", what);
       }
       const { clock, random } = this.#context;
-      await clock.sleep(retryPauseMs.least + random.next() * retryPauseMs.random, signal);
+      await clock.sleep(RETRY_PAUSE_MS.least + random.next() * RETRY_PAUSE_MS.random, signal);
     }
   }
 

@@ -3,7 +3,7 @@ import type { AgentCall } from "./agent_call.ts";
 import type { AgentEvent } from "../record/run_types.ts";
 
 /** Events that wait for the reader; what is not in it yet is still in the agents' logs. */
-const capacity = 16;
+const CAPACITY = 16;
 
 /**
  * What several calls say, as it comes, and the end of each. A slow reader slows no agent: it gets much at a time.
@@ -13,7 +13,7 @@ export async function* readAgents(
   calls: readonly AgentCall[],
   signal: AbortSignal,
 ): AsyncGenerator<AgentEvent, void, undefined> {
-  const queue = new AsyncQueue<AgentEvent>(capacity);
+  const queue = new AsyncQueue<AgentEvent>(CAPACITY);
   const stop = new AbortController();
   const onAbort = () => stop.abort(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });

@@ -9,7 +9,7 @@ export type OutputDelta = Extract<GenerateEvent, { type: "delta" }>;
 export type News = Required<Pick<OutputDelta, "text" | "reasoning" | "tokenIds" | "logprobs">>;
 
 /** Longest output of one agent, in characters and pieces: far beyond any model's, a guard against a mad worker. */
-const maxOutputSize = 16 * 1024 * 1024;
+const MAX_OUTPUT_SIZE = 16 * 1024 * 1024;
 
 /**
  * What one agent has said so far: an append-only record that successors and scorers read while it grows. It keeps
@@ -57,9 +57,9 @@ export class OutputLog {
   append(delta: OutputDelta): void {
     if (this.#ended) return;
     this.#size += 1 + delta.text.length + (delta.reasoning?.length ?? 0) + (delta.tokenIds?.length ?? 0);
-    if (this.#size > maxOutputSize) {
+    if (this.#size > MAX_OUTPUT_SIZE) {
       throw new CanopyError(
-        `The worker's answer is longer than ${maxOutputSize} characters: limit max_tokens`,
+        `The worker's answer is longer than ${MAX_OUTPUT_SIZE} characters: limit max_tokens`,
         {
           code: "answer_too_long",
           status: 502,

@@ -1,7 +1,7 @@
 import type { AnswerFeed, AnswerId, Scorer } from "../../../scorer/scorer.ts";
 
 /** New characters from which on an answer's text is looked at again; this part of the text, when that is more. */
-const step = { least: 32, share: 1 / 256 };
+const STEP = { least: 32, share: 1 / 256 };
 
 /**
  * Hands one answer to the scorer while it is being decoded. It is called with every token, so it looks at the text
@@ -34,7 +34,7 @@ export class FeedWriter {
 
   /** `output`: what the agent has said so far; `answerOf`: what that begins its answer with. */
   grew(output: string, answerOf: (output: string) => string): void {
-    const wait = Math.max(step.least, this.#seenLength * step.share);
+    const wait = Math.max(STEP.least, this.#seenLength * STEP.share);
     if (output.length - this.#seenLength < wait) return;
     this.#seenLength = output.length;
     this.#write(answerOf(output));

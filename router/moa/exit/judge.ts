@@ -12,7 +12,7 @@ import type { ModelAccess } from "../run/run_options.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Alternatives of the one token in which yes and no are looked for: what every engine that has them gives. */
-const alternatives = 10;
+const ALTERNATIVES = 10;
 
 /** What a cluster's verdicts are asked with. */
 export interface JudgeOptions {
@@ -104,7 +104,7 @@ export class Judge {
         prompt,
         sampling: sampling(prompt.kind === "chat" ? served : undefined),
         // Without alternatives the chosen token decides alone.
-        logprobs: served.engine.capabilities.topLogprobs === false ? 0 : alternatives,
+        logprobs: served.engine.capabilities.topLogprobs === false ? 0 : ALTERNATIVES,
         stickyKey,
         ...(headers === undefined ? {} : { headers }),
       });

@@ -4,7 +4,7 @@ import type { Evidence, EvidenceWanted, Pair, Verdict } from "../../../scorer/po
 import type { AnswerId, Scorer, Similarity, SimilarityMetric } from "../../../scorer/scorer.ts";
 
 /** Pairs that one decision may ask for, by either means: a policy that wants more goes without the rest. */
-const maxPairs = 64;
+const MAX_PAIRS = 64;
 
 /** What evidence is found with. */
 export interface EvidenceSources {
@@ -55,12 +55,12 @@ export class PairEvidence implements Evidence {
     const { similarities, verdicts } = wanted;
     this.#late = false;
     const searches = [
-      ...similarities.slice(0, maxPairs).flatMap((pair) =>
+      ...similarities.slice(0, MAX_PAIRS).flatMap((pair) =>
         this.#similarities.get(keyOf(pair))?.value === undefined
           ? [this.#once(`similarity ${keyOf(pair)}`, () => this.#compare(pair, signal))]
           : []
       ),
-      ...verdicts.slice(0, maxPairs).flatMap((pair) =>
+      ...verdicts.slice(0, MAX_PAIRS).flatMap((pair) =>
         this.#verdicts.get(keyOf(pair))?.yes === undefined
           ? [this.#once(`verdict ${keyOf(pair)}`, () => this.#ask(pair, signal))]
           : []

@@ -52,7 +52,7 @@ export type PromptTemplate =
 
 /** Parses a template; a string is a user message. */
 export function parseTemplate(config: PromptConfig): PromptTemplate {
-  if (typeof config === "string") return parseTemplate({ user: config, responses: defaultResponses });
+  if (typeof config === "string") return parseTemplate({ user: config, responses: DEFAULT_RESPONSES });
   const responses = parseResponsesFormat(config.responses);
   if ("text" in config) return { kind: "raw", text: parseSegments(config.text), responses };
   return {
@@ -93,7 +93,7 @@ export function parseResponsesFormat(config: { item: string; separator: string }
   return { item, separator: config.separator };
 }
 
-const defaultResponses = { item: "[index]. [answer]", separator: "\n\n" };
+const DEFAULT_RESPONSES = { item: "[index]. [answer]", separator: "\n\n" };
 
 function split<S>(
   text: string,

@@ -11,9 +11,9 @@ export function fillMoaVllm(template: string, question: string, answers: readonl
 }
 
 // What Python's str.isspace accepts; JavaScript's trim differs at U+001C to U+001F, U+0085 and U+FEFF.
-const space = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
-const leadingSpace = new RegExp(`^${space}+`);
-const spaceCharacter = new RegExp(space);
+const SPACE = "[\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000]";
+const leadingSpace = new RegExp(`^${SPACE}+`);
+const spaceCharacter = new RegExp(SPACE);
 
 /** Python's `str.strip()`. */
 export function pythonStrip(text: string): string {

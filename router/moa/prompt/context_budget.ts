@@ -6,9 +6,9 @@ import type { RunInput } from "../record/run_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Tokens that a chat template may add around the messages, generously. */
-const templateTokens = 2048;
+const TEMPLATE_TOKENS = 2048;
 /** A UTF-16 code unit is at most three bytes of UTF-8, and a token at least one. */
-const maxTokensPerCharacter = 3;
+const MAX_TOKENS_PER_CHARACTER = 3;
 
 /**
  * Refuses a request that cannot fit an agent's context: its prompt, the longest answers of its precursors and its own
@@ -30,7 +30,7 @@ export function checkContext(
     for (const agent of cluster.agents) precursors += agent.sampling.max_tokens ?? 1;
   }
   // Most requests are so short that nothing need be tokenised to know that they fit.
-  if (prompts.length(node) * maxTokensPerCharacter + templateTokens + precursors + own <= contextTokens) {
+  if (prompts.length(node) * MAX_TOKENS_PER_CHARACTER + TEMPLATE_TOKENS + precursors + own <= contextTokens) {
     return;
   }
   const prompt = prompts.wire(node, [], model, sampling);

@@ -6,7 +6,7 @@ import type { FilledPrompt } from "./prompt.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Request fields that only an engine's own chat endpoint understands. */
-const chatFields = [
+const CHAT_FIELDS = [
   "tools",
   "tool_choice",
   "parallel_tool_calls",
@@ -54,7 +54,7 @@ export function promptText(prompt: FilledPrompt, model: ServedModel, sampling: S
 /** True when the parameters hold some that only an engine's own chat endpoint understands. */
 export function hasChatFields(sampling: Sampling): boolean {
   const { extra } = sampling;
-  return extra !== undefined && chatFields.some((field) => Object.hasOwn(extra, field));
+  return extra !== undefined && CHAT_FIELDS.some((field) => Object.hasOwn(extra, field));
 }
 
 /** True for what a chat template alone cannot express: tools, structured output, images, engine options. */

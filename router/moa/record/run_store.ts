@@ -1,7 +1,7 @@
 import type { AgentEvent, Run, RunRecord, TraceEvent } from "./run_types.ts";
 
 /** Most characters and token ids of texts and prompts that are kept, over all ended runs. */
-const maxKeptSize = 32 * 1024 * 1024;
+const MAX_KEPT_SIZE = 32 * 1024 * 1024;
 
 /** The records of ended runs, newest last; the oldest go first when there are too many or they are too long. */
 export class RunStore {
@@ -10,7 +10,7 @@ export class RunStore {
   readonly #kept = new Map<string, { readonly record: RunRecord; readonly size: number }>();
   #size = 0;
 
-  constructor(maxRuns: number, maxSize: number = maxKeptSize) {
+  constructor(maxRuns: number, maxSize: number = MAX_KEPT_SIZE) {
     this.#maxRuns = maxRuns;
     this.#maxSize = maxSize;
   }

@@ -3,17 +3,17 @@ import type { MemberFailure } from "../exit/cluster.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 
 /** Agents that an error text names; the trace has them all. */
-const maxNamed = 8;
+const MAX_NAMED = 8;
 
 /**
  * The run's error when a cluster cannot reach its `minResponses`: 400 when the request itself was refused, 503 when
  * all that was missing was room, else 502.
  */
 export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFailure[]): CanopyError {
-  const named = failures.slice(0, maxNamed).map((failure) =>
+  const named = failures.slice(0, MAX_NAMED).map((failure) =>
     `${describe(failure.agent)}: ${messageOf(failure.error)}`
   );
-  const more = failures.length > maxNamed ? `; and ${failures.length - maxNamed} more` : "";
+  const more = failures.length > MAX_NAMED ? `; and ${failures.length - MAX_NAMED} more` : "";
   const answers = cluster.agents.length - failures.length;
   const message =
     `Cluster ${cluster.id} needs ${cluster.minResponses} of ${cluster.agents.length} answers and can ` +

@@ -15,7 +15,7 @@ import { PlaceQueue } from "../../pool/place_queue.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Characters of each text in a listing of runs. */
-const listedTextLength = 400;
+const LISTED_TEXT_LENGTH = 400;
 
 /** What `createMoa` needs. */
 export interface MoaOptions {
@@ -118,8 +118,8 @@ function withoutTexts(record: RunRecord): RunRecord {
   const agents = record.agents.map((agent) => ({
     ...agent,
     prompt: undefined,
-    text: agent.text.slice(0, listedTextLength),
-    reasoning: agent.reasoning.slice(0, listedTextLength),
+    text: agent.text.slice(0, LISTED_TEXT_LENGTH),
+    reasoning: agent.reasoning.slice(0, LISTED_TEXT_LENGTH),
   }));
   return { ...record, agents, events: [] };
 }

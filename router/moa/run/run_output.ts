@@ -3,11 +3,11 @@ import type { GenerateEvent } from "../../engines/engine.ts";
 import type { RunEvent } from "../record/run_types.ts";
 
 /** Events that wait for the reader before the engines' streams are paused. */
-const capacity = 64;
+const CAPACITY = 64;
 
 /** The root's output on its way to one reader, at the reader's pace. */
 export class RunOutput implements AsyncIterable<RunEvent> {
-  readonly #queue = new AsyncQueue<RunEvent>(capacity);
+  readonly #queue = new AsyncQueue<RunEvent>(CAPACITY);
   readonly #onLeave: () => Promise<void>;
 
   /** `onLeave`: the reader stops before the end. */

@@ -4,7 +4,7 @@ import { Trace } from "../record/trace.ts";
 import { eventsPerSuccessor } from "../warm/run_warming.ts";
 
 /** Trace events per call: one with every event of its life and a few retries has about ten. */
-const eventsPerCall = 24;
+const EVENTS_PER_CALL = 24;
 
 /** An empty trace with room for all that ordinarily happens in a run of a graph. */
 export function runTrace(clock: Clock, graph: AgentGraph, choices: number): Trace {
@@ -12,7 +12,7 @@ export function runTrace(clock: Clock, graph: AgentGraph, choices: number): Trac
     ? 0
     : graph.agents.filter((node) => node.reads.length > 0).length;
   const calls = graph.agents.length + choices;
-  return new Trace(clock, eventsPerCall * calls + eventsPerSuccessor * warmed + exitEvents(graph));
+  return new Trace(clock, EVENTS_PER_CALL * calls + eventsPerSuccessor * warmed + exitEvents(graph));
 }
 
 /** Events of the decisions on early exit: their verdicts are calls with events of their own. */

@@ -8,12 +8,12 @@ import type { Precursor } from "../prompt/splice_answers.ts";
 import type { SplicedPrompt } from "../prompt/spliced_prompt.ts";
 import type { Trace } from "../record/trace.ts";
 import type { WarmControl } from "./warm_control.ts";
-import { tracedWaits, tracedWarms, Warmer } from "./warmer.ts";
+import { TRACED_WAITS, TRACED_WARMS, Warmer } from "./warmer.ts";
 import type { PlaceQueue } from "../../pool/place_queue.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Trace events of one successor's warms: one when each is sent and one when it returns, its waits, and a few more. */
-export const eventsPerSuccessor: number = 2 * tracedWarms + tracedWaits + 8;
+export const eventsPerSuccessor: number = 2 * TRACED_WARMS + TRACED_WAITS + 8;
 
 /** What the warming of a run needs. */
 export interface RunWarmingOptions {

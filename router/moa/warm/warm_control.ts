@@ -4,34 +4,34 @@ import { WarmTurns } from "./warm_turns.ts";
 import type { Placement } from "../../worker/placement.ts";
 
 /** Final prompts that a verdict needs, and the weight that each new one takes from those before it. */
-const verdict = { prompts: 8, controls: 3, decay: 0.9 };
+const VERDICT = { prompts: 8, controls: 3, decay: 0.9 };
 /** Least share of the warmed tokens that must be found in the cache, and most of the time that warming may leave. */
-const gain = { cachedShare: 0.5, timeShare: 0.9 };
+const GAIN = { cachedShare: 0.5, timeShare: 0.9 };
 /** Time for which a model is not warmed after warming did not pay or failed. */
-const offMs = 60_000;
+const OFF_MS = 60_000;
 /** Failures in a row after which warming is off. */
-const maxFailures = 4;
+const MAX_FAILURES = 4;
 /** Prompts that are left cold to compare with, where the engine does not say what it found in its cache. */
-const controls: readonly number[] = [1, 4, 8, 15];
-const controlEvery = 32;
+const CONTROLS: readonly number[] = [1, 4, 8, 15];
+const CONTROL_EVERY = 32;
 /** A warm is slow when it takes so many times longer than expected, and this much on top. */
-const slow = { factor: 2.5, marginMs: 10 };
+const SLOW = { factor: 2.5, marginMs: 10 };
 /**
  * What a short warm costs at least is the least that was seen in such a time: load makes samples longer, nothing makes
  * them shorter, and a mean would take a lasting load for what is usual.
  */
-const leastOfMs = 300_000;
-const maxPauseMs = 5000;
+const LEAST_OF_MS = 300_000;
+const MAX_PAUSE_MS = 5000;
 /** Pause after warmed tokens were found evicted; it doubles while that goes on. */
-const evictedPauseMs = { least: 1000, most: 30_000 };
+const EVICTED_PAUSE_MS = { least: 1000, most: 30_000 };
 /** Warmed tokens count as evicted when a warm computes more again than this part of what is new in it. */
-const againShare = 0.5;
+const AGAIN_SHARE = 0.5;
 /** Tokens of a warm while nothing is known of the engine's speed. */
-const firstTokens = 256;
+const FIRST_TOKENS = 256;
 /** Warms of fewer new tokens tell what a warm costs at least, longer ones what a token costs. */
-const fewTokens = 64;
+const FEW_TOKENS = 64;
 /** No token is free: where a long warm took no longer than a short one, its tokens were lost in the noise. */
-const leastTokenMs = 1e-4;
+const LEAST_TOKEN_MS = 1e-4;
 
 interface WorkerLoad {
   slowInARow: number;
@@ -96,7 +96,7 @@ export class WarmControl {
   takeControl(reportsCached: boolean): boolean {
     if (reportsCached) return false;
     const index = this.#prompts++;
-    return controls.includes(index) || (index > controls.at(-1)! && index % controlEvery === 0);
+    return CONTROLS.includes(index) || (index > CONTROLS.at(-1)! && index % CONTROL_EVERY === 0);
   }
 
   /** A request went to a worker; the result is to be called when that has read its prompt, or it has ended. */
@@ -106,8 +106,8 @@ export class WarmControl {
 
   /** Most new tokens of a warm that stalls the other streams of its worker for at most `ms`. */
   tokensWithin(ms: number): number {
-    if (this.#tokenMs === undefined) return firstTokens;
-    return Math.max(0, ms - (this.#baseMs ?? 0)) / Math.max(leastTokenMs, this.#tokenMs);
+    if (this.#tokenMs === undefined) return FIRST_TOKENS;
+    return Math.max(0, ms - (this.#baseMs ?? 0)) / Math.max(LEAST_TOKEN_MS, this.#tokenMs);
   }
 
   /**
@@ -117,8 +117,8 @@ export class WarmControl {
    * saves less than twice what it costs is left out.
    */
   worthwhile(promptTokens: number, streams: number): number {
-    if (this.#baseMs === undefined || this.#tokenMs === undefined) return firstTokens * streams;
-    const evenTokens = streams * this.#baseMs / Math.max(leastTokenMs, this.#tokenMs);
+    if (this.#baseMs === undefined || this.#tokenMs === undefined) return FIRST_TOKENS * streams;
+    const evenTokens = streams * this.#baseMs / Math.max(LEAST_TOKEN_MS, this.#tokenMs);
     return Math.ceil(Math.max(2 * evenTokens, Math.sqrt(promptTokens * evenTokens)));
   }
 
@@ -126,19 +126,19 @@ export class WarmControl {
   warmed(workerId: string, { newTokens, againTokens, ms }: WarmSample): number {
     this.#failures = 0;
     const expectedMs = (this.#baseMs ?? ms) + (this.#tokenMs ?? Infinity) * newTokens;
-    if (newTokens < fewTokens) this.#noteBase(ms);
+    if (newTokens < FEW_TOKENS) this.#noteBase(ms);
     else this.#tokenMs = lean(this.#tokenMs, Math.max(0, ms - (this.#baseMs ?? 0)) / newTokens);
     const load = this.#load(workerId);
     // A cache that has no room for what was warmed has none to spare: each further warm evicts what others need.
-    const evicted = againTokens > againShare * (newTokens - againTokens);
+    const evicted = againTokens > AGAIN_SHARE * (newTokens - againTokens);
     if (evicted) load.evictionsInARow++;
     else load.evictionsInARow = 0;
-    const isSlow = ms > slow.factor * expectedMs + slow.marginMs;
+    const isSlow = ms > SLOW.factor * expectedMs + SLOW.marginMs;
     if (isSlow) load.slowInARow++;
     else load.slowInARow = 0;
     const pauseMs = Math.max(
-      isSlow ? Math.min(maxPauseMs, ms * 2 ** (load.slowInARow - 1)) : 0,
-      evicted ? Math.min(evictedPauseMs.most, evictedPauseMs.least * 2 ** (load.evictionsInARow - 1)) : 0,
+      isSlow ? Math.min(MAX_PAUSE_MS, ms * 2 ** (load.slowInARow - 1)) : 0,
+      evicted ? Math.min(EVICTED_PAUSE_MS.most, EVICTED_PAUSE_MS.least * 2 ** (load.evictionsInARow - 1)) : 0,
     );
     if (pauseMs > 0) this.turns.pause(workerId, pauseMs);
     return pauseMs;
@@ -146,13 +146,13 @@ export class WarmControl {
 
   /** A warm failed. */
   failed(): void {
-    if (++this.#failures >= maxFailures) this.#turnOff({ reason: "warms fail", failures: this.#failures });
+    if (++this.#failures >= MAX_FAILURES) this.#turnOff({ reason: "warms fail", failures: this.#failures });
   }
 
   /** A final prompt has been read: what warming it was worth. */
   answered(sample: PromptSample): void {
     const sums = sample.warmedTokens > 0 ? this.#warmed : this.#cold;
-    for (const name of ["prompts", "tokens", "warmed", "cached", "ms"] as const) sums[name] *= verdict.decay;
+    for (const name of ["prompts", "tokens", "warmed", "cached", "ms"] as const) sums[name] *= VERDICT.decay;
     sums.count++;
     sums.prompts++;
     sums.tokens += sample.promptTokens;
@@ -172,17 +172,17 @@ export class WarmControl {
   #noteBase(ms: number): void {
     const nowMs = this.#clock.now();
     if (nowMs >= this.#base.untilMs) {
-      this.#base = { leastMs: Infinity, beforeMs: this.#base.leastMs, untilMs: nowMs + leastOfMs };
+      this.#base = { leastMs: Infinity, beforeMs: this.#base.leastMs, untilMs: nowMs + LEAST_OF_MS };
     }
     this.#base.leastMs = Math.min(this.#base.leastMs, ms);
   }
 
   #judge(): void {
     const warmed = this.#warmed;
-    if (warmed.count < verdict.prompts) return;
+    if (warmed.count < VERDICT.prompts) return;
     if (warmed.warmed > 0) {
       const share = warmed.cached / warmed.warmed;
-      if (share < gain.cachedShare) {
+      if (share < GAIN.cachedShare) {
         this.#turnOff({
           reason: "warmed tokens are not found in the cache",
           cached_share: rounded(share),
@@ -192,10 +192,10 @@ export class WarmControl {
       return;
     }
     const cold = this.#cold;
-    if (cold.count < verdict.controls || cold.tokens === 0 || warmed.tokens === 0) return;
+    if (cold.count < VERDICT.controls || cold.tokens === 0 || warmed.tokens === 0) return;
     const warmMs = warmed.ms / warmed.tokens;
     const coldMs = cold.ms / cold.tokens;
-    if (warmMs < gain.timeShare * coldMs) return;
+    if (warmMs < GAIN.timeShare * coldMs) return;
     this.#turnOff({
       reason: "warmed prompts do not start sooner",
       warmed_ms_per_1k: rounded(warmMs * 1000),
@@ -206,7 +206,7 @@ export class WarmControl {
   }
 
   #turnOff(figures: JsonObject): void {
-    this.#off = { untilMs: this.#clock.now() + offMs, figures };
+    this.#off = { untilMs: this.#clock.now() + OFF_MS, figures };
   }
 
   #load(workerId: string): WorkerLoad {

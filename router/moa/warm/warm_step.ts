@@ -6,13 +6,13 @@ import type { ServedModel } from "../../served/served_model.ts";
  * warmed already of others' text: n such tokens take some 64 log n warms, and what is left for the end is one percent.
  * The prompt's own beginning does not count: it may be long, and is in the cache at once.
  */
-const step = { least: 16, most: 256, share: 1 / 64 };
+const STEP = { least: 16, most: 256, share: 1 / 64 };
 
 /**
  * On a server that mixes prefill into its decode steps, a warm makes the step of each stream longer by more than its
  * tokens take: so many new tokens per stream outweigh that.
  */
-const tokensPerStream = 4;
+const TOKENS_PER_STREAM = 4;
 
 /** New tokens from which on a prompt's next warm is worth while. */
 export function stepTokens({ model, control, home, splicedTokens, stableTokens }: {
@@ -26,12 +26,12 @@ export function stepTokens({ model, control, home, splicedTokens, stableTokens }
   readonly stableTokens: number;
 }): number {
   const { warm } = model.engine.capabilities;
-  const share = Math.min(step.most, Math.floor(splicedTokens * step.share));
-  const fine = Math.max(blockTokensOf(model), step.least, share);
+  const share = Math.min(STEP.most, Math.floor(splicedTokens * STEP.share));
+  const fine = Math.max(blockTokensOf(model), STEP.least, share);
   if (warm === "pair_1" || warm === "fake_bootstrap") return fine;
   const streams = streamsAt(model, home);
   if (streams === 0) return fine;
-  if (warm === "max_tokens_1") return Math.max(fine, tokensPerStream * streams);
+  if (warm === "max_tokens_1") return Math.max(fine, TOKENS_PER_STREAM * streams);
   // Such a server stops all its streams for each warm.
   return Math.max(fine, control.worthwhile(stableTokens, streams));
 }

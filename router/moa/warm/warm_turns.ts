@@ -1,7 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
 
 /** New tokens that a step of a GPU reads in about the time that it needs for one: loading the weights takes as long. */
-const stepTokens = 256;
+const STEP_TOKENS = 256;
 
 interface WorkerTurns {
   /** Requests whose prompts it has not read yet. */
@@ -46,8 +46,8 @@ export class WarmTurns {
   busyWith(workerId: string, streams = 0): "prompts" | "streams" | "warms" | undefined {
     const { reading = 0, warmingTokens = 0 } = this.#workers.get(workerId) ?? {};
     if (reading > 0) return "prompts";
-    if (streams >= stepTokens) return "streams";
-    return warmingTokens > 0 && warmingTokens + streams >= stepTokens ? "warms" : undefined;
+    if (streams >= STEP_TOKENS) return "streams";
+    return warmingTokens > 0 && warmingTokens + streams >= STEP_TOKENS ? "warms" : undefined;
   }
 
   /** Takes a turn at a free worker; the result is to be called when the warm has ended. */
@@ -112,5 +112,5 @@ export class WarmTurns {
 }
 
 function isFree({ reading, warmingTokens }: WorkerTurns): boolean {
-  return reading === 0 && warmingTokens < stepTokens;
+  return reading === 0 && warmingTokens < STEP_TOKENS;
 }

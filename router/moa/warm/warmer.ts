@@ -14,13 +14,13 @@ import type { ServedModel } from "../../served/served_model.ts";
 import type { Placement } from "../../worker/placement.ts";
 
 /** Warms of one prompt that the trace shows one by one, and waits for a turn; the others it counts. */
-export const tracedWarms = 48;
-export const tracedWaits = 16;
+export const TRACED_WARMS = 48;
+export const TRACED_WAITS = 16;
 
 /** Pause after a warm that found no place, where streams fill the server's steps, and after the first one that failed. */
-const pauseMs = { noPlace: 50, streams: 250, failure: 100 };
+const PAUSE_MS = { noPlace: 50, streams: 250, failure: 100 };
 /** Failures of one prompt's warms after which it is warmed no more. */
-const maxFailures = 3;
+const MAX_FAILURES = 3;
 
 /** What a prompt's warming needs. */
 export interface WarmerOptions {
@@ -185,21 +185,21 @@ export class Warmer {
   #place(precursors: readonly Precursor[]): Placement | undefined {
     const { places, model, stickyKey } = this.#options;
     if (this.#home !== undefined && this.#delays(precursors, this.#home)) return this.#hold();
-    if (places.waiting > 0) return this.#yield(pauseMs.noPlace);
+    if (places.waiting > 0) return this.#yield(PAUSE_MS.noPlace);
     if (this.#home !== undefined && !this.#isMyTurn(this.#home)) return undefined;
     let placement: Placement;
     try {
       placement = model.engine.place({ stickyKey });
     } catch (error) {
       if (!CanopyError.is(error)) throw error;
-      return this.#yield(pauseMs.noPlace);
+      return this.#yield(PAUSE_MS.noPlace);
     }
     const home = homeOf(placement);
     if (this.#home !== home && this.#home !== undefined) {
       // The key's home is full, or gone: then what it had is lost, too.
       if (isUsable(model, this.#home)) {
         placement.release("aborted");
-        return this.#yield(pauseMs.noPlace);
+        return this.#yield(PAUSE_MS.noPlace);
       }
       this.#sent = 0;
     }
@@ -216,12 +216,12 @@ export class Warmer {
     const pausedMs = turns.pausedMs(home);
     const busyWith = turns.busyWith(home, streamsAt(this.#options.model, home));
     if (pausedMs === 0 && busyWith === undefined) return true;
-    if (this.#waits++ < tracedWaits) {
+    if (this.#waits++ < TRACED_WAITS) {
       const data = { worker: home, for: pausedMs > 0 ? "pause" : busyWith ?? "" };
       this.#options.trace.add("warm_held", { agent: this.#options.agent, data });
     }
     if (pausedMs > 0) this.#yield(pausedMs);
-    else if (busyWith === "streams") this.#yield(pauseMs.streams);
+    else if (busyWith === "streams") this.#yield(PAUSE_MS.streams);
     else {
       this.#leaveLine = turns.wait(home, this.#onTurn);
       this.#hold();
@@ -298,8 +298,8 @@ export class Warmer {
     this.#failures++;
     this.#options.control.failed();
     this.#note("warm_failed", { error: messageOf(error) });
-    if (this.#failures >= maxFailures) this.#end();
-    else this.#sleep(pauseMs.failure * 2 ** this.#failures);
+    if (this.#failures >= MAX_FAILURES) this.#end();
+    else this.#sleep(PAUSE_MS.failure * 2 ** this.#failures);
   }
 
   /**
@@ -324,7 +324,7 @@ export class Warmer {
   }
 
   #note(type: string, data: JsonObject): void {
-    if (this.#warms >= tracedWarms) return;
+    if (this.#warms >= TRACED_WARMS) return;
     this.#options.trace.add(type, { agent: this.#options.agent, data });
   }
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { graphSchema } from "../../../cfgs/schema/config.ts";
-import { type ExpandedGraph, maxAgents } from "../../../cfgs/topology/expanded_graph.ts";
+import { type ExpandedGraph, MAX_AGENTS } from "../../../cfgs/topology/expanded_graph.ts";
 import { expandGraph } from "../../../cfgs/topology/topology.ts";
 
 const agent = { model: "m" };
@@ -86,7 +86,7 @@ test("mistakes in layers are named with their place, each of them once", () => {
   );
   assert.match(
     problems({ layers: [{ clusters: 90_000, agents: [agent] }, { agents: [agent] }] })[0]!,
-    new RegExp(`has 90001 agents, at most ${maxAgents}`),
+    new RegExp(`has 90001 agents, at most ${MAX_AGENTS}`),
   );
 });
 

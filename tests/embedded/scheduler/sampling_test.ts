@@ -6,11 +6,11 @@ import type { SamplingParameters } from "../../../embedded/scheduler/generator.t
 import {
   type DrawRequest,
   drawToken,
-  neutralSampling,
+  NEUTRAL_SAMPLING,
   TokenHistory,
 } from "../../../embedded/scheduler/sampling.ts";
 
-const PLAIN: SamplingParameters = { ...neutralSampling, seed: "seed" };
+const PLAIN: SamplingParameters = { ...NEUTRAL_SAMPLING, seed: "seed" };
 
 function request(sampling: Partial<SamplingParameters>, rest: Partial<DrawRequest> = {}): DrawRequest {
   return {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { PlannedEngine } from "../../../launcher/plan/plan_types.ts";
-import { defaultRules, type SuperviseRules } from "../../../launcher/supervise/supervise_rules.ts";
+import { DEFAULT_RULES, type SuperviseRules } from "../../../launcher/supervise/supervise_rules.ts";
 import { Supervisor } from "../../../launcher/supervise/supervisor.ts";
 import { type FakeLife, FakeProcesses, plannedEngine, planOf } from "../fake_processes.ts";
 
@@ -31,7 +31,7 @@ async function onStage(
     clock,
     transport: processes,
     env: {},
-    rules: { ...defaultRules, ...options.rules },
+    rules: { ...DEFAULT_RULES, ...options.rules },
     logFolder: "/logs",
     freeHostBytes: () => options.freeHostBytes ?? Infinity,
     portProblem: (_, port) => Promise.resolve(options.taken?.includes(port) ? "taken" : undefined),
@@ -314,7 +314,7 @@ test("an engine over several hosts is not started from here", () => {
         clock: new VirtualClock(),
         transport: new FakeProcesses(new VirtualClock(), {}),
         env: {},
-        rules: defaultRules,
+        rules: DEFAULT_RULES,
         logFolder: "/logs",
         freeHostBytes: () => 0,
         portProblem: () => Promise.resolve(undefined),
