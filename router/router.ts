@@ -11,12 +11,12 @@ import type { ModelTokenizer } from "../ml/tokenizers/tokenizer.ts";
 import { createApp } from "./http/app.ts";
 import type { Env } from "./http/gate/context.ts";
 import { Drain } from "./http/gate/drain.ts";
+import type { RouterServices } from "./http/gate/services.ts";
 import { type HttpServer, serveHttp } from "./http/serve.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
 import { createRelay } from "./relay/relay.ts";
 import { createModels } from "./served/models.ts";
-import type { RouterServices } from "./served/services.ts";
 
 /** What a router is made of. */
 export interface RouterOptions {

@@ -4,7 +4,7 @@ import { Random } from "../../base/random.ts";
 import { readText } from "../../base/read_body.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { Graph } from "../../router/moa/graph/graph_types.ts";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 
 /**

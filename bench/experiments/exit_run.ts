@@ -11,7 +11,7 @@ import {
 import { makeExperimentWorld, type Serving, SIZES } from "./world.ts";
 import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";

@@ -1,5 +1,5 @@
 import type { AgentNode, Graph } from "../../router/moa/graph/graph_types.ts";
-import type { AgentRecord, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { AgentRecord, RunRecord } from "../../router/moa/record/run_record.ts";
 import { builtinTokenizer } from "../../simulator/server/backend.ts";
 
 /** One agent of a run; times count from the run's start, in ms. */

@@ -3,7 +3,7 @@ import { type GraphSettings, withAnswerLengths } from "./graphs.ts";
 import type { WorkloadQuestion } from "./workload.ts";
 import { type EngineWork, makeExperimentWorld, type Serving } from "./world.ts";
 import type { Graph } from "../../router/moa/graph/graph_types.ts";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 
 /** What one experiment asks of one graph. */

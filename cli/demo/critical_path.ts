@@ -1,5 +1,5 @@
 import type { AgentNode, Graph } from "../../router/moa/graph/graph_types.ts";
-import type { AgentRecord, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { AgentRecord, RunRecord } from "../../router/moa/record/run_record.ts";
 
 /** One agent on the critical path of a run. */
 export interface CriticalStep {

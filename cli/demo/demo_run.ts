@@ -5,7 +5,7 @@ import { type Server, streamChat } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
 import { colorsOf, LiveRegion } from "../kit/terminal.ts";
 import type { Graph } from "../../router/moa/graph/graph_types.ts";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 
 const REDRAW_MS = 100;

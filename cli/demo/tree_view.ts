@@ -1,6 +1,6 @@
 import { type Colors, fit, oneLine, truncate, widthOf } from "../kit/terminal.ts";
 import type { AgentNode, Graph } from "../../router/moa/graph/graph_types.ts";
-import type { AgentRecord, AgentState, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { AgentRecord, AgentState, RunRecord } from "../../router/moa/record/run_record.ts";
 
 /** How a run is drawn. */
 export interface TreeViewOptions {

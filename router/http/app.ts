@@ -9,6 +9,7 @@ import type { Call, Env, HttpServices, Route } from "./gate/context.ts";
 import { Drain } from "./gate/drain.ts";
 import { errorResponse, methodNotAllowed, notFound } from "./gate/errors.ts";
 import { requestId } from "./gate/request_id.ts";
+import type { RouterServices } from "./gate/services.ts";
 import { graphRoutes } from "./graph/graph.ts";
 import { Metrics } from "./metrics/metrics.ts";
 import { inferenceRoutes } from "./openai/inference.ts";
@@ -17,7 +18,6 @@ import { openApiDocument } from "./openapi.ts";
 import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
 import type { Relay } from "../relay/relay_types.ts";
-import type { RouterServices } from "../served/services.ts";
 
 /** What the HTTP surface is made of. */
 export interface AppServices extends RouterServices {

@@ -1,7 +1,7 @@
 import { configSchema } from "../../cfgs/schema/config.ts";
 import { buildGraphs } from "../../router/moa/graph/build_graph.ts";
 import type { Graph } from "../../router/moa/graph/graph_types.ts";
-import type { AgentRecord, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { AgentRecord, RunRecord } from "../../router/moa/record/run_record.ts";
 
 /** The graph with this name of a config with models `4b` and `32b`. */
 export function graphOf(graph: unknown): Graph {

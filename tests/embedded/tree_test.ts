@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AgentUsage, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
+import type { AgentUsage } from "../../router/moa/record/usage.ts";
 import { type ServedTree, withTree } from "./tree.ts";
 
 // A tree of 13 agents over real transformers with a real cache, in this process, asked over HTTP.

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { isJsonObject } from "../../base/json.ts";
 import { Random } from "../../base/random.ts";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import { type ExitFault, exitFaults, ExitWorld } from "./exit_world.ts";
 import { engineTotals, makeWorld, sizes } from "./world.ts";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
-import type { RunRecord, TraceEvent } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
+import type { TraceEvent } from "../../router/moa/record/trace.ts";
 import { createRouter } from "../../router/router.ts";
 import type { ExitPolicy } from "../../scorer/policy/exit_policy.ts";
 import { builtinTokenizer } from "../../simulator/server/backend.ts";

@@ -3,7 +3,8 @@ import { createHash } from "node:crypto";
 import { test } from "node:test";
 import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
-import type { Run, RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
+import type { Run } from "../../router/moa/run/run.ts";
 import type { Fault } from "../../simulator/engine/faults.ts";
 import { engineTotals, makeWorld, sizes, type World } from "./world.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { MemoryHandler } from "../../router/transport/memory.ts";
 import { ask, eventsOf, figure, makeWarmWorld } from "./warm_world.ts";
 

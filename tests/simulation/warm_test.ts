@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../base/random.ts";
-import type { RunRecord } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import { ask, eventsOf, figure, makeWarmWorld } from "./warm_world.ts";
 import { engineTotals, sizes, type World } from "./world.ts";
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import type { RunRecord, TraceEvent } from "../../router/moa/record/run_types.ts";
+import type { RunRecord } from "../../router/moa/record/run_record.ts";
+import type { TraceEvent } from "../../router/moa/record/trace.ts";
 import { createRouter, type Router } from "../../router/router.ts";
 import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { makeWorld, type World } from "./world.ts";

@@ -5,7 +5,7 @@ import type { Access, Keys } from "./auth.ts";
 import type { Drain } from "./drain.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Relay } from "../../relay/relay_types.ts";
-import type { RouterServices } from "../../served/services.ts";
+import type { RouterServices } from "./services.ts";
 
 /** What the handlers have at hand. */
 export interface HttpServices extends RouterServices {

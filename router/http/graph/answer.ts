@@ -2,8 +2,10 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import { promptBody } from "../gate/prompt_body.ts";
 import type { GraphInclude } from "./read_graph.ts";
 import { traceEventBody, usageBody } from "../openai/usage.ts";
+import type { AgentEvent } from "../../moa/agent/agent_events.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
-import type { AgentEvent, AgentRecord, Run } from "../../moa/record/run_types.ts";
+import type { AgentRecord } from "../../moa/record/run_record.ts";
+import type { Run } from "../../moa/run/run.ts";
 
 /** A run of a request's graph, with what its answers need. */
 export interface GraphAnswer {

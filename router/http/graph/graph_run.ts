@@ -3,8 +3,9 @@ import type { HttpServices } from "../gate/context.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
+import type { AgentEvent } from "../../moa/agent/agent_events.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
-import type { AgentEvent, Run } from "../../moa/record/run_types.ts";
+import type { Run } from "../../moa/run/run.ts";
 
 /** Takes a place and starts a run, which holds the place until no engine works for it. Throws `CanopyError`. */
 export async function startGraph(

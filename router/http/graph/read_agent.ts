@@ -15,8 +15,7 @@ import { within } from "./within.ts";
 import { readMessages } from "../openai/chat_request.ts";
 import { readSampling } from "../openai/sampling.ts";
 import { mergeSampling, samplingOf } from "../../moa/graph/sampling.ts";
-import { parseResponsesFormat, type PromptTemplate } from "../../moa/graph/template.ts";
-import type { DraftMessage } from "../../moa/prompt/prompt.ts";
+import { type DraftMessage, parseResponsesFormat, type PromptTemplate } from "../../moa/graph/template.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Fields of an agent that are no parameters of its generation. */

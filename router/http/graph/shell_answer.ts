@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { AgentEvent, AgentRecord } from "../../moa/record/run_types.ts";
+import type { AgentEvent } from "../../moa/agent/agent_events.ts";
+import type { AgentRecord } from "../../moa/record/run_record.ts";
 
 /** One answer of a batch, as SGLang's `/generate` gives it. */
 export function shellAnswer(agent: AgentRecord): JsonObject {

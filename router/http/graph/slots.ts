@@ -1,4 +1,4 @@
-import type { OpenMessage, Piece } from "../../moa/prompt/prompt.ts";
+import type { OpenMessage, Piece } from "../../moa/graph/template.ts";
 
 /**
  * `<|answer:ID|>`. An id has a bound and neither line break nor `|`, so that a text full of slots that are never

@@ -1,5 +1,5 @@
 import type { Counts } from "../openai/usage.ts";
-import type { AgentUsage } from "../../moa/record/run_types.ts";
+import type { AgentUsage } from "../../moa/record/usage.ts";
 
 /** Sums over the agents of each model, in order of first appearance. */
 

@@ -1,5 +1,5 @@
 import { Counter, Histogram, renderGauge } from "../../../base/prometheus.ts";
-import type { RunRecord } from "../../moa/record/run_types.ts";
+import type { RunRecord } from "../../moa/record/run_record.ts";
 
 /** Upper bounds in seconds of the time that a decision takes. */
 const DECISION_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5];

@@ -2,7 +2,7 @@ import type { Clock } from "../../../base/clock.ts";
 import { Counter, type Gauge, Histogram, renderGauge } from "../../../base/prometheus.ts";
 import { byModel } from "./by_model.ts";
 import { ExitMetrics } from "./exit_metrics.ts";
-import type { Run } from "../../moa/record/run_types.ts";
+import type { Run } from "../../moa/run/run.ts";
 
 /** Upper bounds in seconds of the duration histogram. */
 const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640];

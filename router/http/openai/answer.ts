@@ -1,5 +1,5 @@
 import type { JsonObject } from "../../../base/json.ts";
-import type { RunEvent } from "../../moa/record/run_types.ts";
+import type { RunEvent } from "../../moa/run/run.ts";
 
 /** What every object of one answer begins with. */
 export interface AnswerHead {

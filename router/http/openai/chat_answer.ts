@@ -2,7 +2,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts"
 import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
 import type { AnswerHead, AnswerWriter } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
-import type { RunEvent } from "../../moa/record/run_types.ts";
+import type { RunEvent } from "../../moa/run/run.ts";
 
 interface Choice {
   started: boolean;

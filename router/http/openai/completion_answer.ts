@@ -2,7 +2,7 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
 import type { AnswerHead, AnswerWriter } from "./answer.ts";
 import { characters, completionLogprobs } from "./logprobs.ts";
-import type { RunEvent } from "../../moa/record/run_types.ts";
+import type { RunEvent } from "../../moa/run/run.ts";
 
 interface Choice {
   /** The prompt's text while it is still to be sent (`echo`). */

@@ -4,7 +4,7 @@ import type { Sampling } from "../../engines/engine.ts";
 import { isSet } from "../gate/optional.ts";
 import type { CommonRequest } from "./request_schema.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
-import type { Include, RunInput } from "../../moa/record/run_types.ts";
+import type { RunInput } from "../../moa/graph/run_input.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** What a request to a virtual model comes down to. */
@@ -80,3 +80,6 @@ export function requireLogprobs(target: RunTarget): void {
     );
   }
 }
+/** Extra response fields a client may ask for with `"canopy": {"include": [...]}`. */
+
+export type Include = "usage" | "panel" | "trace";

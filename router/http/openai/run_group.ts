@@ -3,8 +3,9 @@ import { AsyncQueue } from "../../../base/queue.ts";
 import type { Admission } from "../gate/admission.ts";
 import type { CompletionPlan } from "./plan.ts";
 import { stoppedOutput } from "./stopped_output.ts";
-import type { Run, RunEvent, RunInput } from "../../moa/record/run_types.ts";
+import type { RunInput } from "../../moa/graph/run_input.ts";
 import type { Moa } from "../../moa/run/moa.ts";
+import type { Run, RunEvent } from "../../moa/run/run.ts";
 
 /** Events between the runs and the client; a full queue pauses the roots. */
 const QUEUE_CAPACITY = 16;

@@ -1,6 +1,6 @@
 import { StopFilter } from "../../engines/stop_filter.ts";
 import type { CompletionPlan } from "./plan.ts";
-import type { Run, RunEvent } from "../../moa/record/run_types.ts";
+import type { Run, RunEvent } from "../../moa/run/run.ts";
 
 /**
  * A run's output, each choice of which ends at the router's own stops; the run is told, so that the root stops

@@ -1,7 +1,10 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
 import { byModel } from "../metrics/by_model.ts";
+import type { Include } from "./plan.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
-import type { Include, Run, RunUsage, TraceEvent } from "../../moa/record/run_types.ts";
+import type { TraceEvent } from "../../moa/record/trace.ts";
+import type { RunUsage } from "../../moa/record/usage.ts";
+import type { Run } from "../../moa/run/run.ts";
 
 /** What `usage` is made of: of a run, or of one agent. */
 type Usage = Pick<RunUsage, "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens">;

@@ -14,7 +14,7 @@ import type { CompletionPlan, RunTarget } from "./plan.ts";
 import { RunGroup } from "./run_group.ts";
 import { canopyBody, usageBody } from "./usage.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
-import type { RunEvent } from "../../moa/record/run_types.ts";
+import type { RunEvent } from "../../moa/run/run.ts";
 
 /** One request for a graph. */
 export interface VirtualRequest {

@@ -4,7 +4,8 @@ import type { Call, HttpServices, Route } from "../gate/context.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { promptBody } from "../gate/prompt_body.ts";
 import { breakdown, traceEventBody } from "../openai/usage.ts";
-import type { AgentRecord, ExitRecord, Run, RunRecord } from "../../moa/record/run_types.ts";
+import type { AgentRecord, ExitRecord, RunRecord } from "../../moa/record/run_record.ts";
+import type { Run } from "../../moa/run/run.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;

@@ -1,6 +1,11 @@
 import { AsyncQueue } from "../../../base/queue.ts";
 import type { AgentCall } from "./agent_call.ts";
-import type { AgentEvent } from "../record/run_types.ts";
+import type { AgentRecord } from "../record/run_record.ts";
+
+/** What one agent says, as it comes; then, once, how it ended. */
+export type AgentEvent =
+  | { readonly type: "delta"; readonly agent: string; readonly text: string; readonly reasoning: string }
+  | { readonly type: "end"; readonly agent: string; readonly record: AgentRecord };
 
 /** Events that wait for the reader; what is not in it yet is still in the agents' logs. */
 const CAPACITY = 16;

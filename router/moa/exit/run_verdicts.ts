@@ -5,8 +5,7 @@ import type { RunExitsOptions } from "./run_exits.ts";
 import { smallestModel } from "./verdict_model.ts";
 import { warmVerdict } from "./verdict_warm.ts";
 import type { ClusterNode } from "../graph/graph_types.ts";
-import type { AgentUsage } from "../record/run_types.ts";
-import { withWarmTokens } from "../record/usage.ts";
+import { type AgentUsage, withWarmTokens } from "../record/usage.ts";
 import type { ModelAccess } from "../run/run_options.ts";
 
 /** Who judges the answers of one cluster, and what that took. */

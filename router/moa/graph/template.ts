@@ -1,5 +1,6 @@
 import type { PromptConfig } from "../../../cfgs/schema/config.ts";
-import type { DraftMessage } from "../prompt/prompt.ts";
+import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import type { Json } from "../../../base/json.ts";
 
 /** A piece of a prompt template. */
 export type Segment =
@@ -110,3 +111,19 @@ function split<S>(
   if (end < text.length) segments.push({ kind: "literal", text: text.slice(end) });
   return segments;
 }
+/** A piece of a prompt's text: only slots still change once a run has begun. */
+
+export type Piece = Exclude<Segment, { kind: "question" }>;
+/** A message with slots in its text. */
+
+export interface OpenMessage {
+  readonly kind: "open";
+  /** All fields but the content. */
+  readonly base: ChatMessage;
+  /** Content parts that stand before the text: the client's own. */
+  readonly parts: readonly Json[];
+  readonly pieces: readonly Piece[];
+}
+/** A message of a chat prompt: one of the client's as it is, or one with slots in its text. */
+
+export type DraftMessage = { readonly kind: "whole"; readonly message: ChatMessage } | OpenMessage;

@@ -1,8 +1,8 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
 import type { RunPrompts } from "./run_prompts.ts";
-import type { RunInput } from "../record/run_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Tokens that a chat template may add around the messages, generously. */

@@ -1,6 +1,6 @@
 import { isJsonObject, type Json } from "../../../base/json.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import type { RunInput } from "../record/run_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
 
 type Question = RunInput["question"];
 

@@ -1,17 +1,20 @@
-import type { Json } from "../../../base/json.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { Prompt } from "../../engines/engine.ts";
-import type { PromptTemplate, ResponsesFormat, Segment } from "../graph/template.ts";
+import type { RunInput } from "../graph/run_input.ts";
+import type {
+  DraftMessage,
+  OpenMessage,
+  Piece,
+  PromptTemplate,
+  ResponsesFormat,
+  Segment,
+} from "../graph/template.ts";
 import type { AgentAnswer } from "./answer.ts";
 import { fillMoaVllm } from "./compat_moa_vllm.ts";
 import { conversationOf, isSystem, mediaParts, questionText, rawQuestionText } from "./conversation.ts";
-import type { RunInput } from "../record/run_types.ts";
 
 /** A prompt before it is tokenised or sent. */
 export type FilledPrompt = Exclude<Prompt, { kind: "tokens" }>;
-
-/** A piece of a prompt's text: only slots still change once a run has begun. */
-export type Piece = Exclude<Segment, { kind: "question" }>;
 
 /**
  * A prompt template with a run's question in it and its slots still open. What stands before the first slot is
@@ -25,19 +28,6 @@ export type OpenPrompt =
   }
   | { readonly kind: "raw"; readonly pieces: readonly Piece[]; readonly responses: ResponsesFormat }
   | { readonly kind: "moa-vllm"; readonly text: string; readonly question: string };
-
-/** A message of a chat prompt: one of the client's as it is, or one with slots in its text. */
-export type DraftMessage = { readonly kind: "whole"; readonly message: ChatMessage } | OpenMessage;
-
-/** A message with slots in its text. */
-export interface OpenMessage {
-  readonly kind: "open";
-  /** All fields but the content. */
-  readonly base: ChatMessage;
-  /** Content parts that stand before the text: the client's own. */
-  readonly parts: readonly Json[];
-  readonly pieces: readonly Piece[];
-}
 
 /** Writes a run's question into a template. */
 export function openPrompt(template: PromptTemplate, question: RunInput["question"]): OpenPrompt {

@@ -1,8 +1,9 @@
 import type { ClusterNode } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
+import type { Piece } from "../graph/template.ts";
 import { questionText, textOf } from "./conversation.ts";
-import type { OpenPrompt, Piece } from "./prompt.ts";
+import type { OpenPrompt } from "./prompt.ts";
 import type { RunPrompts } from "./run_prompts.ts";
-import type { RunInput } from "../record/run_types.ts";
 
 /**
  * What a cluster's members were asked, as plain text: the run's question, or the first member's own prompt where each

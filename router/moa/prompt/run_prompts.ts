@@ -1,13 +1,13 @@
 import { messageOf } from "../../../base/errors.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentNode, Graph } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
 import type { PromptTemplate } from "../graph/template.ts";
 import type { AgentAnswer } from "./answer.ts";
 import { fillPrompt, type OpenPrompt, openPrompt } from "./prompt.ts";
 import { type Layout, layoutOf, type Refused } from "./splice_layout.ts";
 import { SplicedPrompt } from "./spliced_prompt.ts";
 import { hasChatFields, promptText, wirePrompt } from "./wire_prompt.ts";
-import type { RunInput } from "../record/run_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** The prompts of one run. What its agents have in common is made once: open templates, and the prompts of leaves. */

@@ -1,4 +1,5 @@
-import { type FilledPrompt, type OpenPrompt, type Piece, withText } from "./prompt.ts";
+import type { Piece } from "../graph/template.ts";
+import { type FilledPrompt, type OpenPrompt, withText } from "./prompt.ts";
 
 /** A part of a prompt's final text: what stands there whatever the answers, or a place for answers. */
 export type LayoutPart = { readonly kind: "fixed"; readonly text: string } | Slot;

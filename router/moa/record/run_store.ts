@@ -1,4 +1,4 @@
-import type { AgentEvent, Run, RunRecord, TraceEvent } from "./run_types.ts";
+import type { RunRecord } from "./run_record.ts";
 
 /** Most characters and token ids of texts and prompts that are kept, over all ended runs. */
 const MAX_KEPT_SIZE = 32 * 1024 * 1024;
@@ -31,56 +31,10 @@ export class RunStore {
     }
   }
 
-  get(id: string): Run | undefined {
-    const kept = this.#kept.get(id);
-    return kept === undefined ? undefined : new EndedRun(kept.record);
+  get(id: string): RunRecord | undefined {
+    return this.#kept.get(id)?.record;
   }
 }
-
-/** A run of which only the record is left. */
-class EndedRun implements Run {
-  readonly id: string;
-  readonly output: AsyncIterable<never> = nothing();
-  readonly ended: Promise<void> = Promise.resolve();
-  readonly #record: RunRecord;
-
-  constructor(record: RunRecord) {
-    this.id = record.id;
-    this.#record = record;
-  }
-
-  usage(): RunRecord["usage"] {
-    return this.#record.usage;
-  }
-
-  record(): RunRecord {
-    return this.#record;
-  }
-
-  async *events(signal: AbortSignal): AsyncGenerator<TraceEvent, void, undefined> {
-    for (const event of this.#record.events) {
-      signal.throwIfAborted();
-      yield await Promise.resolve(event);
-    }
-  }
-
-  async *agentEvents(signal: AbortSignal): AsyncGenerator<AgentEvent, void, undefined> {
-    for (const record of this.#record.agents) {
-      signal.throwIfAborted();
-      const { id: agent, text, reasoning } = record;
-      yield await Promise.resolve({ type: "delta", agent, text, reasoning });
-      yield { type: "end", agent, record };
-    }
-  }
-
-  satisfy(): void {}
-
-  cancel(): Promise<void> {
-    return this.ended;
-  }
-}
-
-async function* nothing(): AsyncGenerator<never, void, undefined> {}
 
 function sizeOf(record: RunRecord): number {
   let size = 0;

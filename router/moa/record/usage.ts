@@ -1,5 +1,4 @@
 import type { AgentNode } from "../graph/graph_types.ts";
-import type { AgentUsage, RunUsage } from "./run_types.ts";
 
 /** Token counts that add up. */
 type Tokens = Omit<AgentUsage, "agent" | "model">;
@@ -65,4 +64,35 @@ export function withSavedTokens(
 ): AgentUsage | undefined {
   if (savedTokens === 0) return usage;
   return { agent: node.id, model: node.model, ...none, ...usage, savedTokens };
+}
+/** Tokens of one agent's calls, all attempts together. */
+
+export interface AgentUsage {
+  readonly agent: string;
+  readonly model: string;
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** Undefined when no engine reported it. */
+  readonly cachedTokens: number | undefined;
+  readonly reasoningTokens: number;
+  /** Completion tokens that nobody read: of agents that failed, were cancelled, or whose answers an exit dropped. */
+  readonly wastedTokens: number;
+  /** Prompt tokens that were computed ahead, by warms; in none of the other counts. */
+  readonly warmTokens?: number;
+  /** Estimate of the completion tokens that an early exit spared; in none of the other counts. */
+  readonly savedTokens?: number;
+}
+/** Tokens of a whole run: the sums over its agents. */
+
+export interface RunUsage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedTokens: number | undefined;
+  readonly reasoningTokens: number;
+  readonly wastedTokens: number;
+  readonly warmTokens?: number;
+  readonly savedTokens?: number;
+  readonly calls: number;
+  readonly agents: readonly AgentUsage[];
 }

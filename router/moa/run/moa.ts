@@ -6,9 +6,12 @@ import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import { type EarlyExitServices, ExitPolicies } from "../exit/exit_policies.ts";
 import { buildGraphs } from "../graph/build_graph.ts";
 import type { AgentGraph, Graph } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
+import type { RunRecord } from "../record/run_record.ts";
 import { RunStore } from "../record/run_store.ts";
-import type { Run, RunInput, RunRecord } from "../record/run_types.ts";
-import { MoaRun } from "./run.ts";
+import { EndedRun } from "./ended_run.ts";
+import { MoaRun } from "./moa_run.ts";
+import type { Run } from "./run.ts";
 import type { ModelAccess } from "./run_options.ts";
 import { WarmControl } from "../warm/warm_control.ts";
 import { PlaceQueue } from "../../pool/place_queue.ts";
@@ -104,7 +107,9 @@ class GraphRunner implements Moa {
   }
 
   get(id: string): Run | undefined {
-    return this.#running.get(id) ?? this.#store.get(id);
+    const running = this.#running.get(id);
+    const record = this.#store.get(id);
+    return running ?? (record === undefined ? undefined : new EndedRun(record));
   }
 
   async close(reason: unknown): Promise<void> {
@@ -124,7 +129,6 @@ function withoutTexts(record: RunRecord): RunRecord {
   return { ...record, agents, events: [] };
 }
 /** Starts runs of graphs and keeps the records of ended ones. */
-
 export interface Moa {
   readonly graphs: ReadonlyMap<string, Graph>;
   /** Throws 400 `invalid_config`, naming the field, for settings of early exit that cannot be followed here. */

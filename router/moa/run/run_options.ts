@@ -2,7 +2,7 @@ import type { Clock } from "../../../base/clock.ts";
 import type { Random } from "../../../base/random.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
-import type { RunInput } from "../record/run_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
 import type { WarmControl } from "../warm/warm_control.ts";
 import type { PlaceQueue } from "../../pool/place_queue.ts";
 import type { ServedModel } from "../../served/served_model.ts";

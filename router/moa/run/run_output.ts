@@ -1,6 +1,6 @@
 import { AsyncQueue } from "../../../base/queue.ts";
 import type { GenerateEvent } from "../../engines/engine.ts";
-import type { RunEvent } from "../record/run_types.ts";
+import type { RunEvent } from "./run.ts";
 
 /** Events that wait for the reader before the engines' streams are paused. */
 const CAPACITY = 64;

@@ -4,7 +4,7 @@ import { runFigures } from "../../../bench/experiments/figures.ts";
 import { withAnswerLengths } from "../../../bench/experiments/graphs.ts";
 import { configSchema } from "../../../cfgs/schema/config.ts";
 import { buildGraph } from "../../../router/moa/graph/build_graph.ts";
-import type { AgentRecord, RunRecord } from "../../../router/moa/record/run_types.ts";
+import type { AgentRecord, RunRecord } from "../../../router/moa/record/run_record.ts";
 import { builtinTokenizer } from "../../../simulator/server/backend.ts";
 
 const agent = { model: "m" };

@@ -7,16 +7,13 @@ import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
 import type { Engine, EngineCapabilities } from "../../../router/engines/engine.ts";
 import { type AppServices, createApp } from "../../../router/http/app.ts";
 import type { AgentNode, Graph } from "../../../router/moa/graph/graph_types.ts";
-import type {
-  AgentEvent,
-  Run,
-  RunEvent,
-  RunInput,
-  RunRecord,
-  RunUsage,
-  TraceEvent,
-} from "../../../router/moa/record/run_types.ts";
+import type { RunInput } from "../../../router/moa/graph/run_input.ts";
+import type { AgentEvent } from "../../../router/moa/agent/agent_events.ts";
+import type { RunRecord } from "../../../router/moa/record/run_record.ts";
+import type { TraceEvent } from "../../../router/moa/record/trace.ts";
+import type { RunUsage } from "../../../router/moa/record/usage.ts";
 import type { Moa } from "../../../router/moa/run/moa.ts";
+import type { Run, RunEvent } from "../../../router/moa/run/run.ts";
 import type { Pool } from "../../../router/pool/pool_types.ts";
 import type { Relay, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";

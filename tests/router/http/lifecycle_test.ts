@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Drain } from "../../../router/http/gate/drain.ts";
 import { errorSchema } from "../../../router/http/openai/response_schema.ts";
-import type { RunEvent } from "../../../router/moa/record/run_types.ts";
+import type { RunEvent } from "../../../router/moa/run/run.ts";
 import { fakeApp, parseEvents, pushed, settle } from "./fakes.ts";
 
 const DELTA: RunEvent = { type: "delta", index: 0, delta: { type: "delta", text: "x" } };

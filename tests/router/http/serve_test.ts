@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import http from "node:http";
 import { test } from "node:test";
 import { serveHttp } from "../../../router/http/serve.ts";
-import type { RunEvent } from "../../../router/moa/record/run_types.ts";
+import type { RunEvent } from "../../../router/moa/run/run.ts";
 import { fakeApp, parseEvents, pushed, settle } from "./fakes.ts";
 
 interface Answer {

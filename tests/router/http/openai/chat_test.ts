@@ -7,7 +7,7 @@ import {
   chatCompletionSchema,
   errorSchema,
 } from "../../../../router/http/openai/response_schema.ts";
-import type { RunEvent } from "../../../../router/moa/record/run_types.ts";
+import type { RunEvent } from "../../../../router/moa/run/run.ts";
 import { EngineError } from "../../../../router/worker/engine_error.ts";
 import { fakeApp, hello, parseEvents } from "../fakes.ts";
 

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { completionSchema, errorSchema } from "../../../../router/http/openai/response_schema.ts";
-import type { RunEvent, RunInput } from "../../../../router/moa/record/run_types.ts";
+import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
+import type { RunEvent } from "../../../../router/moa/run/run.ts";
 import { fakeApp, parseEvents, settle } from "../fakes.ts";
 
 async function refusal(response: Response, status = 400) {

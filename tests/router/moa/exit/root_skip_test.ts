@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { RunInput } from "../../../../router/moa/record/run_types.ts";
+import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import type { Consensus, ExitPolicy } from "../../../../scorer/policy/exit_policy.ts";
 import type { Script } from "../fake_engine.ts";
 import { FakeScorer, services, similarity } from "../fake_scorer.ts";

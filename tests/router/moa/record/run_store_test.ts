@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { RunRecord } from "../../../../router/moa/record/run_record.ts";
 import { RunStore } from "../../../../router/moa/record/run_store.ts";
-import type { RunRecord } from "../../../../router/moa/record/run_types.ts";
+import { EndedRun } from "../../../../router/moa/run/ended_run.ts";
 import { makeWorld, readAll } from "../run_harness.ts";
 
 const agent = { model: "a" };
@@ -39,7 +40,7 @@ test("an ended run gives its record and its events, and no output", async () => 
   const record = await ended("x");
   const store = new RunStore(1);
   store.add(record);
-  const run = store.get(record.id)!;
+  const run = new EndedRun(store.get(record.id)!);
   assert.deepEqual(run.usage(), record.usage);
   const events = [];
   for await (const event of run.events(new AbortController().signal)) events.push(event);

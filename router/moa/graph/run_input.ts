@@ -1,0 +1,19 @@
+import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import type { Sampling } from "../../engines/engine.ts";
+
+/** What one request asks of a graph. */
+
+export interface RunInput {
+  /** A conversation (chat), or a raw prompt (completions). */
+  readonly question:
+    | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
+    | { readonly kind: "text"; readonly text: string };
+  /** The client's parameters; they go to the root, over the root's own. */
+  readonly rootSampling: Sampling;
+  /** Log-probabilities of the root's tokens, with this many alternatives. */
+  readonly rootLogprobs?: number;
+  /** Answers wanted (`n`): the root is called this many times. */
+  readonly choices: number;
+  /** Headers to pass on to the engines. */
+  readonly headers?: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,57 @@
+import type { FinishReason, Prompt } from "../../engines/engine.ts";
+import type { TraceEvent } from "./trace.ts";
+import type { AgentUsage, RunUsage } from "./usage.ts";
+
+/**
+ * `waiting` for its precursors, `queued` from its start to its first token, `running`; then `done` (its text is used),
+ * `failed` (an error or its deadline) or `cancelled` (dropped by its cluster, or its run ended).
+ */
+export type AgentState = "waiting" | "queued" | "running" | "done" | "failed" | "cancelled";
+
+/** An agent as the run record shows it. */
+export interface AgentRecord {
+  readonly id: string;
+  readonly model: string;
+  readonly state: AgentState;
+  readonly worker: string | undefined;
+  /** The final prompt as sent, undefined until it was. */
+  readonly prompt: Prompt | undefined;
+  readonly text: string;
+  readonly reasoning: string;
+  readonly finishReason: FinishReason | undefined;
+  readonly error: string | undefined;
+  readonly startedAtMs: number | undefined;
+  readonly firstTokenAtMs: number | undefined;
+  readonly endedAtMs: number | undefined;
+  readonly usage: AgentUsage | undefined;
+}
+
+/** One decision on whether a cluster waits for its other members; with all its figures it is in the trace. */
+export interface ExitRecord {
+  readonly cluster: string;
+  readonly metric: string;
+  readonly atMs: number;
+  /** Members that had answered. */
+  readonly completions: number;
+  readonly exit: boolean;
+  /** Something that it needed was not there in time. */
+  readonly late: boolean;
+  /** Time from the completion to the decision. */
+  readonly ms: number;
+}
+
+/** Everything about one run, live or ended. */
+export interface RunRecord {
+  readonly id: string;
+  readonly graph: string;
+  readonly state: "running" | "done" | "failed" | "cancelled";
+  readonly startedAtUnixMs: number;
+  readonly durationMs: number | undefined;
+  readonly error: { readonly message: string; readonly code: string } | undefined;
+  readonly usage: RunUsage;
+  readonly agents: readonly AgentRecord[];
+  readonly exits: readonly ExitRecord[];
+  /** True when the answer is one of the last cluster's, and the root was not asked. */
+  readonly rootSkipped: boolean;
+  readonly events: readonly TraceEvent[];
+}
