@@ -2,8 +2,8 @@ import type { Config } from "../../cfgs/schema/config.ts";
 import type { Io } from "../kit/io.ts";
 import { version } from "../kit/version.ts";
 import { makeEarlyExit } from "./make_early_exit.ts";
+import { startEmbeddedModels } from "../../embedded/start_models.ts";
 import { createRouter, type Router } from "../../router/router.ts";
-import { startEmbeddedModels } from "../../router/served/embedded_models.ts";
 
 /** Starts a router in this process and listens; `port` 0 takes any free one. Close it in a `finally`. */
 export async function startRouter(

@@ -126,22 +126,22 @@ function sharedFields(
   if (options !== undefined && !fields.stream) {
     throw badRequest("stream_options", "stream_options needs stream: true");
   }
-  const defaults = { ...NEUTRAL_SAMPLING, ...own };
-  const temperature = fields.temperature ?? defaults.temperature;
+  const temperature = fields.temperature ?? own.temperature ?? NEUTRAL_SAMPLING.temperature;
   if (fields.n > 1 && temperature === 0) {
     throw badRequest("n", `n is ${fields.n}: at temperature 0 all answers are the same`);
   }
-  const topK = fields.top_k ?? defaults.topK;
+  const topK = fields.top_k ?? own.topK ?? NEUTRAL_SAMPLING.topK;
   return {
     n: fields.n,
     minTokens: fields.min_tokens,
     sampling: {
       // So close to 0 quotients overflow; vLLM raises it as well.
       temperature: temperature > 0 ? Math.max(temperature, MIN_TEMPERATURE) : 0,
-      topP: fields.top_p ?? defaults.topP,
+      topP: fields.top_p ?? own.topP ?? NEUTRAL_SAMPLING.topP,
       topK: Math.max(0, topK),
-      minP: fields.min_p ?? defaults.minP,
-      repetitionPenalty: fields.repetition_penalty ?? defaults.repetitionPenalty,
+      minP: fields.min_p ?? own.minP ?? NEUTRAL_SAMPLING.minP,
+      repetitionPenalty: fields.repetition_penalty ?? own.repetitionPenalty ??
+        NEUTRAL_SAMPLING.repetitionPenalty,
       presencePenalty: fields.presence_penalty,
       frequencyPenalty: fields.frequency_penalty,
       logitBias: new Map(bias),

@@ -1,24 +1,15 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
-import { bytesPerToken, type CacheGrowth, type CacheRows, type Numbers } from "../cache/cache_layout.ts";
+import { bytesPerToken, type CacheGrowth, type Numbers } from "../cache/cache_layout.ts";
 import type { Extension } from "../cache/key_values.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
+import type { CacheTensors, DecoderSteps, NextToken } from "./decoder_steps.ts";
 import { findBatches, findGrowth } from "./decoder_trials.ts";
 import { runInto } from "../../ml/onnx/run_into.ts";
 import { halfToNumber, type InferenceSession, type OnnxRuntime, type Tensor } from "../../ml/onnx/runtime.ts";
 import { feedNextTokens, feedTokens } from "../../ml/onnx/transformer_inputs.ts";
 
-/** Tensors [batch, heads, rows, size]. */
-export type CacheTensors = Pick<CacheRows, "tensors" | "rows">;
-
-/** The next token of a sequence in a batch. */
-export interface NextToken {
-  readonly id: number;
-  /** Tokens of the sequence that are in the cache. */
-  readonly before: number;
-}
-
-/** A decoder with a cache on ONNX Runtime. Its calls block the thread for as long as a step takes. */
-export class Decoder {
+/** A decoder with a cache on ONNX Runtime. */
+export class Decoder implements DecoderSteps {
   readonly export: DecoderExport;
   readonly #runtime: OnnxRuntime;
   readonly #session: InferenceSession;
@@ -43,7 +34,7 @@ export class Decoder {
     const decoder = new Decoder(runtime, await runtime.open(path, threads), path);
     await decoder.#readLogits();
     decoder.#growth = await findGrowth(decoder);
-    decoder.#batches = await findBatches(decoder);
+    decoder.#batches = await findBatches(decoder, decoder.#growth);
     return decoder;
   }
 
@@ -66,10 +57,6 @@ export class Decoder {
     return this.#batches;
   }
 
-  /**
-   * Computes `ids`, at least one, behind `from`, and puts the keys and values of all of them into `into`, which has
-   * room. Gives the logits after the last one, good until the next step. Throws 500 `model_failed`.
-   */
   async step(ids: readonly number[], { from, into }: Extension): Promise<Float32Array> {
     const before = from?.tokens ?? 0;
     const feeds = feedTokens(this.#runtime, this.export, ids, before);
@@ -80,11 +67,6 @@ export class Decoder {
     return last!;
   }
 
-  /**
-   * Computes a token of each sequence of a batch behind those that are in `from`, and puts their keys and values into
-   * `into`. The sequences' tokens are the first rows of tensors that are appended to, the last rows of such that are
-   * copied. Gives the logits of each, good until the next step. Throws 500 `model_failed`.
-   */
   async stepBatch(
     next: readonly NextToken[],
     from: CacheTensors,

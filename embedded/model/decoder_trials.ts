@@ -1,15 +1,22 @@
 import { CanopyError } from "../../base/errors.ts";
 import { type CacheGrowth, copyRows } from "../cache/cache_layout.ts";
 import { KeyValuePool, type KeyValues } from "../cache/key_values.ts";
-import type { CacheTensors, Decoder } from "./decoder.ts";
+import type { DecoderExport } from "./decoder_export.ts";
+import type { CacheTensors, DecoderSteps } from "./decoder_steps.ts";
 
-// What an export's metadata does not tell is found out with a few tokens.
+// An export's metadata does not tell all: the rest is found out with a few tokens.
+
+/** A decoder as far as its export's metadata tells of it. */
+interface UntriedDecoder extends DecoderSteps {
+  readonly export: DecoderExport;
+  readonly vocabSize: number;
+}
 
 /**
  * Tokens from all over the vocabulary: the first ones, which every model has, are special ones, whose numbers are so
  * large that a model in 8 bits loses the others.
  */
-function sampleIds({ vocabSize }: Decoder): number[] {
+function sampleIds({ vocabSize }: UntriedDecoder): number[] {
   return Array.from({ length: 12 }, (_, index) => Math.floor(vocabSize * ((0.1 + index * 0.382) % 1)));
 }
 
@@ -17,10 +24,10 @@ function sampleIds({ vocabSize }: Decoder): number[] {
 const POOL_TOKENS = 1024;
 
 /**
- * ONNX Runtime's fused attention (`GroupQueryAttention`) appends to its cache when that is given as its output, too.
- * Other exports refuse an output of that size.
+ * The growth of a model's cache. ONNX Runtime's fused attention (`GroupQueryAttention`) appends to its cache when that
+ * is given as its output, too. Other exports refuse an output of that size.
  */
-export async function findGrowth(decoder: Decoder): Promise<CacheGrowth> {
+export async function findGrowth(decoder: UntriedDecoder): Promise<CacheGrowth> {
   const ids = sampleIds(decoder);
   const { logits: expected } = await computed(decoder, "copies", ids, ids.length);
   const found = await allowed(() => computed(decoder, "appends", ids, 7));
@@ -28,11 +35,11 @@ export async function findGrowth(decoder: Decoder): Promise<CacheGrowth> {
 }
 
 /**
- * Computes two sequences of different lengths in one step. It needs exports that know the batch as a dimension, are told
+ * True when two sequences of different lengths can be computed in one step. It needs exports that know the batch as a dimension, are told
  * the tokens' places where padding shifts them, and heed the mask: padding is large numbers here, which nobody overlooks.
  */
-export async function findBatches(decoder: Decoder): Promise<boolean> {
-  const { growth, export: { cache, mask, positions } } = decoder;
+export async function findBatches(decoder: UntriedDecoder, growth: CacheGrowth): Promise<boolean> {
+  const { cache, mask, positions } = decoder.export;
   if (mask === undefined || (growth === "copies" && positions === undefined)) return false;
   const ids = sampleIds(decoder);
   const texts = [ids, ids.slice(2, 6)];
@@ -69,7 +76,7 @@ interface Computed {
 
 /** Computes some tokens, and then the rest. */
 async function computed(
-  decoder: Decoder,
+  decoder: UntriedDecoder,
   growth: CacheGrowth,
   ids: readonly number[],
   before: number,

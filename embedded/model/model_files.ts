@@ -1,13 +1,21 @@
-import { readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { readdir, readFile, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { SamplingParameters } from "../scheduler/generator.ts";
 import type { Environment } from "../../ml/hub/environment.ts";
 import { findExport, type OnnxSource } from "../../ml/hub/onnx_files.ts";
 
 /** Where a model does not say how long its context is. */
 const USUAL_CONTEXT_TOKENS = 2048;
+
+/** Sampling parameters that a model names in `generation_config.json`, for requests that say nothing of them. */
+export interface SamplingDefaults {
+  readonly temperature?: number | undefined;
+  readonly topP?: number | undefined;
+  readonly topK?: number | undefined;
+  readonly minP?: number | undefined;
+  readonly repetitionPenalty?: number | undefined;
+}
 
 /** A decoder's files on this machine, and what they say of it. */
 export interface EmbeddedFiles {
@@ -57,20 +65,18 @@ function endIdsOf(config: JsonObject, generation: JsonObject): number[] {
   return [...new Set(ids.filter((id) => typeof id === "number"))];
 }
 
-/** As vLLM takes them from `generation_config.json`. */
 function defaultsOf(generation: JsonObject): SamplingDefaults {
   const number = (name: string): number | undefined => {
     const value = generation[name];
     return typeof value === "number" ? value : undefined;
   };
-  const all = {
+  return {
     temperature: number("temperature"),
     topP: number("top_p"),
     topK: number("top_k"),
     minP: number("min_p"),
     repetitionPenalty: number("repetition_penalty"),
   };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
 }
 
 async function readFirst(folders: readonly string[], name: string): Promise<JsonObject> {
@@ -86,8 +92,11 @@ async function readFirst(folders: readonly string[], name: string): Promise<Json
   }
   return {};
 }
-/** Sampling parameters where a request says nothing: the model's own (`generation_config.json`), else vLLM's. */
 
-export type SamplingDefaults = Partial<
-  Pick<SamplingParameters, "temperature" | "topP" | "topK" | "minP" | "repetitionPenalty">
->;
+/** Bytes of a model: of its `.onnx` file and of those beside it that have its weights (`model.onnx_data`, …). */
+export async function weightBytes(path: string): Promise<number> {
+  const [folder, name] = [dirname(path), basename(path)];
+  const files = (await readdir(folder)).filter((file) => file.startsWith(name));
+  const sizes = await Promise.all(files.map(async (file) => (await stat(join(folder, file))).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
+}

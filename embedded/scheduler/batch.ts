@@ -1,6 +1,6 @@
-import { type CacheRows, copyRows } from "../cache/cache_layout.ts";
+import { type CacheGrowth, type CacheRows, copyRows } from "../cache/cache_layout.ts";
 import type { KeyValuePool, KeyValues } from "../cache/key_values.ts";
-import type { Decoder } from "../model/decoder.ts";
+import type { DecoderSteps } from "../model/decoder_steps.ts";
 import type { Sequence } from "./sequence.ts";
 
 /** With fewer tokens to come the way into a batch and out again is not worth it. */
@@ -15,9 +15,27 @@ const ROWS_AHEAD = 32;
 const POOL_SHARE = 0.5;
 /** Memory for each token that is kept: sizes are rounded up, and a step that copies writes as much as it reads. */
 const MEMORY = { copies: 2.25, appends: 1.125 };
+/**
+ * Bytes of keys and values that a sequence may have for each byte of weights, to be computed together with others whose
+ * cache is copied in each step: beyond that less is gained than the way in and out costs. docs/decisions.md has figures.
+ */
+const CACHE_PER_WEIGHT = 0.15;
+
+/** Tokens of the longest sequence that is computed together with others; 0: each is computed by itself. */
+export function longestBatched(
+  { batches, growth, bytesPerToken }: {
+    readonly batches: boolean;
+    readonly growth: CacheGrowth;
+    readonly bytesPerToken: number;
+  },
+  weightBytes: number,
+): number {
+  if (!batches) return 0;
+  return growth === "appends" ? Infinity : Math.floor(CACHE_PER_WEIGHT * weightBytes / bytesPerToken);
+}
 
 export interface BatchOptions {
-  readonly decoder: Pick<Decoder, "stepBatch">;
+  readonly decoder: Pick<DecoderSteps, "stepBatch">;
   readonly pool: KeyValuePool;
   /** Longer sequences are not computed in batches. */
   readonly maxTokens: number;

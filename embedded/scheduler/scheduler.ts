@@ -1,6 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Extension } from "../cache/key_values.ts";
-import type { Decoder } from "../model/decoder.ts";
+import type { DecoderSteps } from "../model/decoder_steps.ts";
 import type { GeneratorCounts, SequenceEvent, SequenceRequest } from "./generator.ts";
 import { drawToken } from "./sampling.ts";
 import { Sequence } from "./sequence.ts";
@@ -10,7 +10,7 @@ import type { SequenceMemory } from "./sequence_memory.ts";
 export type SchedulerEvent = SequenceEvent | { readonly type: "failed"; readonly reason: string };
 
 export interface SchedulerOptions {
-  readonly decoder: Pick<Decoder, "step">;
+  readonly decoder: Pick<DecoderSteps, "step">;
   readonly memory: SequenceMemory;
   /** Prompt and answer together. */
   readonly maxContextTokens: number;

@@ -1,11 +1,11 @@
 import { type Extension, type KeyValuePool, type KeyValues, sizeFor } from "../cache/key_values.ts";
 import { PrefixCache } from "../cache/prefix_cache.ts";
-import type { Decoder } from "../model/decoder.ts";
+import type { DecoderSteps } from "../model/decoder_steps.ts";
 import { Batch } from "./batch.ts";
 import type { Sequence } from "./sequence.ts";
 
 export interface SequenceMemoryOptions {
-  readonly decoder: Pick<Decoder, "stepBatch">;
+  readonly decoder: Pick<DecoderSteps, "stepBatch">;
   readonly pool: KeyValuePool;
   /** Longer sequences are not computed in batches; 0: none are. */
   readonly maxBatchedTokens: number;

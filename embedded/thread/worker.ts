@@ -3,10 +3,11 @@ import { parentPort, workerData } from "node:worker_threads";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { KeyValuePool } from "../cache/key_values.ts";
 import { Decoder } from "../model/decoder.ts";
-import { longestBatched, weightBytes } from "../scheduler/batch_limit.ts";
+import { weightBytes } from "../model/model_files.ts";
+import { longestBatched } from "../scheduler/batch.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
 import { SequenceMemory } from "../scheduler/sequence_memory.ts";
-import type { DecoderOptions, FromDecoder, ToDecoder } from "./worker_messages.ts";
+import type { DecoderOptions, FromDecoder, ToDecoder } from "./worker_thread.ts";
 import { yieldToOtherThreads } from "../../ml/onnx/priority.ts";
 import { loadOnnxRuntime } from "../../ml/onnx/runtime.ts";
 

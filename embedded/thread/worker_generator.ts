@@ -9,8 +9,7 @@ import type {
   SequenceEvent,
   SequenceRequest,
 } from "../scheduler/generator.ts";
-import type { DecoderOptions, FromDecoder, ToDecoder } from "./worker_messages.ts";
-import type { StartDecoder } from "./worker_thread.ts";
+import type { DecoderOptions, FromDecoder, StartDecoder, ToDecoder } from "./worker_thread.ts";
 import { ModelThread } from "../../ml/onnx/model_thread.ts";
 
 export interface WorkerGeneratorOptions {

@@ -1,5 +1,38 @@
-import type { DecoderOptions, FromDecoder, ToDecoder } from "./worker_messages.ts";
+import type { GeneratorCounts, GeneratorFacts, SequenceRequest } from "../scheduler/generator.ts";
+import type { SchedulerEvent } from "../scheduler/scheduler.ts";
 import { startThread, type Thread, type ThreadEvents, type ThreadFile } from "../../ml/onnx/thread.ts";
+
+/** Options of the thread. */
+export interface DecoderOptions {
+  /** Its name in the configuration. */
+  readonly model: string;
+  /** The `.onnx` file. */
+  readonly path: string;
+  readonly threads: number;
+  /** Memory for keys and values: of the sequences that run and of those that are remembered. */
+  readonly cacheBytes: number;
+  /** The model's own limit. */
+  readonly maxContextTokens: number;
+  /** Sequences that are computed side by side. */
+  readonly maxRunning: number;
+}
+
+export type ToDecoder =
+  | { readonly kind: "generate"; readonly key: number; readonly request: SequenceRequest }
+  | { readonly kind: "abort"; readonly key: number }
+  | { readonly kind: "close" };
+
+export type FromDecoder =
+  | { readonly kind: "ready"; readonly facts: GeneratorFacts; readonly counts: GeneratorCounts }
+  /** The model cannot be used. */
+  | { readonly kind: "failed"; readonly reason: string; readonly code: string }
+  | {
+    readonly kind: "news";
+    readonly key: number;
+    readonly events: readonly SchedulerEvent[];
+    readonly counts: GeneratorCounts;
+  }
+  | { readonly kind: "closed" };
 
 /** Starts a thread with a decoder. */
 export type StartDecoder = (options: DecoderOptions, events: ThreadEvents<FromDecoder>) => Thread<ToDecoder>;

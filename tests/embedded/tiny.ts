@@ -11,8 +11,7 @@ import type {
 } from "../../embedded/scheduler/generator.ts";
 import { NEUTRAL_SAMPLING } from "../../embedded/scheduler/sampling.ts";
 import { WorkerGenerator } from "../../embedded/thread/worker_generator.ts";
-import type { DecoderOptions } from "../../embedded/thread/worker_messages.ts";
-import { startDecoderThread } from "../../embedded/thread/worker_thread.ts";
+import { type DecoderOptions, startDecoderThread } from "../../embedded/thread/worker_thread.ts";
 
 const fixtures = new URL("../fixtures/", import.meta.url);
 

@@ -19,8 +19,7 @@ import { loopDelayWhile } from "../loop_delay.ts";
 import { cpuMicros, median } from "../measure.ts";
 import { QWEN06, writeModel } from "../scorer/scorer_bench_model.ts";
 import { WorkerGenerator } from "../../../embedded/thread/worker_generator.ts";
-import type { DecoderOptions } from "../../../embedded/thread/worker_messages.ts";
-import { startDecoderThread } from "../../../embedded/thread/worker_thread.ts";
+import { type DecoderOptions, startDecoderThread } from "../../../embedded/thread/worker_thread.ts";
 import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
 
 const PROMPT_TOKENS = 512;

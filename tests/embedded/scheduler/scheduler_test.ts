@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { CacheGrowth, CacheLayout, CacheRows } from "../../../embedded/cache/cache_layout.ts";
 import { type Extension, KeyValuePool } from "../../../embedded/cache/key_values.ts";
-import type { CacheTensors, NextToken } from "../../../embedded/model/decoder.ts";
+import type { CacheTensors, NextToken } from "../../../embedded/model/decoder_steps.ts";
 import { Scheduler, type SchedulerEvent } from "../../../embedded/scheduler/scheduler.ts";
 import { SequenceMemory } from "../../../embedded/scheduler/sequence_memory.ts";
 import { requestOf } from "../tiny.ts";

@@ -5,7 +5,7 @@ import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import type { SchedulerEvent } from "../../../embedded/scheduler/scheduler.ts";
 import { WorkerGenerator } from "../../../embedded/thread/worker_generator.ts";
-import type { FromDecoder, ToDecoder } from "../../../embedded/thread/worker_messages.ts";
+import type { FromDecoder, ToDecoder } from "../../../embedded/thread/worker_thread.ts";
 import type { ThreadEvents } from "../../../ml/onnx/thread.ts";
 import { collect, requestOf } from "../tiny.ts";
 
