@@ -303,7 +303,7 @@ function isServerStart(path: string): boolean {
     "router/http/server.ts",
     "router/http/serve.ts",
     "simulator/serve.ts",
-    "bench/micro/peers/peers_engine.ts",
+    "bench/micro/peers/engine.ts",
     "cli/kit/ports.ts",
   ]
     .includes(path);

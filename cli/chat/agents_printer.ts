@@ -1,8 +1,8 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import { seconds } from "../demo/tree_view.ts";
 import { getJson, type Server } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
 import { colorsOf, printable } from "../kit/terminal.ts";
+import { seconds } from "../kit/units.ts";
 
 const POLL_MS = 250;
 

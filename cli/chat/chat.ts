@@ -8,8 +8,8 @@ import { getJson, listModels, type Server, serverUrl, streamChat } from "../kit/
 import { defineCommand } from "../kit/command.ts";
 import { findConfigFile } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
+import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
 import { colorsOf, printable } from "../kit/terminal.ts";
-import { reachableUrl, startRouter } from "../serve/local_router.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:8000";
 

@@ -1,17 +1,18 @@
 import { CanopyError } from "../../base/errors.ts";
-import { demoConfig, type DemoModel } from "./demo_config.ts";
-import { type DemoEngines, startDemoEngines } from "./demo_engines.ts";
-import { REAL_MODELS, REAL_QUESTIONS, realDemo } from "./demo_real.ts";
-import { type DemoPair, reportLines } from "./demo_report.ts";
-import { askAndShow, type DemoStage } from "./demo_run.ts";
-import { seconds } from "./tree_view.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
+import { demoConfig, type DemoModel } from "./config.ts";
+import { type DemoEngines, startDemoEngines } from "./engines.ts";
+import { REAL_MODELS, REAL_QUESTIONS, realDemo } from "./real.ts";
+import { type DemoPair, reportLines } from "./report.ts";
+import { askAndShow, type DemoStage } from "./run.ts";
 import { UsageError } from "../kit/args.ts";
 import { listModels, serverUrl, streamChat } from "../kit/client.ts";
-import { defineCommand } from "../kit/command.ts";
+import { defineCommand, type OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
+import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
+import { announcement, serveUntilStopped } from "../kit/router/serve_loaded.ts";
 import { colorsOf, LiveRegion, printable, wrap } from "../kit/terminal.ts";
-import { reachableUrl, startRouter } from "../serve/local_router.ts";
-import { announcement, serveUntilStopped } from "../serve/serve_loaded.ts";
+import { seconds } from "../kit/units.ts";
 import { QUESTIONS } from "../../simulator/text/questions.ts";
 
 /** With it the whole demonstration takes some 20 s on two cores. */
@@ -24,46 +25,48 @@ const DEMO_QUESTIONS = ["eggs", "lily-pads", "language"] as const;
 /** A question in all modes then takes some minutes on two cores. */
 const REAL_MAX_TOKENS = 96;
 
+const options = {
+  url: {
+    type: "text",
+    value: "URL",
+    help: "Use a real OpenAI-compatible endpoint instead of simulated engines",
+  },
+  real: { type: "flag", help: "Use real models in this process instead of simulated engines" },
+  yes: { type: "flag", help: "With --real: fetch their weights without asking" },
+  model: {
+    type: "list",
+    value: "NAME",
+    help: "Model at that endpoint, from the smallest to the largest; with --real a Hub id or a folder",
+  },
+  question: { type: "list", value: "TEXT", help: "Ask this instead of the three built-in questions" },
+  speedup: {
+    type: "number",
+    value: "N",
+    fraction: true,
+    min: 0.01,
+    help: `How many times faster than H200 GPUs the simulated engines run; ${DEFAULT_SPEEDUP} by default`,
+  },
+  "max-tokens": { type: "number", value: "N", min: 1, help: "Longest answer of an agent; 1024 by default" },
+  "serve-only": {
+    type: "flag",
+    help: "Only serve the tree (moa), the dense baseline (moa-dense) and the models",
+  },
+  host: { type: "text", value: "HOST", help: "Address to listen on; 127.0.0.1 by default" },
+  port: {
+    type: "number",
+    value: "PORT",
+    min: 0,
+    max: 65535,
+    help: "Port to listen on; any free one by default",
+  },
+} as const;
+
 /** `canopy demo`: the tour. */
 export const demoCommand = defineCommand({
   name: "demo",
   summary: "See a tree of agents at work: no GPU, no network needed",
   maxArguments: 0,
-  options: {
-    url: {
-      type: "text",
-      value: "URL",
-      help: "Use a real OpenAI-compatible endpoint instead of simulated engines",
-    },
-    real: { type: "flag", help: "Use real models in this process instead of simulated engines" },
-    yes: { type: "flag", help: "With --real: fetch their weights without asking" },
-    model: {
-      type: "list",
-      value: "NAME",
-      help: "Model at that endpoint, from the smallest to the largest; with --real a Hub id or a folder",
-    },
-    question: { type: "list", value: "TEXT", help: "Ask this instead of the three built-in questions" },
-    speedup: {
-      type: "number",
-      value: "N",
-      fraction: true,
-      min: 0.01,
-      help: `How many times faster than H200 GPUs the simulated engines run; ${DEFAULT_SPEEDUP} by default`,
-    },
-    "max-tokens": { type: "number", value: "N", min: 1, help: "Longest answer of an agent; 1024 by default" },
-    "serve-only": {
-      type: "flag",
-      help: "Only serve the tree (moa), the dense baseline (moa-dense) and the models",
-    },
-    host: { type: "text", value: "HOST", help: "Address to listen on; 127.0.0.1 by default" },
-    port: {
-      type: "number",
-      value: "PORT",
-      min: 0,
-      max: 65535,
-      help: "Port to listen on; any free one by default",
-    },
-  },
+  options,
   details:
     `The demonstration starts simulated engines of three sizes, serves a tree of 13 agents over them, asks it and
 its all-to-all baseline of 19 agents the same questions over HTTP, and compares them. The key of a real endpoint
@@ -76,85 +79,107 @@ Examples:
   canopy demo --serve-only --port 8000
   canopy demo --url http://127.0.0.1:11434 --model qwen3:4b --model qwen3:8b`,
   run: async (values, _, io) => {
-    if (values.yes && !values.real) {
-      throw new UsageError("Option --yes needs --real: nothing else is fetched");
-    }
+    checkOptions(values);
+    const address = { host: values.host ?? "127.0.0.1", port: values.port ?? 0 };
     if (values.real) {
-      if (values.url !== undefined || values.speedup !== undefined || values["serve-only"]) {
-        throw new UsageError(
-          "Option --real goes together neither with --url nor with --speedup and --serve-only",
-        );
-      }
       await realDemo({
         models: values.model.length > 0 ? values.model : REAL_MODELS,
         questions: values.question.length > 0 ? values.question : REAL_QUESTIONS,
         maxTokens: values["max-tokens"] ?? REAL_MAX_TOKENS,
         yes: values.yes,
-        host: values.host ?? "127.0.0.1",
-        port: values.port ?? 0,
+        ...address,
       }, io);
       return 0;
     }
-    const simulated = values.url === undefined;
-    if (simulated && values.model.length > 0) {
-      throw new UsageError("Option --model needs --url: the simulated engines have models of their own");
-    }
-    if (!simulated && values.model.length === 0) {
-      throw new UsageError("Option --url needs --model: name at least one model of the endpoint");
-    }
-    if (!simulated && values.speedup !== undefined) {
-      throw new UsageError("Option --speedup is for simulated engines: leave it out with --url");
-    }
+    const { url } = values;
+    const simulated = url === undefined;
     const speedup = values.speedup ?? DEFAULT_SPEEDUP;
-    const engines = values.url === undefined
+    const engines = simulated
       ? await startDemoEngines(io, speedup)
-      : endpoint(serverUrl(values.url), values.model);
+      : await endpoint(serverUrl(url), values.model, io);
     try {
-      if (values.url !== undefined) await checkEndpoint(serverUrl(values.url), values.model, io);
       const config = demoConfig({
         models: engines.models,
         apiKey: simulated ? undefined : io.env.OPENAI_API_KEY,
         seeded: simulated,
         maxTokens: values["max-tokens"] ?? 1024,
-        host: values.host ?? "127.0.0.1",
-        port: values.port ?? 0,
+        ...address,
       });
-      const { router, url } = await startRouter(config, io, config.server);
-      try {
-        await router.ready();
-        if (values["serve-only"]) {
-          io.out.write(announcement(config, router, url, io));
-          await serveUntilStopped(router, io);
-          return 0;
-        }
-        const stage: DemoStage = {
-          io,
-          router,
-          server: { url: reachableUrl(url), apiKey: undefined },
-          timeScale: simulated ? speedup : 1,
-        };
-        io.out.write(`${introduction(engines.models, url, simulated ? speedup : undefined, io)}\n`);
-        if (simulated) await warmUp(stage);
-        await tour(stage, values.question.length > 0 ? values.question : DEMO_QUESTIONS.map(questionText));
-        if (simulated) {
-          io.out.write(`\n${disclaimer(speedup, values.question.length > 0, io.out.columns)}\n`);
-        }
-        return 0;
-      } finally {
-        await router.close();
-      }
+      await show({ config, models: engines.models, speedup: simulated ? speedup : undefined, values }, io);
+      return 0;
     } finally {
       await engines.close();
     }
   },
 });
 
-function endpoint(url: string, names: readonly string[]): DemoEngines {
+type Values = OptionValues<typeof options>;
+
+/** Throws `UsageError` for options that do not go together. */
+function checkOptions(values: Values): void {
+  if (values.yes && !values.real) {
+    throw new UsageError("Option --yes needs --real: nothing else is fetched");
+  }
+  const simulated = values.url === undefined;
+  if (values.real) {
+    if (!simulated || values.speedup !== undefined || values["serve-only"]) {
+      throw new UsageError(
+        "Option --real goes together neither with --url nor with --speedup and --serve-only",
+      );
+    }
+    return;
+  }
+  if (simulated && values.model.length > 0) {
+    throw new UsageError("Option --model needs --url: the simulated engines have models of their own");
+  }
+  if (!simulated && values.model.length === 0) {
+    throw new UsageError("Option --url needs --model: name at least one model of the endpoint");
+  }
+  if (!simulated && values.speedup !== undefined) {
+    throw new UsageError("Option --speedup is for simulated engines: leave it out with --url");
+  }
+}
+
+interface Shown {
+  readonly config: Config;
+  readonly models: readonly DemoModel[];
+  /** Undefined for a real endpoint. */
+  readonly speedup: number | undefined;
+  readonly values: Values;
+}
+
+/** Serves the graphs, and unless nothing but that is wanted, asks them all questions. */
+async function show({ config, models, speedup, values }: Shown, io: Io): Promise<void> {
+  const { router, url } = await startRouter(config, io, config.server);
+  try {
+    await router.ready();
+    if (values["serve-only"]) {
+      io.out.write(announcement(config, router, url, io));
+      return await serveUntilStopped(router, io);
+    }
+    const stage: DemoStage = {
+      io,
+      router,
+      server: { url: reachableUrl(url), apiKey: undefined },
+      timeScale: speedup ?? 1,
+    };
+    const ownQuestions = values.question.length > 0;
+    io.out.write(`${introduction(models, url, speedup, io)}\n`);
+    if (speedup !== undefined) await warmUp(stage);
+    await tour(stage, ownQuestions ? values.question : DEMO_QUESTIONS.map(questionText));
+    if (speedup !== undefined) io.out.write(`\n${disclaimer(speedup, ownQuestions, io.out.columns)}\n`);
+  } finally {
+    await router.close();
+  }
+}
+
+/** The models of a real endpoint. Throws `CanopyError` when nothing can be asked there. */
+async function endpoint(url: string, names: readonly string[], io: Io): Promise<DemoEngines> {
+  await checkEndpoint(url, names, io);
   const models = names.map((name): DemoModel => ({ name, model: name, engine: "openai", url }));
   return { models, close: () => Promise.resolve() };
 }
 
-/** Asks a real endpoint for its models. Throws `CanopyError` when nothing can be asked there. */
 async function checkEndpoint(url: string, names: readonly string[], io: Io): Promise<void> {
   let listed: string[] = [];
   try {

@@ -1,4 +1,5 @@
 import { type Colors, fit, oneLine, truncate, widthOf } from "../kit/terminal.ts";
+import { seconds } from "../kit/units.ts";
 import type { AgentNode, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { AgentRecord, AgentState, RunRecord } from "../../router/moa/record/run_record.ts";
 
@@ -74,7 +75,7 @@ function agentCells(
   const numbers = fit(tokens > 0 ? `${tokens} tok` : "", 8, "right") + fit(speed, 8, "right") +
     fit(seconds(endMs - (agent.startedAtMs ?? endMs), options.timeScale), 8, "right");
   const room = options.columns - 11 - 24 - 2;
-  const text = room < 8 || agent.text === "" ? "" : `  ${colors.dim(tail(agent.text, room))}`;
+  const text = room < 8 || agent.text === "" ? "" : `  ${colors.dim(lastWords(agent.text, room))}`;
   return `${color(state)}${numbers}${text}`;
 }
 
@@ -98,21 +99,11 @@ function stateText(node: AgentNode, agent: AgentRecord, records: ReadonlyMap<str
   }
 }
 
-/** The last words of a text, on one line. */
-function tail(text: string, columns: number): string {
-  const end = oneLine(text.slice(-4 * columns));
-  if (widthOf(end) <= columns && end.length === oneLine(text).length) return end;
-  const chars = [...end];
-  let width = 1;
-  let from = chars.length;
-  while (from > 0 && width + widthOf(chars[from - 1]!) <= columns) width += widthOf(chars[--from]!);
-  return `…${chars.slice(from).join("")}`;
-}
-
-/** `1.24 s`, multiplied by the scale. */
-export function seconds(ms: number, scale = 1): string {
-  const value = ms * scale / 1000;
-  return `${value.toFixed(value < 9.995 ? 2 : 1)} s`;
+/** The end of a text on one line. */
+function lastWords(text: string, columns: number): string {
+  // No more is looked at than could be shown.
+  const end = text.length > 4 * columns ? `…${text.slice(-4 * columns)}` : text;
+  return truncate(oneLine(end), columns, "start");
 }
 
 interface Row {

@@ -1,11 +1,11 @@
 import { CanopyError } from "../../base/errors.ts";
 import { checkLoaded, loadConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
 import { ConfigError, configProblemText } from "../../cfgs/load/problems.ts";
-import { checkLaunch } from "./doctor_engines.ts";
-import { checkWorkers, type DoctorFinding } from "./doctor_workers.ts";
+import { checkLaunch } from "./check_launch.ts";
+import { checkWorkers, type DoctorFinding } from "./check_workers.ts";
+import { hostFacts } from "./host_facts.ts";
 import { defineCommand } from "../kit/command.ts";
 import { DEFAULT_CONFIG_FILES, findConfigFile } from "../kit/config_file.ts";
-import { hostFacts } from "../kit/host_facts.ts";
 import type { Io } from "../kit/io.ts";
 import { portProblem } from "../kit/ports.ts";
 import { colorsOf } from "../kit/terminal.ts";

@@ -16,7 +16,7 @@ export interface ParseOptions {
   /** String options that may be followed by a second value of this form; the two are joined by a blank. */
   readonly second?: Readonly<Record<string, RegExp>>;
   /** Called for an option that is not known, which is skipped together with its value; absent: it is an error. */
-  readonly unknown?: (rawName: string) => void;
+  readonly unknown?: ((rawName: string) => void) | undefined;
 }
 
 /** What stood on a command line: options under their first spelling, and all else in `_`. */

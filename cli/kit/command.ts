@@ -1,5 +1,6 @@
 import { parseArgs, type ParsedArgs, UsageError } from "./args.ts";
 import type { Io } from "./io.ts";
+import { definitions, paragraphs, textColumns } from "./terminal.ts";
 
 /** One option of a command. */
 export interface Option {
@@ -38,8 +39,8 @@ export interface Command {
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;
-  /** The whole help text. */
-  help(): string;
+  /** The whole help text, in lines of at most so many columns; without end by default. */
+  help(columns?: number): string;
   /** Runs the command; gives the exit code. Throws `UsageError` for a wrong command line. */
   run(args: readonly string[], io: Io): Promise<number>;
 }
@@ -65,7 +66,7 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
   return {
     name: spec.name,
     summary: spec.summary,
-    help: () => helpOf(spec),
+    help: (columns) => helpOf(spec, columns),
     run: async (args, io) => {
       const entries = Object.entries<Option>(spec.options);
       const namesOf = (...types: Option["type"][]) =>
@@ -81,10 +82,10 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
         second: Object.fromEntries(
           entries.flatMap(([name, { second }]) => second === undefined ? [] : [[name, second]]),
         ),
-        ...(spec.skipsUnknown === true ? { unknown: (name) => skipped(name, io) } : {}),
+        unknown: spec.skipsUnknown === true ? (name) => skipped(name, io) : undefined,
       });
       if (parsed.values.get("help") === true) {
-        io.out.write(helpOf(spec));
+        io.out.write(helpOf(spec, textColumns(io.out)));
         return 0;
       }
       if (parsed._.length > spec.maxArguments) {
@@ -144,13 +145,17 @@ function checkChoice(name: string, option: Option, text: string): void {
   );
 }
 
-function helpOf<T extends Options>(spec: CommandSpec<T>): string {
+function helpOf<T extends Options>(spec: CommandSpec<T>, columns?: number): string {
   const entries = Object.entries<Option>(spec.options);
   const usage = ["canopy", spec.name, spec.arguments, "[options]"].filter((part) => part !== undefined);
   const rows = entries.map(([name, option]): [string, string] => [spellings(name, option), helpLine(option)]);
   rows.push(["-h, --help", "Show this help"]);
-  const parts = [`${spec.summary}.`, `Usage: ${usage.join(" ")}`, `Options:\n${columns(rows)}`];
-  if (spec.details !== undefined) parts.push(spec.details.trim());
+  const parts = [
+    paragraphs(`${spec.summary}.`, columns),
+    `Usage: ${usage.join(" ")}`,
+    `Options:\n${definitions(rows, columns)}`,
+  ];
+  if (spec.details !== undefined) parts.push(paragraphs(spec.details.trim(), columns));
   return parts.join("\n\n") + "\n";
 }
 
@@ -164,10 +169,4 @@ function spellings(name: string, option: Option): string {
 function helpLine(option: Option): string {
   const choices = option.choices === undefined ? "" : ` (${option.choices.join(", ")})`;
   return option.help + choices + (option.type === "list" ? " (repeatable)" : "");
-}
-
-/** Two columns, the left one as wide as its widest entry. */
-export function columns(rows: readonly (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([left]) => left.length));
-  return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join("\n");
 }

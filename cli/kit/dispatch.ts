@@ -1,14 +1,10 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { nearest } from "../../cfgs/check/nearest.ts";
 import { UsageError } from "./args.ts";
-import { columns, type Command } from "./command.ts";
+import type { Command } from "./command.ts";
 import type { Io } from "./io.ts";
+import { definitions, paragraphs, textColumns } from "./terminal.ts";
 import { version } from "./version.ts";
-
-/** Commands that documents speak of and this version does not have, and what to do instead. */
-const ABSENT: Readonly<Record<string, string>> = {
-  models: "no model weights are needed: tokenizers are read from a local folder or the engine does the work",
-};
 
 /** Finds the command that a command line names and runs it; gives the exit code: 0 fine, 1 failed, 2 wrong usage. */
 export async function runCommand(
@@ -18,7 +14,7 @@ export async function runCommand(
 ): Promise<number> {
   const [name, ...rest] = args;
   if (name === undefined) {
-    io.err.write(overview(commands));
+    io.err.write(overview(commands, textColumns(io.err)));
     return 2;
   }
   if (name === "--version" || name === "-V") {
@@ -28,7 +24,8 @@ export async function runCommand(
   if (name === "--help" || name === "-h" || name === "help") {
     const command = commands.find((command) => command.name === rest[0]);
     if (rest[0] !== undefined && command === undefined) return unknownCommand(commands, rest[0], io);
-    io.out.write(command === undefined ? overview(commands) : command.help());
+    const columns = textColumns(io.out);
+    io.out.write(command === undefined ? overview(commands, columns) : command.help(columns));
     return 0;
   }
   const command = commands.find((command) => command.name === name);
@@ -46,11 +43,6 @@ export async function runCommand(
 }
 
 function unknownCommand(commands: readonly Command[], name: string, io: Io): number {
-  const instead = Object.hasOwn(ABSENT, name) ? ABSENT[name] : undefined;
-  if (instead !== undefined) {
-    io.err.write(`canopy: This version has no command "${name}": ${instead}\n`);
-    return 2;
-  }
   const suggestion = nearest(name, commands.map((command) => command.name));
   const hint = suggestion === undefined ? 'see "canopy --help"' : `did you mean "canopy ${suggestion}"?`;
   io.err.write(`canopy: Unknown ${name.startsWith("-") ? "option" : "command"} ${name}: ${hint}\n`);
@@ -65,14 +57,14 @@ function sentenceOf(error: unknown, io: Io): string {
   return messageOf(error);
 }
 
-function overview(commands: readonly Command[]): string {
+function overview(commands: readonly Command[], columns: number): string {
   const rows = commands.map((command): [string, string] => [command.name, command.summary]);
-  return `Canopy serves a tree of LLM agents as one OpenAI-compatible model.
+  return `${paragraphs("Canopy serves a tree of LLM agents as one OpenAI-compatible model.", columns)}
 
 Usage: canopy COMMAND [arguments] [options]
 
 Commands:
-${columns(rows)}
+${definitions(rows, columns)}
 
 Options:
   -h, --help     Show this help, or with a command its help

@@ -1,4 +1,7 @@
+import cliTruncate from "cli-truncate";
 import picocolors from "picocolors";
+import stringWidth from "string-width";
+import wrapAnsi from "wrap-ansi";
 import type { Io, Output } from "./io.ts";
 
 /** Functions that colour a text, or leave it as it is. */
@@ -9,6 +12,11 @@ export function colorsOf(output: Output, env: Io["env"]): Colors {
   const off = (env.NO_COLOR !== undefined && env.NO_COLOR !== "") || env.TERM === "dumb";
   return picocolors.createColors(output.isTerminal && !off);
 }
+
+/** Longer lines are hard to read. */
+const MAX_TEXT_COLUMNS = 120;
+/** On terminals that are narrower still, lines run over the edge. */
+const MIN_TEXT_COLUMNS = 20;
 
 // deno-lint-ignore no-control-regex
 const ESCAPES = /\u001b(?:\[[0-9:;<=>?]*[ -/]*[@-~]|\][^\u0007\u001b]*(?:\u0007|\u001b\\))/g;
@@ -25,58 +33,54 @@ export function oneLine(text: string): string {
   return printable(text.replace(/\s+/g, " ")).trim();
 }
 
-/** Columns that a text takes on a terminal: 2 for East Asian wide characters and emoji, 0 for combining marks. */
+/** Columns that a text takes on a terminal; colours count as none. */
 export function widthOf(text: string): number {
-  let width = 0;
-  for (const char of text.replace(ESCAPES, "")) width += charWidth(char.codePointAt(0)!);
-  return width;
+  return stringWidth(text);
 }
 
-function charWidth(code: number): number {
-  if (code < 0x300) return 1;
-  if (code <= 0x36f || code === 0x200b || code === 0x200d || (code >= 0xfe00 && code <= 0xfe0f)) return 0;
-  const wide = (code >= 0x1100 && code <= 0x115f) || (code >= 0x2e80 && code <= 0xa4cf) ||
-    (code >= 0xac00 && code <= 0xd7a3) || (code >= 0xf900 && code <= 0xfaff) ||
-    (code >= 0xfe30 && code <= 0xfe6f) || (code >= 0xff00 && code <= 0xff60) ||
-    (code >= 0xffe0 && code <= 0xffe6) || (code >= 0x1f300 && code <= 0x1faff) ||
-    (code >= 0x20000 && code <= 0x3fffd);
-  return wide ? 2 : 1;
+/** A text cut to `columns`, with `…` in the place of its end, or of its start; colours stay. */
+export function truncate(text: string, columns: number, cut: "end" | "start" = "end"): string {
+  return cliTruncate(text, columns, { position: cut });
 }
 
-/** At most `columns` wide, with `…` at the end of what was cut; uncoloured text only. */
-export function truncate(text: string, columns: number): string {
-  if (widthOf(text) <= columns) return text;
-  let out = "";
-  let width = 0;
-  for (const char of text) {
-    const next = charWidth(char.codePointAt(0)!);
-    if (width + next > columns - 1) break;
-    out += char;
-    width += next;
-  }
-  return columns > 0 ? `${out}…` : "";
-}
-
-/** Exactly `columns` wide: cut or filled with spaces; uncoloured text only. */
+/** A text of exactly `columns`: cut, or filled with spaces. */
 export function fit(text: string, columns: number, align: "left" | "right" = "left"): string {
-  const cut = truncate(text, columns);
-  const fill = " ".repeat(Math.max(0, columns - widthOf(cut)));
-  return align === "left" ? cut + fill : fill + cut;
+  const shown = truncate(text, columns);
+  const fill = " ".repeat(Math.max(0, columns - widthOf(shown)));
+  return align === "left" ? shown + fill : fill + shown;
 }
 
-/** Lines of at most `columns`, broken at spaces; line breaks of the text stay. */
+/** Lines of at most `columns`, broken at spaces, where words are not longer; line breaks of the text stay. */
 export function wrap(text: string, columns: number): string[] {
-  return text.split("\n").flatMap((line) => {
-    const lines: string[] = [];
-    let current = "";
-    for (const word of line.split(" ")) {
-      if (current !== "" && widthOf(current) + 1 + widthOf(word) > columns) {
-        lines.push(current);
-        current = word;
-      } else current = current === "" ? word : `${current} ${word}`;
-    }
-    return [...lines, current];
-  });
+  return wrapAnsi(text, Math.max(1, columns)).split("\n");
+}
+
+/** Names and what they mean in two columns, the left one as wide as its widest name. */
+export function definitions(rows: readonly (readonly [string, string])[], columns = Infinity): string {
+  const width = Math.max(...rows.map(([name]) => widthOf(name)));
+  const indent = " ".repeat(width + 4);
+  const room = Math.max(MIN_TEXT_COLUMNS, columns - indent.length);
+  return rows.map(([name, text]) => {
+    const lines = columns === Infinity ? [text] : wrap(text, room);
+    return `  ${fit(name, width)}  ${lines.join(`\n${indent}`)}`;
+  }).join("\n");
+}
+
+/** Paragraphs broken anew at `columns`; lines that begin with a space stay as they are. */
+export function paragraphs(text: string, columns = Infinity): string {
+  if (columns === Infinity) return text;
+  const flowing = (line: string | undefined) => line !== undefined && line !== "" && !line.startsWith(" ");
+  const joined: string[] = [];
+  for (const line of text.split("\n")) {
+    if (flowing(line) && flowing(joined.at(-1))) joined.push(`${joined.pop()} ${line}`);
+    else joined.push(line);
+  }
+  return joined.flatMap((line) => flowing(line) ? wrap(line, columns) : [line]).join("\n");
+}
+
+/** Columns that a text may take on an output; without end where no person looks at it. */
+export function textColumns(output: Output): number {
+  return output.isTerminal ? Math.min(output.columns, MAX_TEXT_COLUMNS) : Infinity;
 }
 
 /** A table with a line under its head; the first column is aligned left, the others as told. */

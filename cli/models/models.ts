@@ -1,12 +1,12 @@
 import { CanopyError } from "../../base/errors.ts";
-import { nearest } from "../../cfgs/check/nearest.ts";
 import { scorerSchema } from "../../cfgs/schema/scorer.ts";
-import { Progress } from "../bench/bench_output.ts";
 import { UsageError } from "../kit/args.ts";
-import { columns, type Command, defineCommand } from "../kit/command.ts";
-import type { Io } from "../kit/io.ts";
+import { defineCommand } from "../kit/command.ts";
+import { commandGroup } from "../kit/command_group.ts";
+import { Progress } from "../kit/progress.ts";
+import { progressOf } from "../kit/pull_progress.ts";
 import { isHubId } from "../../ml/hub/cache.ts";
-import { pullModel, type PullProgress } from "../../ml/hub/pull.ts";
+import { pullModel } from "../../ml/hub/pull.ts";
 import { weightFiles } from "../../ml/hub/weights.ts";
 
 const defaults = scorerSchema.parse({});
@@ -68,67 +68,10 @@ public), HF_HUB_OFFLINE.`,
   },
 });
 
-const commands: readonly Command[] = [pullCommand];
-
 /** `canopy models`: models on this machine. */
-export const modelsCommand: Command = {
+export const modelsCommand = commandGroup({
   name: "models",
   summary: "Fetch the weights of models that run in this process",
-  help: overview,
-  run: async ([name, ...args], io) => {
-    if (name === undefined || name === "--help" || name === "-h") {
-      (name === undefined ? io.err : io.out).write(overview());
-      return name === undefined ? 2 : 0;
-    }
-    const command = commands.find((one) => shortName(one) === name);
-    if (command !== undefined) return await command.run(args, io);
-    const suggestion = nearest(name, commands.map(shortName));
-    throw new UsageError(
-      `Unknown command models ${name}` + (suggestion === undefined ? "" : `: did you mean ${suggestion}?`),
-    );
-  },
-};
-
-function overview(): string {
-  return `${modelsCommand.summary}.
-
-Usage: canopy models COMMAND [options]
-
-Commands:
-${columns(commands.map((command): [string, string] => [shortName(command), command.summary]))}
-
-With --help behind a command its options are shown.
-`;
-}
-
-function shortName({ name }: Command): string {
-  return name.replace("models ", "");
-}
-
-/** Between two changes of the line, in ms: no terminal shows more. */
-const CHANGE_MS = 100;
-/** Where there is no terminal a line is written at each tenth of a file. */
-const SHARES = 10;
-
-/** Shows how far a model is fetched. */
-export function progressOf(progress: Progress, io: Io): (state: PullProgress) => void {
-  let shownAtMs = -Infinity;
-  let shown = "";
-  return ({ file, index, files, bytes, size }) => {
-    const nowMs = io.clock.now();
-    const share = size === undefined || size === 0 ? 1 : Math.floor(SHARES * bytes / size) / SHARES;
-    const mark = `${file} ${share}`;
-    if (io.err.isTerminal ? bytes !== size && nowMs - shownAtMs < CHANGE_MS : mark === shown) return;
-    shownAtMs = nowMs;
-    shown = mark;
-    const of = size === undefined
-      ? ""
-      : ` of ${sizeText(size)}, ${Math.floor(100 * bytes / Math.max(1, size))} %`;
-    progress.show(`${index}/${files} ${file}: ${sizeText(bytes)}${of}`);
-  };
-}
-
-/** Bytes as people read them. */
-export function sizeText(bytes: number): string {
-  return bytes < 1e6 ? `${Math.ceil(bytes / 1e3)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
-}
+  noun: "command",
+  commands: [pullCommand],
+});

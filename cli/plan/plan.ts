@@ -6,7 +6,7 @@ import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
-import { PLAN_OPTIONS, planFromOptions } from "./plan_input.ts";
+import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
 import { modelPortsOf } from "../../launcher/plan/plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";

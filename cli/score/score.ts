@@ -1,11 +1,11 @@
 import type { JsonObject } from "../../base/json.ts";
 import { Random } from "../../base/random.ts";
 import { type EarlyExitConfig, earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
+import { readAnswers } from "../kit/answers/answer_file.ts";
+import { type ComparedGroup, compareGroup, evidenceFor, stateAfter } from "../kit/answers/compared_group.ts";
+import { EMBEDDER_OPTIONS, openEmbedder } from "../kit/answers/embedder_options.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
-import { EMBEDDER_OPTIONS, openEmbedder } from "./score_embedder.ts";
-import { type ComparedGroup, compareGroup, evidenceFor, stateAfter } from "./score_evidence.ts";
-import { readAnswers } from "./score_input.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
 import { confidenceOf } from "../../scorer/policy/confidence.ts";
 import { finite } from "../../scorer/policy/evidence.ts";

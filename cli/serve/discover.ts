@@ -4,7 +4,7 @@ import type { Config } from "../../cfgs/schema/config.ts";
 import { UsageError } from "../kit/args.ts";
 import type { OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
-import type { Beside } from "./serve_loaded.ts";
+import type { Beside } from "../kit/router/serve_loaded.ts";
 import { type DnsName, followDns, systemResolver } from "../../router/discovery/dns.ts";
 import { followPods } from "../../router/discovery/kubernetes.ts";
 import { type KubernetesAccess, KubernetesPods } from "../../router/discovery/kubernetes_api.ts";

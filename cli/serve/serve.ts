@@ -1,8 +1,8 @@
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { type Command, defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import { serveLoaded } from "../kit/router/serve_loaded.ts";
 import { discoverOptions, discoveryOf } from "./discover.ts";
-import { serveLoaded } from "./serve_loaded.ts";
 import { servePdCommand } from "./serve_pd.ts";
 
 const configured = defineCommand({

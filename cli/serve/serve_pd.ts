@@ -7,7 +7,7 @@ import { UsageError } from "../kit/args.ts";
 import { defineCommand, type OptionValues } from "../kit/command.ts";
 import { OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
-import { serveLoaded } from "./serve_loaded.ts";
+import { serveLoaded } from "../kit/router/serve_loaded.ts";
 import { workerUrl } from "../../router/worker/worker_access.ts";
 
 /** Time between two questions to servers that are still starting. */

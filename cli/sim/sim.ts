@@ -1,6 +1,6 @@
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
-import { untilStopped } from "../kit/until_stopped.ts";
+import { untilStopped } from "../kit/io.ts";
 import { ANY_HOST, PdFabric } from "../../simulator/pd/fabric.ts";
 import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
 import type { PdOptions } from "../../simulator/server/simulator_options.ts";

@@ -36,3 +36,9 @@ export async function endGroups(
   for (const group of left()) table.signal(-group, "SIGKILL");
   for (let waits = 0; left().length > 0 && waits < 100; waits++) await clock.sleep(50);
 }
+
+/** True while the Canopy that wrote this state runs. */
+export function isRunning(state: LaunchState, table: ProcessTable): boolean {
+  const startTime = table.startTime(state.pid);
+  return startTime !== undefined && startTime === state.startTime;
+}

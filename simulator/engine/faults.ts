@@ -53,8 +53,8 @@ export class Faults {
 function ofTransfer(kind: Fault["kind"]): boolean {
   return kind === "kv_failure" || kind === "slow_transfer";
 }
-/** A fault to inject into the next matching request. */
 
+/** A fault to inject into the next matching request. */
 export interface Fault {
   /** `split` sends every event in two pieces; `kv_failure` and `slow_transfer` strike the transfers of a prefill server, the others requests. */
   readonly kind:

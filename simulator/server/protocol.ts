@@ -2,7 +2,6 @@ import type { Backend } from "./backend.ts";
 import type { Reply, ServedRequest } from "./reply.ts";
 
 /** A protocol in front of a backend. */
-
 export interface Protocol {
   readonly backend: Backend;
   /** Answers a request; `Refusal`s that it throws are answers, too. */

@@ -5,7 +5,6 @@ import { emptyReply, Refusal, type ServedRequest } from "../server/reply.ts";
 import { busy, ENGINE_DEATH, refuse } from "./errors.ts";
 
 /** The requests that a vLLM server works on. */
-
 export class VllmRequests {
   readonly #backend: Backend;
   readonly #live = new Map<string, Set<Collector>>();

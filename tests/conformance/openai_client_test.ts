@@ -1,7 +1,7 @@
 import { after, before } from "node:test";
 import { SystemClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
-import { demoConfig, type DemoModel } from "../../cli/demo/demo_config.ts";
+import { demoConfig, type DemoModel } from "../../cli/demo/config.ts";
 import { createRouter, type Router } from "../../router/router.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";

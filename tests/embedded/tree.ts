@@ -1,7 +1,7 @@
 import { SystemClock } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import { type Config, configSchema } from "../../cfgs/schema/config.ts";
-import { startRouter } from "../../cli/serve/local_router.ts";
+import { startRouter } from "../../cli/kit/router/local_router.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { systemTransport } from "../../router/transport/system.ts";

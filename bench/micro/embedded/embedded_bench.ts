@@ -17,7 +17,7 @@ import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_meas
 import { numberAfter } from "../flags.ts";
 import { loopDelayWhile } from "../loop_delay.ts";
 import { cpuMicros, median } from "../measure.ts";
-import { QWEN06, writeModel } from "../scorer/scorer_bench_model.ts";
+import { QWEN06, writeModel } from "../scorer/model.ts";
 import { WorkerGenerator } from "../../../embedded/thread/worker_generator.ts";
 import { type DecoderOptions, startDecoderThread } from "../../../embedded/thread/worker_thread.ts";
 import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";

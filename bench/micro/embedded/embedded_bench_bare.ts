@@ -1,6 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { Pace } from "./embedded_bench_measures.ts";
-import { QWEN06 } from "../scorer/scorer_bench_model.ts";
+import { QWEN06 } from "../scorer/model.ts";
 import type { InferenceSession, OnnxRuntime, Tensor } from "../../../ml/onnx/runtime.ts";
 
 /** The loop that one writes first: outputs of a step are inputs of the next, the likeliest token goes on. */

@@ -22,7 +22,7 @@ import {
 } from "../../experiments/embedded_tree.ts";
 import { numberAfter, textAfter } from "../flags.ts";
 import { median } from "../measure.ts";
-import { QWEN06, writeModel } from "../scorer/scorer_bench_model.ts";
+import { QWEN06, writeModel } from "../scorer/model.ts";
 import { configSchema } from "../../../cfgs/schema/config.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
 import { createRouter } from "../../../router/router.ts";

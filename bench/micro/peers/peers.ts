@@ -15,7 +15,7 @@ import { Random } from "../../../base/random.ts";
 import { runLoad } from "../../load/load.ts";
 import { numberAfter } from "../flags.ts";
 import { median } from "../measure.ts";
-import { type PeerRouter, peerRouters, RunningRouter } from "./peers_routers.ts";
+import { type PeerRouter, peerRouters, RunningRouter } from "./routers.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
 
 const rounds = numberAfter("--rounds", 3);
@@ -37,7 +37,7 @@ const folder = mkdtempSync(join(tmpdir(), "canopy-peers-"));
 const enginesDir = process.env["CANOPY_ENGINES_DIR"] ?? join(homedir(), ".cache", "canopy-engines");
 const canopy = process.env["CANOPY_BIN"] ?? fileURLToPath(new URL("../../../dist/canopy", import.meta.url));
 const engineUrl = `http://127.0.0.1:${basePort}`;
-const program = fileURLToPath(new URL("./peers_engine.ts", import.meta.url));
+const program = fileURLToPath(new URL("./engine.ts", import.meta.url));
 const engineArgs = process.versions["bun"] === undefined ? ["run", "-A", program] : [program];
 const engine = spawn(process.execPath, [...engineArgs, `${basePort}`, "m", "10"], {
   stdio: ["ignore", "pipe", "inherit"],

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import picocolors from "picocolors";
-import { drawRun, seconds } from "../../../cli/demo/tree_view.ts";
+import { drawRun } from "../../../cli/demo/tree_view.ts";
 import { widthOf } from "../../../cli/kit/terminal.ts";
+import { seconds } from "../../../cli/kit/units.ts";
 import { DENSE, recordOf, TREE } from "../runs.ts";
 
 const plain = picocolors.createColors(false);

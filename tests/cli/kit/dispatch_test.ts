@@ -118,11 +118,6 @@ test("wrong usage ends with 2 and one sentence on standard error", async () => {
     [["gret"], 'canopy: Unknown command gret: did you mean "canopy greet"?\n'],
     [["help", "xyzzyxyzzy"], 'canopy: Unknown command xyzzyxyzzy: see "canopy --help"\n'],
     [["--verbose"], 'canopy: Unknown option --verbose: see "canopy --help"\n'],
-    [
-      ["models"],
-      'canopy: This version has no command "models": ' +
-      "no model weights are needed: tokenizers are read from a local folder or the engine does the work\n",
-    ],
   ];
   for (const [args, err] of cases) assert.deepEqual(await run(...args), { code: 2, out: "", err });
 });

@@ -3,9 +3,11 @@ import { test } from "node:test";
 import fc from "fast-check";
 import {
   colorsOf,
+  definitions,
   fit,
   LiveRegion,
   oneLine,
+  paragraphs,
   printable,
   table,
   truncate,
@@ -34,12 +36,23 @@ test("widths count East Asian characters and emoji as two, marks and colours as 
   assert.equal(widthOf("🌳"), 2);
   assert.equal(widthOf("e\u0301"), 1);
   assert.equal(widthOf("\x1b[31mred\x1b[39m"), 3);
+  assert.equal(widthOf("ｶﾀｶﾅ カタカナ 한국어"), 4 + 1 + 8 + 1 + 6);
+  // Emoji of several characters are one: a family, a thumb with a colour, a flag, a heart with a selector.
+  for (const emoji of ["👨‍👩‍👧", "👍🏽", "🇩🇪", "❤️"]) assert.equal(widthOf(emoji), 2, emoji);
+  // The marks of the tree of agents.
+  assert.equal(widthOf("○◔◑●✗├└│─…"), 10);
 });
 
 test("truncate and fit keep to the width they are given", () => {
   assert.equal(truncate("abcdef", 6), "abcdef");
   assert.equal(truncate("abcdef", 5), "abcd…");
   assert.equal(truncate("日本語", 4), "日…");
+  assert.equal(truncate("日本語", 4, "start"), "…語");
+  assert.equal(truncate("one 👨‍👩‍👧 two", 5), "one …");
+  assert.equal(truncate("one 👨‍👩‍👧 two", 7), "one 👨‍👩‍👧…");
+  assert.equal(truncate("\x1b[31mabcdef\x1b[39m", 4), "\x1b[31mabc…\x1b[39m");
+  assert.equal(truncate("abc", 0), "");
+  assert.equal(fit("\x1b[31m日本\x1b[39m", 6), "\x1b[31m日本\x1b[39m  ");
   assert.equal(fit("ab", 4), "ab  ");
   assert.equal(fit("ab", 4, "right"), "  ab");
   fc.assert(
@@ -54,9 +67,39 @@ test("truncate and fit keep to the width they are given", () => {
 test("wrap breaks at spaces and keeps the text's own lines", () => {
   assert.deepEqual(wrap("one two three\n\nfour", 8), ["one two", "three", "", "four"]);
   assert.deepEqual(wrap("unbreakable", 4), ["unbreakable"]);
+  assert.deepEqual(wrap("日本語 中文 한국", 7), ["日本語", "中文", "한국"]);
+  assert.deepEqual(wrap("👨‍👩‍👧 👍🏽 🇩🇪", 5), ["👨‍👩‍👧 👍🏽", "🇩🇪"]);
+  assert.deepEqual(wrap("\x1b[31mone two\x1b[39m", 4), ["\x1b[31mone\x1b[39m", "\x1b[31mtwo\x1b[39m"]);
+});
+
+test("definitions stand in two columns, and go on below their text where a line is full", () => {
+  const rows = [["-h", "Show this help"], ["--all", "Show it all, and more"]] as const;
+  assert.equal(definitions(rows), "  -h     Show this help\n  --all  Show it all, and more");
+  const narrow = definitions(rows, 30).split("\n");
+  assert.deepEqual(narrow, ["  -h     Show this help", "  --all  Show it all, and more"]);
+  assert.deepEqual(definitions([["--all", "Show all of it, and then some"]], 30).split("\n"), [
+    "  --all  Show all of it, and",
+    "         then some",
+  ]);
+});
+
+test("paragraphs are broken anew, examples stay as they are", () => {
+  const text = "One two\nthree four.\n\nExamples:\n  canopy serve canopy.jsonc --port 9000";
+  assert.equal(paragraphs(text), text);
+  assert.equal(
+    paragraphs(text, 11),
+    "One two\nthree four.\n\nExamples:\n  canopy serve canopy.jsonc --port 9000",
+  );
+  assert.equal(paragraphs("One two\nthree.", 40), "One two three.");
 });
 
 test("a table aligns its columns", () => {
+  assert.deepEqual(table(["", "ms"], [["木", "1"], ["🌳🌳", "22"]], ["left", "right"]), [
+    "      ms",
+    "────  ──",
+    "木     1",
+    "🌳🌳  22",
+  ]);
   assert.deepEqual(
     table(["mode", "ms"], [["tree", "12"], ["all-to-all", "1,024"]], ["left", "right"]),
     [

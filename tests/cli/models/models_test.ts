@@ -42,7 +42,7 @@ test("models pull fetches the files, shows how far it is, and prints where the m
     assert.match(wrong.err, /MODEL must be a Hub id/);
     const unknown = await pull("pul");
     assert.equal(unknown.code, 2);
-    assert.match(unknown.err, /Unknown command models pul: did you mean pull\?/);
+    assert.match(unknown.err, /Unknown command pul: did you mean pull\?/);
     assert.match((await pull("--help")).out, /canopy models COMMAND/);
     assert.match((await pull("pull", "--help")).out, /onnx-community\/Qwen3-Embedding-0\.6B-ONNX/);
   } finally {

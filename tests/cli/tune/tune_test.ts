@@ -10,9 +10,9 @@ import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import type { Command } from "../../../cli/kit/command.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { scoreCommand } from "../../../cli/score/score.ts";
+import { areaUnderCurve } from "../../../cli/tune/pairs.ts";
+import { type LabelledGroup, plurality, randomAt, replay } from "../../../cli/tune/replay.ts";
 import { tuneCommand } from "../../../cli/tune/tune.ts";
-import { areaUnderCurve } from "../../../cli/tune/tune_pairs.ts";
-import { type LabelledGroup, plurality, randomAt, replay } from "../../../cli/tune/tune_replay.ts";
 import { fakeIo } from "../fake_io.ts";
 import { referenceModel } from "../../scorer/reference.ts";
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { type TransformerSize, writeModel } from "../../../bench/micro/scorer/scorer_bench_model.ts";
+import { type TransformerSize, writeModel } from "../../../bench/micro/scorer/model.ts";
 import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
 import { EmbeddingModel, type KeyValueCache } from "../../../scorer/onnx/embedding_model.ts";
 import { cosine } from "../../../scorer/similarity/similarity.ts";

@@ -1,0 +1,104 @@
+import { compareExits, type ExitOptions } from "../../bench/experiments/exit.ts";
+import { sweepTau } from "../../bench/experiments/tau.ts";
+import { exitReport } from "../../bench/report/exit_report.ts";
+import type { Report } from "../../bench/report/report.ts";
+import { tauReport } from "../../bench/report/tau_report.ts";
+import {
+  experiment,
+  WORKLOAD_HELP,
+  workloadOption,
+  workloadsOf,
+  worldOptions,
+  type WorldSettings,
+  worldSettings,
+} from "./experiment.ts";
+import { UsageError } from "../kit/args.ts";
+import { defineCommand } from "../kit/command.ts";
+import type { Io } from "../kit/io.ts";
+import { writeReport } from "../kit/report_output.ts";
+
+/** Where nothing else is said: for a look of a minute; differences of some per cent take a hundred. */
+const DEFAULT_QUESTIONS = { exit: 8, tau: 4 };
+const DEFAULT_TAUS = [0.1, 0.3, 0.5, 0.7, 0.9];
+const DEFAULT_GAMMAS = [0.3, 0.5, 0.7];
+/** Of the workloads the one in which answers are longest, and exits spare most. */
+const DEFAULT_WORKLOAD = "maths";
+
+const CONCURRENCY_OPTION = {
+  type: "number",
+  value: "N",
+  min: 1,
+  max: 10_000,
+  help: "Questions at the same time; 1 by default",
+} as const;
+
+/** `canopy bench exit`: mode #4 beside the others. */
+export const benchExitCommand = defineCommand({
+  name: "bench exit",
+  summary: "Early exit by each metric beside modes #1 to #3 and beside chance; simulated",
+  maxArguments: 0,
+  options: { ...workloadOption, concurrency: CONCURRENCY_OPTION, ...worldOptions },
+  details:
+    `Questions have scripted answers, so that it is known which exits were wrong. The workload is ${DEFAULT_WORKLOAD} by default.
+
+${WORKLOAD_HELP}`,
+  run: async (values, _, io) => {
+    const settings = {
+      ...worldSettings(values),
+      workloads: workloadsOf(values.workload.length === 0 ? [DEFAULT_WORKLOAD] : values.workload),
+      questions: values.questions ?? DEFAULT_QUESTIONS.exit,
+      concurrency: values.concurrency ?? 1,
+    };
+    return await writeReport(await exitOf(settings, io), values, io);
+  },
+});
+
+/** The comparison as a report, with progress. */
+export function exitOf(
+  settings: WorldSettings & Pick<ExitOptions, "workloads" | "questions" | "concurrency">,
+  io: Io,
+): Promise<Report> {
+  return experiment(settings, io, compareExits, exitReport);
+}
+
+/** `canopy bench tau`: the metric of the paper over its parameters. */
+export const benchTauCommand = defineCommand({
+  name: "bench tau",
+  summary: "Latency, exits and wrong exits of the metric q over tau and gamma; simulated",
+  maxArguments: 0,
+  options: {
+    ...workloadOption,
+    concurrency: CONCURRENCY_OPTION,
+    tau: {
+      type: "list",
+      value: "SHARE",
+      help: `Similarity of the likeliest exit; ${DEFAULT_TAUS.join(", ")} by default`,
+    },
+    gamma: {
+      type: "list",
+      value: "SHARE",
+      help: `Weight of confidence; ${DEFAULT_GAMMAS.join(", ")} by default`,
+    },
+    ...worldOptions,
+  },
+  details: `The workload is ${DEFAULT_WORKLOAD} by default.
+
+${WORKLOAD_HELP}`,
+  run: async (values, _, io) => {
+    const settings = {
+      ...worldSettings(values),
+      workloads: workloadsOf(values.workload.length === 0 ? [DEFAULT_WORKLOAD] : values.workload),
+      questions: values.questions ?? DEFAULT_QUESTIONS.tau,
+      concurrency: values.concurrency ?? 1,
+      taus: values.tau.length === 0 ? DEFAULT_TAUS : values.tau.map((text) => shareOf("tau", text)),
+      gammas: values.gamma.length === 0 ? DEFAULT_GAMMAS : values.gamma.map((text) => shareOf("gamma", text)),
+    };
+    return await writeReport(await experiment(settings, io, sweepTau, tauReport), values, io);
+  },
+});
+
+function shareOf(option: string, text: string): number {
+  const number = text.trim() === "" ? NaN : Number(text);
+  if (number >= 0 && number <= 1) return number;
+  throw new UsageError(`Option --${option} must be a number from 0 to 1: current value is "${text}"`);
+}

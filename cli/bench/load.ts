@@ -1,0 +1,160 @@
+import { CanopyError } from "../../base/errors.ts";
+import { Random } from "../../base/random.ts";
+import { runLoad } from "../../bench/load/load.ts";
+import { loadReport } from "../../bench/report/load_report.ts";
+import { listModels, type Server, serverUrl } from "../kit/client.ts";
+import { defineCommand } from "../kit/command.ts";
+import type { Io } from "../kit/io.ts";
+import { Progress } from "../kit/progress.ts";
+import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
+
+const DEFAULTS = {
+  url: "http://127.0.0.1:8000",
+  requests: 100,
+  concurrency: 8,
+  openConcurrency: 10_000,
+  inputTokens: 128,
+  outputTokens: 128,
+  timeoutSeconds: 600,
+};
+
+/** `canopy bench load`: load on a real endpoint. */
+export const benchLoadCommand = defineCommand({
+  name: "bench load",
+  summary: "Send load to an OpenAI-compatible endpoint and measure it, in real time",
+  maxArguments: 0,
+  options: {
+    url: { type: "text", value: "URL", help: `The endpoint; ${DEFAULTS.url} by default` },
+    model: {
+      type: "text",
+      value: "NAME",
+      help: "Model or graph to ask; the first one of the list by default",
+    },
+    requests: {
+      type: "number",
+      value: "N",
+      min: 1,
+      help: `Requests to measure; ${DEFAULTS.requests} by default`,
+    },
+    "warm-up": {
+      type: "number",
+      value: "N",
+      min: 0,
+      help: "Requests before; as many as run at once by default",
+    },
+    concurrency: {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 100_000,
+      help: `Requests at the same time; ${DEFAULTS.concurrency} by default, with --rate no limit`,
+    },
+    rate: {
+      type: "number",
+      value: "PER_SECOND",
+      min: 0.001,
+      fraction: true,
+      help: "Start requests at random with this mean rate, whether others have ended or not",
+    },
+    "input-tokens": {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 1_000_000,
+      help: `Random words of a prompt; ${DEFAULTS.inputTokens} by default`,
+    },
+    "output-tokens": {
+      type: "number",
+      value: "N",
+      min: 1,
+      help: `Longest answer; ${DEFAULTS.outputTokens} by default`,
+    },
+    "ignore-eos": {
+      type: "flag",
+      help: "Let engines write answers of exactly that length (not for OpenAI itself)",
+    },
+    timeout: {
+      type: "number",
+      value: "SECONDS",
+      min: 0.001,
+      fraction: true,
+      help: `Longest time for a request; ${DEFAULTS.timeoutSeconds} by default`,
+    },
+    seed: { type: "text", value: "TEXT", help: "The same seed sends the same prompts; canopy by default" },
+    ...REPORT_OPTIONS,
+  },
+  details: `The key for the endpoint is read from CANOPY_API_KEY. The exit code is 1 when a request failed.
+Times are those of vLLM's "bench serve", and so are the names in the JSON file.
+
+Examples:
+  canopy bench load --model moa --requests 32 --concurrency 8
+  canopy bench load --url http://127.0.0.1:30000 --rate 4 --requests 400 --json load.json --svg load.svg`,
+  run: async (values, _, io) => {
+    const server: Server = { url: serverUrl(values.url ?? DEFAULTS.url), apiKey: io.env.CANOPY_API_KEY };
+    const model = values.model ?? await firstModel(server, io);
+    const concurrency = values.concurrency ??
+      (values.rate === undefined ? DEFAULTS.concurrency : DEFAULTS.openConcurrency);
+    const requests = values.requests ?? DEFAULTS.requests;
+    const settings = {
+      requests,
+      warmUp: values["warm-up"] ?? Math.min(concurrency, DEFAULTS.concurrency, requests),
+      concurrency,
+      ratePerSecond: values.rate,
+      inputTokens: values["input-tokens"] ?? DEFAULTS.inputTokens,
+      outputTokens: values["output-tokens"] ?? DEFAULTS.outputTokens,
+      ignoreEos: values["ignore-eos"],
+    };
+    const progress = new Progress(io);
+    const everyTenth = Math.max(1, Math.ceil(requests / 10));
+    const seed = values.seed ?? "canopy";
+    const startedAt = new Date(io.clock.unixEpochMs + io.clock.now()).toISOString();
+    const result = await runLoad({
+      ...server,
+      ...settings,
+      transport: io.transport,
+      clock: io.clock,
+      model,
+      timeoutMs: 1000 * (values.timeout ?? DEFAULTS.timeoutSeconds),
+      random: new Random(seed),
+      signal: io.stop,
+      onDone: (done) => {
+        if (io.err.isTerminal || done % everyTenth === 0) progress.show(`${done} of ${requests} requests`);
+      },
+    }).finally(() => progress.end());
+    const report = loadReport(result, originOf(server.url, model, settings), {
+      date: startedAt,
+      endpoint_type: "openai-chat",
+      model_id: model,
+      num_prompts: requests,
+      request_rate: settings.ratePerSecond ?? "inf",
+      max_concurrency: concurrency,
+      input_words: settings.inputTokens,
+      max_tokens: settings.outputTokens,
+      seed,
+    });
+    await writeReport(report, values, io);
+    return result.failed === 0 ? 0 : 1;
+  },
+});
+
+async function firstModel(server: Server, io: Io): Promise<string> {
+  const [first] = await listModels(io.transport, server, io.stop);
+  if (first !== undefined) return first;
+  throw new CanopyError(`The server at ${server.url} lists no model: name one with --model`, {
+    code: "no_model",
+    status: 404,
+  });
+}
+
+function originOf(
+  url: string,
+  model: string,
+  { requests, concurrency, ratePerSecond }: {
+    readonly requests: number;
+    readonly concurrency: number;
+    readonly ratePerSecond: number | undefined;
+  },
+): string {
+  const pace = ratePerSecond === undefined ? `${concurrency} at a time` : `${ratePerSecond} per second`;
+  return `Measured in real time: ${requests} requests to ${model} at ${url}, ${pace}`;
+}

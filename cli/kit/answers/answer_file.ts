@@ -1,0 +1,161 @@
+import { existsSync, readFileSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { z } from "zod";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
+import type { Io } from "../io.ts";
+
+/** One answer of a file: a line of JSON. Fields that are not known are left alone. */
+const answerSchema = z.looseObject({
+  group: z.string().optional(),
+  cluster: z.string().optional(),
+  id: z.union([z.string(), z.number()]).transform(String).optional(),
+  model: z.string().optional(),
+  question: z.string().optional(),
+  text: z.string(),
+  logprobs: z.array(z.number().nullable()).nullish(),
+  cut: z.boolean().optional(),
+  ms: z.number().nonnegative().optional(),
+  label: z.union([z.string(), z.number(), z.boolean()]).transform(String).optional(),
+  correct: z.boolean().optional(),
+  verdicts: z.record(z.string(), z.number()).optional(),
+});
+
+/** The record of a run, as `GET /v1/runs/ID` gives it. */
+const runSchema = z.looseObject({
+  object: z.literal("run"),
+  id: z.string(),
+  agents: z.array(z.looseObject({
+    id: z.string(),
+    model: z.string(),
+    state: z.string(),
+    text: z.string(),
+    finish_reason: z.string().nullish(),
+    ended_at_ms: z.number().nullish(),
+  })),
+});
+
+/** An answer to compare. */
+export interface ScoredAnswer {
+  readonly id: string;
+  readonly model: string;
+  readonly text: string;
+  readonly logprobs: readonly number[] | undefined;
+  readonly cut: boolean;
+  /** When it was complete, from the group's start; undefined where the file does not say. */
+  readonly ms: number | undefined;
+  /** What it comes to: answers with equal labels agree. */
+  readonly label: string | undefined;
+  readonly correct: boolean | undefined;
+  /** Probabilities that it agrees with others of its group, by their ids, as a model has judged. */
+  readonly verdicts: ReadonlyMap<string, number>;
+}
+
+/** Answers to one question, in the order in which they were complete. */
+export interface AnswerGroup {
+  readonly id: string;
+  readonly question: string;
+  readonly answers: readonly ScoredAnswer[];
+}
+
+/** Reads answers and records of runs, one JSON a line, from a file or (`-`) from what is piped in. Throws `invalid_input`. */
+export async function readAnswers(file: string, io: Io): Promise<AnswerGroup[]> {
+  const groups = new Map<string, { question: string; answers: ScoredAnswer[] }>();
+  const groupOf = (id: string) => {
+    const group = groups.get(id) ?? { question: "", answers: [] };
+    groups.set(id, group);
+    return group;
+  };
+  for (const [index, line] of (await contentOf(file, io)).split("\n").entries()) {
+    if (line.trim() === "") continue;
+    const value = jsonOf(line, file, index + 1);
+    const run = runSchema.safeParse(value);
+    if (run.success) {
+      for (const { id, answers } of clustersOf(run.data)) groupOf(id).answers.push(...answers);
+      continue;
+    }
+    const parsed = answerSchema.safeParse(value);
+    if (!parsed.success) {
+      const issue = parsed.error.issues[0];
+      throw invalid(file, index + 1, `${issue?.path.join(".") || "the line"}: ${issue?.message}`);
+    }
+    const { data } = parsed;
+    const group = groupOf(data.group ?? data.cluster ?? "1");
+    group.question ||= data.question ?? "";
+    group.answers.push(answerOf(data, `${group.answers.length + 1}`));
+  }
+  if (groups.size === 0) throw invalid(file, 1, "there is no answer: each line is an object with a text");
+  return [...groups].map(([id, { question, answers }]) => ({ id, question, answers: inOrder(answers) }));
+}
+
+function answerOf(data: z.infer<typeof answerSchema>, place: string): ScoredAnswer {
+  // Engines' -inf is no JSON, and is written as null.
+  const logprobs = data.logprobs?.map((logprob) => logprob ?? -Infinity);
+  return {
+    id: data.id ?? place,
+    model: data.model ?? "",
+    text: data.text,
+    logprobs,
+    cut: data.cut ?? false,
+    ms: data.ms,
+    label: data.label,
+    correct: data.correct,
+    verdicts: new Map(Object.entries(data.verdicts ?? {})),
+  };
+}
+
+/** Clusters of a recorded run, but the root: agents are named `l<layer>.c<cluster>.a<n>`. */
+function clustersOf({ id, agents }: z.infer<typeof runSchema>): { id: string; answers: ScoredAnswer[] }[] {
+  const clusters = new Map<string, ScoredAnswer[]>();
+  for (const agent of agents) {
+    const cluster = /^(.+)\.a\d+$/.exec(agent.id)?.[1];
+    if (cluster === undefined || agent.state !== "done") continue;
+    const answers = clusters.get(cluster) ?? [];
+    clusters.set(cluster, answers);
+    answers.push({
+      id: agent.id,
+      model: agent.model,
+      text: agent.text,
+      logprobs: undefined,
+      cut: agent.finish_reason === "length",
+      ms: agent.ended_at_ms ?? undefined,
+      label: undefined,
+      correct: undefined,
+      verdicts: new Map(),
+    });
+  }
+  return [...clusters].filter(([, answers]) => answers.length > 1)
+    .map(([cluster, answers]) => ({ id: `${id}/${cluster}`, answers }));
+}
+
+function inOrder(answers: readonly ScoredAnswer[]): ScoredAnswer[] {
+  return answers.every(({ ms }) => ms !== undefined)
+    ? [...answers].sort((a, b) => (a.ms ?? 0) - (b.ms ?? 0))
+    : [...answers];
+}
+
+async function contentOf(file: string, io: Io): Promise<string> {
+  if (file === "-") return await io.readInput();
+  const path = isAbsolute(file) ? file : join(io.cwd, file);
+  if (!existsSync(path)) throw invalid(file, undefined, "there is no such file");
+  try {
+    return readFileSync(path, "utf8");
+  } catch (cause) {
+    throw invalid(file, undefined, messageOf(cause));
+  }
+}
+
+function jsonOf(line: string, file: string, number: number): unknown {
+  try {
+    return JSON.parse(line);
+  } catch (cause) {
+    throw invalid(file, number, messageOf(cause));
+  }
+}
+
+function invalid(file: string, line: number | undefined, problem: string): CanopyError {
+  const where = line === undefined ? file : `${file}, line ${line}`;
+  return new CanopyError(`Cannot read answers from ${where}: ${problem}`, {
+    code: "invalid_input",
+    status: 400,
+  });
+}

@@ -1,0 +1,47 @@
+import { writeFileSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import type { Report } from "../../bench/report/report.ts";
+import { svgOf } from "../../bench/report/svg.ts";
+import type { Io } from "./io.ts";
+import { colorsOf, table } from "./terminal.ts";
+import { version } from "./version.ts";
+
+/** Where a report goes besides the terminal. */
+export const REPORT_OPTIONS = {
+  json: { type: "text", value: "FILE", help: "Write all figures to this file as JSON" },
+  svg: { type: "text", value: "FILE", help: "Write a plot to this file as SVG" },
+} as const;
+
+/** Prints a report and writes its files; gives the exit code. Throws `cannot_write` (500). */
+export async function writeReport(
+  report: Report,
+  files: { readonly json: string | undefined; readonly svg: string | undefined },
+  io: Io,
+): Promise<number> {
+  const colors = colorsOf(io.out, io.env);
+  const lines = [colors.bold(report.title), colors.yellow(report.origin)];
+  for (const { title, head, rows } of report.tables) {
+    lines.push("", colors.bold(title), ...table(head, rows, head.map((_, i) => i === 0 ? "left" : "right")));
+  }
+  lines.push("", ...report.notes.map((note) => colors.dim(note)));
+  io.out.write(lines.map((line) => `${line}\n`).join(""));
+  if (files.json !== undefined) {
+    write(files.json, `${JSON.stringify({ canopy: version, ...report.data }, null, 2)}\n`, io);
+  }
+  if (files.svg !== undefined) write(files.svg, await svgOf(report), io);
+  return 0;
+}
+
+function write(path: string, text: string, io: Io): void {
+  try {
+    writeFileSync(isAbsolute(path) ? path : join(io.cwd, path), text);
+  } catch (cause) {
+    throw new CanopyError(`Cannot write ${path}: ${messageOf(cause)}`, {
+      code: "cannot_write",
+      status: 500,
+      cause,
+    });
+  }
+  io.err.write(`Wrote ${path}\n`);
+}

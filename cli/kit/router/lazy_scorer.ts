@@ -1,0 +1,111 @@
+import { messageOf } from "../../../base/errors.ts";
+import type { Logger } from "../../../base/log.ts";
+import type {
+  AnswerFeed,
+  AnswerId,
+  Scorer,
+  ScorerFacts,
+  Similarity,
+  SimilarityMetric,
+} from "../../../scorer/scorer.ts";
+
+/** Most characters that are held for a scorer that is still being made. */
+const MAX_HELD_LENGTH = 16 * 1024 * 1024;
+
+/** An answer's feed before there is a scorer to take it. */
+interface Held {
+  readonly id: AnswerId;
+  text: string;
+  ended: boolean;
+  feed: AnswerFeed | undefined;
+}
+
+/**
+ * A scorer that is made when the first answer comes, or when it is told to: a model of some hundred megabytes is not
+ * loaded for a router of which nobody wants early exit. What comes before it is there is held and handed on.
+ */
+export class LazyScorer implements Scorer {
+  readonly #make: () => Promise<Scorer>;
+  readonly #log: Logger;
+  readonly #held = new Set<Held>();
+  #heldLength = 0;
+  #making: Promise<Scorer | undefined> | undefined;
+  #scorer: Scorer | undefined;
+  #failure = "the scorer is not there yet";
+  #closed = false;
+
+  constructor(make: () => Promise<Scorer>, log: Logger) {
+    this.#make = make;
+    this.#log = log;
+  }
+
+  get facts(): ScorerFacts | undefined {
+    return this.#scorer?.facts;
+  }
+
+  /** Makes the scorer, if that has not begun. */
+  start(): void {
+    this.#making ??= this.#made();
+  }
+
+  open(id: AnswerId): AnswerFeed {
+    if (this.#scorer !== undefined) return this.#scorer.open(id);
+    const held: Held = { id, text: "", ended: false, feed: undefined };
+    if (!this.#closed) {
+      this.#held.add(held);
+      this.start();
+    }
+    return {
+      append: (text) => {
+        if (held.feed !== undefined) return held.feed.append(text);
+        if (!this.#held.has(held)) return;
+        held.text += text;
+        this.#heldLength += text.length;
+        if (this.#heldLength > MAX_HELD_LENGTH) this.#drop(held);
+      },
+      end: () => {
+        held.ended = true;
+        held.feed?.end();
+      },
+      close: () => {
+        held.feed?.close();
+        this.#drop(held);
+      },
+    };
+  }
+
+  similarity(a: AnswerId, b: AnswerId, metric: SimilarityMetric, deadlineMs: number): Promise<Similarity> {
+    if (this.#scorer !== undefined) return this.#scorer.similarity(a, b, metric, deadlineMs);
+    return Promise.resolve({ metric, value: undefined, reason: this.#failure, tokens: [0, 0] });
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true;
+    this.#held.clear();
+    await (await this.#making)?.close();
+  }
+
+  async #made(): Promise<Scorer | undefined> {
+    try {
+      const scorer = await this.#make();
+      this.#scorer = scorer;
+      for (const held of this.#held) {
+        held.feed = scorer.open(held.id);
+        held.feed.append(held.text);
+        if (held.ended) held.feed.end();
+      }
+      return scorer;
+    } catch (error) {
+      this.#failure = `there is no scorer: ${messageOf(error)}`;
+      this.#log.warning("Early exit cannot compare answers: {error}", { error: messageOf(error) });
+      return undefined;
+    } finally {
+      this.#held.clear();
+      this.#heldLength = 0;
+    }
+  }
+
+  #drop(held: Held): void {
+    if (this.#held.delete(held)) this.#heldLength -= held.text.length;
+  }
+}

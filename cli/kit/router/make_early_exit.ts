@@ -1,0 +1,45 @@
+import { logger } from "../../../base/log.ts";
+import type { Config } from "../../../cfgs/schema/config.ts";
+import { expandGraph } from "../../../cfgs/topology/topology.ts";
+import type { Io } from "../io.ts";
+import { LazyScorer } from "./lazy_scorer.ts";
+import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
+import { createScorer } from "../../../scorer/create.ts";
+import { exitPolicyOf } from "../../../scorer/exit_policy_of.ts";
+import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
+import type { Scorer } from "../../../scorer/scorer.ts";
+
+/** What a router needs for early exit, and its end. */
+export interface EarlyExit {
+  readonly services: EarlyExitServices;
+  close(): Promise<void>;
+}
+
+/**
+ * The scorer of a configuration and the policies of early exit. The scorer is made now if a graph compares answers,
+ * else when a request does.
+ */
+export function makeEarlyExit(config: Config, io: Io): EarlyExit {
+  const random = io.random.stream("early exit");
+  const scorer = new LazyScorer(() => makeScorer(config.scorer, io), logger("scorer"));
+  const services: EarlyExitServices = {
+    scorer,
+    verdict: { prompt: verdictPrompt, yes: yesProbability },
+    policyOf: (settings) => exitPolicyOf(settings, random),
+  };
+  if (comparesAnswers(config, services)) scorer.start();
+  return { services, close: () => scorer.close() };
+}
+
+function makeScorer(settings: Config["scorer"], { clock, env, transport, stop }: Io): Promise<Scorer> {
+  return createScorer(settings, { clock, env, transport, signal: stop, log: logger("scorer") });
+}
+
+function comparesAnswers(config: Config, { policyOf }: EarlyExitServices): boolean {
+  return Object.values(config.graphs).some((graph) => {
+    const { graph: expanded } = expandGraph(graph, []);
+    return expanded?.clusters.some(({ earlyExit, agents }) =>
+      agents.length > 1 && policyOf(earlyExit)?.needs.similarity !== undefined
+    );
+  });
+}

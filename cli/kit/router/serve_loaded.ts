@@ -1,0 +1,91 @@
+import { startLog } from "../../../base/log.ts";
+import type { LoadedConfig } from "../../../cfgs/load/load.ts";
+import { configProblemText } from "../../../cfgs/load/problems.ts";
+import type { Config } from "../../../cfgs/schema/config.ts";
+import { type Io, untilStopped } from "../io.ts";
+import { reachableUrl, startRouter } from "./local_router.ts";
+import { colorsOf, definitions } from "../terminal.ts";
+import { version } from "../version.ts";
+import type { Router } from "../../../router/router.ts";
+import { transportRequestLimit } from "../../../router/transport/system.ts";
+
+/** What else goes on while a router serves. */
+export interface Beside {
+  /** Called when it listens; the signal aborts when it is to end. */
+  (router: Router, url: string, signal: AbortSignal): void;
+}
+
+/** Serves a configuration until the program is asked to stop; gives the exit code. */
+export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside): Promise<number> {
+  for (const warning of loaded.warnings) io.err.write(`${configProblemText(warning)}\n`);
+  const { server } = loaded.config;
+  startLog({ level: server.log_level, format: server.log_format });
+  const { router, url } = await startRouter(loaded.config, io, server);
+  const life = new AbortController();
+  try {
+    beside?.(router, url, life.signal);
+    io.out.write(announcement(loaded.config, router, url, io));
+    if (!isLoopback(server.host) && server.api_keys.length === 0) {
+      io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
+    }
+    const limit = transportRequestLimit();
+    if (limit !== undefined && limit < largestPanel(router) * server.max_running) {
+      io.err.write(
+        `At most ${limit} requests to workers run at once, more wait: start with ` +
+          `BUN_CONFIG_MAX_HTTP_REQUESTS=4096 in the environment to lift that\n`,
+      );
+    }
+    await serveUntilStopped(router, io);
+    return 0;
+  } finally {
+    life.abort(new Error("The router is shutting down"));
+    await router.close();
+  }
+}
+
+/** Waits for the signal to stop, then lets what is running finish. */
+export async function serveUntilStopped(router: Router, io: Io): Promise<void> {
+  await untilStopped(io);
+  io.out.write("Draining: no new requests, the running ones finish. Once more to end at once.\n");
+  await router.drain();
+}
+
+/** What is served, where, and how to ask. */
+export function announcement(config: Config, router: Router, url: string, io: Io): string {
+  const { graphs } = router.services.moa;
+  const rows = [...graphs.values()].map((graph): [string, string] => {
+    const models = [...new Set(graph.agents.map((agent) => agent.model))].join(", ");
+    return [
+      graph.name,
+      `graph of ${graph.agents.length} ${graph.agents.length === 1 ? "agent" : "agents"}: ${models}`,
+    ];
+  });
+  for (const [name, model] of Object.entries(config.models)) {
+    const workers = model.workers.length === 1 ? "1 worker" : `${model.workers.length} workers`;
+    const many = model.engine === "onnx" ? "in this process" : workers;
+    if (model.served) {
+      rows.push([name, `${model.engine}, ${many}${model.model === name ? "" : `: ${model.model}`}`]);
+    }
+  }
+  const key = config.server.api_keys.length === 0 ? "" : ` -H 'authorization: Bearer KEY'`;
+  const example = {
+    model: rows[0]?.[0] ?? "MODEL",
+    messages: [{ role: "user", content: "Why is the sky blue?" }],
+  };
+  const colors = colorsOf(io.out, io.env);
+  return `${colors.bold(`Canopy ${version} is listening on ${url}`)}
+${rows.length === 0 ? "" : `${definitions(rows)}\n`}Try:
+  curl ${reachableUrl(url)}/v1/chat/completions -H 'content-type: application/json'${key} -d '${
+    JSON.stringify(example)
+  }'
+`;
+}
+
+/** Most agents of a graph. */
+function largestPanel(router: Router): number {
+  return Math.max(1, ...[...router.services.moa.graphs.values()].map((graph) => graph.agents.length));
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || /^127\./.test(host);
+}

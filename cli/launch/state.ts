@@ -1,0 +1,85 @@
+import process from "node:process";
+import { CanopyError } from "../../base/errors.ts";
+import type { Io } from "../kit/io.ts";
+import type { EngineStatus } from "../../launcher/supervise/engine_status.ts";
+import { endGroups, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
+import type { ProcessTable } from "../../launcher/supervise/process_table.ts";
+import { type LaunchState, readState, writeState } from "../../launcher/supervise/state.ts";
+
+/**
+ * Makes room for a launch: ends what an earlier one of the same name, which was killed, has left running. Throws 409
+ * `launch_running` when that one runs.
+ */
+export async function makeRoom(
+  folder: string,
+  name: string,
+  options: { readonly table: ProcessTable; readonly graceMs: number; readonly io: Io },
+): Promise<void> {
+  const { table, graceMs, io } = options;
+  const state = readState(folder);
+  if (state === undefined) return;
+  if (isRunning(state, table)) {
+    throw new CanopyError(
+      `Launch "${name}" runs already (process ${state.pid}): stop it with canopy stop, or give this one another --name`,
+      { code: "launch_running", status: 409 },
+    );
+  }
+  const groups = leftoverGroups(state, table);
+  if (groups.length === 0) return;
+  io.err.write(
+    `An earlier launch was killed and has left ${groups.length} process ${
+      groups.length === 1 ? "group" : "groups"
+    } (${groups.join(", ")}): ending them\n`,
+  );
+  await endGroups(groups, { table, clock: io.clock, graceMs });
+}
+
+/** Keeps the state file of a launch up to date. */
+export class StateWriter {
+  readonly #folder: string;
+  #state: LaunchState;
+
+  constructor(folder: string, state: LaunchState) {
+    this.#folder = folder;
+    this.#state = state;
+    this.set({});
+  }
+
+  get id(): string {
+    return this.#state.id;
+  }
+
+  set(change: Partial<LaunchState>): void {
+    this.#state = { ...this.#state, ...change };
+    writeState(this.#folder, this.#state);
+  }
+
+  /** Percentages alone are not worth a write. */
+  setEngine(status: EngineStatus): void {
+    const before = this.#state.engines.find((engine) => engine.name === status.name);
+    const { percent: _, ...rest } = status;
+    const after = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
+    const { percent: __, ...known } = before ?? {};
+    if (JSON.stringify(known) === JSON.stringify(after)) return;
+    const entry = { ...rest, ...(status.percent === undefined ? {} : { percent: status.percent }) };
+    const engines = before === undefined
+      ? [...this.#state.engines, entry]
+      : this.#state.engines.map((engine) => engine === before ? entry : engine);
+    this.set({ engines: engines as LaunchState["engines"] });
+  }
+}
+
+/** The state of a launch that begins in this process. */
+export function newState(source: string, table: ProcessTable, io: Io): LaunchState {
+  const startedAtUnixMs = Math.floor(io.clock.unixEpochMs + io.clock.now());
+  const startTime = table.startTime(process.pid);
+  return {
+    id: `${process.pid}-${startedAtUnixMs}`,
+    pid: process.pid,
+    ...(startTime === undefined ? {} : { startTime }),
+    startedAtUnixMs,
+    phase: "starting",
+    source,
+    engines: [],
+  };
+}

@@ -1,0 +1,110 @@
+import { ratioText, type Report, shareText } from "../../bench/report/report.ts";
+import type { TuneCandidate } from "./candidates.ts";
+import type { PairFigures } from "./pairs.ts";
+import { type LabelledGroup, randomAt } from "./replay.ts";
+
+/** What `canopy tune` found. */
+export interface TuneResult {
+  readonly origin: string;
+  /** Where the labels come from, as a sentence. */
+  readonly labels: string;
+  readonly groups: readonly LabelledGroup[];
+  readonly pairs: readonly PairFigures[];
+  readonly candidates: readonly TuneCandidate[];
+  readonly best: TuneCandidate | undefined;
+  readonly mostWrong: number;
+}
+
+/** The result as tables and a plot. */
+export function tuneReport(result: TuneResult): Report {
+  const { pairs, candidates, best, mostWrong, groups } = result;
+  const shown = candidates.filter(({ name }) => !name.includes("threshold") || name === best?.name);
+  return {
+    title: "What each exit metric would have done",
+    origin: result.origin,
+    tables: [
+      {
+        title: "Pairs of answers: what each number tells apart",
+        head: ["number", "agree/disagree AUC", "topic AUC", "agree", "disagree", "other question"],
+        rows: pairs.map((figures) => [
+          figures.metric,
+          ...[
+            figures.agreeAuc,
+            figures.topicAuc,
+            figures.agreeMedian,
+            figures.disagreeMedian,
+            figures.unrelatedMedian,
+          ]
+            .map(ratioText),
+        ]),
+      },
+      {
+        title: "Exits, and in brackets those of random with the same exit rate",
+        head: ["metric", "exits", "wrong exits", "answers saved", "time saved"],
+        rows: shown.map(({ name, figures, random }) => [
+          name === best?.name ? `${name} (best)` : name,
+          shareText(figures.exitRate),
+          `${shareText(figures.wrongRate)} (${shareText(random.wrongRate)})`,
+          `${shareText(figures.answersSaved)} (${shareText(random.answersSaved)})`,
+          `${shareText(figures.timeSaved)} (${shareText(random.timeSaved)})`,
+        ]),
+      },
+    ],
+    notes: [
+      result.labels,
+      "AUC: probability that a pair of the one kind has the higher number than one of the other; 0.5 is chance",
+      "wrong exit: the majority of the answers that go on is not the majority of all answers",
+      best === undefined
+        ? `No settings exit with at most ${
+          shareText(mostWrong)
+        } wrong exits: leave the metric at "none", or allow more`
+        : `Suggested for at most ${shareText(mostWrong)} wrong exits: "early_exit": ${
+          JSON.stringify(best.written)
+        }`,
+      `Groups: ${groups.length}; one more wrong exit is ${
+        shareText(1 / groups.length)
+      } of them: few groups say little`,
+    ],
+    plot: plotOf(result),
+    data: {
+      origin: result.origin,
+      labels: result.labels,
+      groups: groups.length,
+      most_wrong: mostWrong,
+      pairs,
+      candidates,
+      suggested: best === undefined ? null : { early_exit: best.written },
+    },
+  };
+}
+
+function plotOf({ candidates, groups }: TuneResult): Report["plot"] {
+  const points = candidates.filter(({ figures, written }) =>
+    figures.exitRate > 0 && written.metric !== "random"
+  )
+    .map(({ name, written, figures }) => ({
+      name,
+      metric: written.metric ?? "none",
+      exits: figures.exitRate,
+      wrong: figures.wrongRate,
+    }));
+  const line = Array.from({ length: 50 }, (_, index) => (index + 1) / 50).map((exits) => ({
+    metric: "random",
+    exits,
+    wrong: randomAt(groups, exits, 2).wrongRate,
+  }));
+  const domain = [...new Set(points.map(({ metric }) => metric)), "random"];
+  const encoding = {
+    x: { field: "exits", type: "quantitative" as const, title: "groups that exit", axis: { format: "%" } },
+    y: { field: "wrong", type: "quantitative" as const, title: "of the exits wrong", axis: { format: "%" } },
+    color: { field: "metric", type: "nominal" as const, title: null, scale: { domain } },
+  };
+  return {
+    width: 460,
+    height: 300,
+    layer: [
+      { data: { values: line }, mark: { type: "line", strokeDash: [4, 3] }, encoding },
+      { data: { values: points }, mark: { type: "point", filled: true, size: 60 }, encoding },
+    ],
+  };
+}
