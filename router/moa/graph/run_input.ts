@@ -1,19 +1,20 @@
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { Sampling } from "../../engines/engine.ts";
 
-/** What one request asks of a graph. */
+/** A conversation (chat), or a raw prompt (completions). */
+export type Question =
+  | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
+  | { readonly kind: "text"; readonly text: string };
 
+/** One request to a graph. */
 export interface RunInput {
-  /** A conversation (chat), or a raw prompt (completions). */
-  readonly question:
-    | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
-    | { readonly kind: "text"; readonly text: string };
+  readonly question: Question;
   /** The client's parameters; they go to the root, over the root's own. */
   readonly rootSampling: Sampling;
   /** Log-probabilities of the root's tokens, with this many alternatives. */
-  readonly rootLogprobs?: number;
+  readonly rootLogprobs?: number | undefined;
   /** Answers wanted (`n`): the root is called this many times. */
   readonly choices: number;
   /** Headers to pass on to the engines. */
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }

@@ -1,9 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
-import type { Sampling } from "../../engines/engine.ts";
-import type { AgentNode } from "../graph/graph_types.ts";
-import type { RunInput } from "../graph/run_input.ts";
-import type { RunPrompts } from "./run_prompts.ts";
-import type { ServedModel } from "../../served/served_model.ts";
+import type { Question } from "../graph/run_input.ts";
+import type { PromptTarget, RunPrompts } from "./run_prompts.ts";
 
 /** Tokens that a chat template may add around the messages, generously. */
 const TEMPLATE_TOKENS = 2048;
@@ -16,14 +13,12 @@ const MAX_TOKENS_PER_CHARACTER = 3;
  * without `max_tokens` counts as one token. Throws 400 `context_length_exceeded`.
  */
 export function checkContext(
-  node: AgentNode,
-  sampling: Sampling,
-  model: ServedModel,
+  { node, sampling, served }: PromptTarget,
   prompts: RunPrompts,
-  question: RunInput["question"],
+  question: Question,
 ): void {
-  const contextTokens = model.config.context_tokens ?? model.engine.capabilities.contextTokens;
-  if (contextTokens === undefined || model.tokenizer === undefined) return;
+  const contextTokens = served.config.context_tokens ?? served.engine.capabilities.contextTokens;
+  if (contextTokens === undefined || served.tokenizer === undefined) return;
   const own = sampling.max_tokens ?? 1;
   let precursors = 0;
   for (const cluster of node.reads) {
@@ -33,8 +28,8 @@ export function checkContext(
   if (prompts.length(node) * MAX_TOKENS_PER_CHARACTER + TEMPLATE_TOKENS + precursors + own <= contextTokens) {
     return;
   }
-  const prompt = prompts.wire(node, [], model, sampling);
-  const text = prompt.kind === "text" ? model.tokenizer.encode(prompt.text).length : undefined;
+  const prompt = prompts.wire({ node, sampling, served }, []);
+  const text = prompt.kind === "text" ? served.tokenizer.encode(prompt.text).length : undefined;
   const promptTokens = prompt.kind === "tokens" ? prompt.ids.length : text;
   if (promptTokens === undefined || promptTokens + precursors + own <= contextTokens) return;
   const field = node.promptField ?? (question.kind === "chat" ? "messages" : "prompt");

@@ -1,8 +1,6 @@
 import { isJsonObject, type Json } from "../../../base/json.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import type { RunInput } from "../graph/run_input.ts";
-
-type Question = RunInput["question"];
+import type { Question } from "../graph/run_input.ts";
 
 /** The conversation that a chat prompt is made from; a raw prompt becomes one user message. */
 export function conversationOf(question: Question): readonly ChatMessage[] {

@@ -1,17 +1,19 @@
 import type { TokenMark, TokenStream } from "../../../ml/tokenizers/token_stream.ts";
-import type { Graph } from "../graph/graph_types.ts";
+import type { AgentGraph } from "../graph/graph_types.ts";
 import type { ResponsesFormat } from "../graph/template.ts";
-import { type KnownText, knownText, type Precursor } from "./splice_answers.ts";
-import type { Layout } from "./splice_layout.ts";
+import { layOut, type Precursor } from "./answer_layout.ts";
+import type { PromptLayout } from "./prompt_layout.ts";
 
-/** What a prompt is spliced by. */
+/** Options of a `SplicedPrompt`. */
 export interface SpliceOptions {
-  readonly layout: Layout;
+  readonly layout: PromptLayout;
   readonly responses: ResponsesFormat;
-  readonly slots: Graph["slots"];
+  readonly slots: AgentGraph["slots"];
+  /** The state of those who write into the slots, in declared order. */
+  readonly precursors: () => readonly Precursor[];
   readonly stream: TokenStream;
   /** Tokens in front of the text. */
-  readonly prefix?: readonly number[];
+  readonly prefix: readonly number[] | undefined;
 }
 
 /**
@@ -36,19 +38,26 @@ export class SplicedPrompt {
     return prefix === undefined ? stream.stable : [...prefix, ...stream.stable];
   }
 
-  /** How many tokens are certain. */
+  /** Number of tokens that are certain. */
   get stableTokens(): number {
     const { stream, prefix = [] } = this.#options;
     return prefix.length + stream.stable.length;
   }
 
+  /** True while a precursor writes on that worker. */
+  isWrittenOn(workerId: string): boolean {
+    return this.#options.precursors().some((one) => one.state === "writing" && one.worker === workerId);
+  }
+
   /**
    * Goes on to what is known now. `kept`: so many of the tokens that were stable still are: all of them, unless a
-   * precursor has gone whose text was among them.
+   * precursor has gone whose text was among them. `waitsFor`: the precursor that writes at its end; undefined where
+   * none does.
    */
-  update(precursors: readonly Precursor[]): KnownText & { readonly kept: number } {
-    const { layout, responses, slots } = this.#options;
-    const known = knownText(layout, precursors, responses, slots);
+  update(): { readonly kept: number; readonly waitsFor: string | undefined } {
+    const { layout, responses, slots, precursors } = this.#options;
+    const filling = { precursors: precursors(), responses, slots, trims: layout.trims };
+    const known = layOut(layout.pieces, filling);
     const kept = this.#rewind(known.parts.join(""));
     let end = 0;
     for (const part of known.parts) {
@@ -61,7 +70,7 @@ export class SplicedPrompt {
       }
       this.#feed(part.slice(this.#fed.length - begin));
     }
-    return { ...known, kept };
+    return { kept, waitsFor: known.waitsFor };
   }
 
   /** Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again. */

@@ -2,7 +2,7 @@ import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { mediaParts, textOf } from "./conversation.ts";
-import type { FilledPrompt } from "./prompt.ts";
+import type { FilledPrompt } from "./open_prompt.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Request fields that only an engine's own chat endpoint understands. */
@@ -26,16 +26,10 @@ const CHAT_FIELDS = [
  * and the engine takes ids, so that every later prompt that begins with the same text begins with the same ids; else
  * as it is. A raw prompt stays text: engines begin it with the model's BOS token, which they do not do for ids.
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
- * `encode`: the tokenizer's own by default.
  */
-export function wirePrompt(
-  prompt: FilledPrompt,
-  model: ServedModel,
-  sampling: Sampling,
-  encode: (text: string) => number[] = (text) => model.tokenizer?.encode(text) ?? [],
-): Prompt {
+export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): Prompt {
   const text = promptText(prompt, model, sampling);
-  return text === undefined ? prompt : { kind: "tokens", ids: encode(text) };
+  return text === undefined ? prompt : { kind: "tokens", ids: model.tokenizer?.encode(text) ?? [] };
 }
 
 /**

@@ -10,7 +10,6 @@ import { RunExits } from "../exit/run_exits.ts";
 import type { AgentNode, ClusterNode } from "../graph/graph_types.ts";
 import { answerText } from "../prompt/answer.ts";
 import { checkContext } from "../prompt/context_budget.ts";
-import { questionOf } from "../prompt/question.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
@@ -78,13 +77,8 @@ export class MoaRun implements Run {
       forward: (index, event, signal) => this.output.push(index, event, signal),
     });
     for (const node of graph.agents) {
-      checkContext(
-        node,
-        this.#calls.sampling(node),
-        this.#calls.model(node).served,
-        this.#prompts,
-        input.question,
-      );
+      const target = { node, sampling: this.#calls.sampling(node), served: this.#calls.model(node).served };
+      checkContext(target, this.#prompts, input.question);
     }
     this.#warming = new RunWarming({
       runId: this.id,
@@ -103,7 +97,7 @@ export class MoaRun implements Run {
       trace: this.#trace,
       calls: this.#calls,
       clusters: this.#clusters,
-      question: (node) => questionOf(input.question, node, this.#prompts),
+      question: (node) => this.#prompts.questionTo(node),
       exit: (cluster, { keep, consensus }) => this.#apply(cluster.exit(keep), cluster, consensus),
       onIdle: () => this.#settle(),
       onError: (error) => this.#finish("failed", internalFailure(error)),

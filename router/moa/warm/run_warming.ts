@@ -4,8 +4,7 @@ import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
 import type { RunPrompts } from "../prompt/run_prompts.ts";
-import type { Precursor } from "../prompt/splice_answers.ts";
-import type { SplicedPrompt } from "../prompt/spliced_prompt.ts";
+import type { Precursor } from "../prompt/answer_layout.ts";
 import type { Trace } from "../record/trace.ts";
 import type { WarmControl } from "./warm_control.ts";
 import { TRACED_WAITS, TRACED_WARMS, Warmer } from "./warmer.ts";
@@ -40,7 +39,6 @@ export interface RunWarmingOptions {
 export class RunWarming {
   readonly #options: RunWarmingOptions;
   readonly #warmers = new Map<AgentNode, Warmer>();
-  readonly #prompts = new Map<AgentNode, SplicedPrompt>();
   /** The successors that read an agent and are warmed. */
   readonly #readers = new Map<AgentNode, Warmer[]>();
   /** Tokens that warms had sent when the prompt was sent; 0 for one that was left cold to compare with. */
@@ -73,13 +71,12 @@ export class RunWarming {
     for (const warmer of this.#readers.get(node) ?? []) warmer.poke();
   }
 
-  /** All of an agent's precursors have ended: its warming is over. Returns its prompt as far as it is spliced. */
-  close(node: AgentNode): SplicedPrompt | undefined {
+  /** All of an agent's precursors have ended: its warming is over. */
+  close(node: AgentNode): void {
     const warmer = this.#warmers.get(node);
-    if (warmer === undefined) return undefined;
+    if (warmer === undefined) return;
     this.#sent.set(node, warmer.close().tokens);
     this.#note("warm_stopped", node, warmer.summary());
-    return this.#prompts.get(node);
   }
 
   /** Where an agent's calls are to go: to its warms. */
@@ -133,7 +130,11 @@ export class RunWarming {
         return this.#off(node, { reason: "left cold to compare with" });
       }
     }
-    const prompt = prompts.splice(node, graph.slots, served, sampling(node), key);
+    const prompt = prompts.splice({ node, served, sampling: sampling(node) }, {
+      slots: graph.slots,
+      precursors: () => precursors(node),
+      key,
+    });
     if ("refusal" in prompt) return this.#off(node, { reason: prompt.refusal });
     const warmer = new Warmer({
       agent: node.id,
@@ -144,12 +145,10 @@ export class RunWarming {
       prompt,
       sampling: sampling(node),
       stickyKey: this.#keyOf(node),
-      precursors: () => precursors(node),
       clock,
       trace,
       onIdle,
     });
-    this.#prompts.set(node, prompt);
     this.#warmers.set(node, warmer);
     for (const agent of node.reads.flatMap((cluster) => cluster.agents)) {
       const readers = this.#readers.get(agent);

@@ -4,8 +4,7 @@ import type { JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { attemptOutcome } from "../agent/attempt_outcome.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
-import type { Precursor } from "../prompt/splice_answers.ts";
-import type { SplicedPrompt } from "../prompt/spliced_prompt.ts";
+import type { GrowingPrompt } from "./growing_prompt.ts";
 import type { Trace } from "../record/trace.ts";
 import { homeOf, type WarmControl } from "./warm_control.ts";
 import { blockTokensOf, isUsable, stepTokens, streamsAt } from "./warm_step.ts";
@@ -29,12 +28,10 @@ export interface WarmerOptions {
   readonly places: PlaceQueue;
   readonly control: WarmControl;
   readonly settings: AgentGraph["incrementalPrefill"];
-  readonly prompt: SplicedPrompt;
+  readonly prompt: GrowingPrompt;
   /** Of the request to come. */
   readonly sampling: Sampling;
   readonly stickyKey: string;
-  /** What the precursors have come to, in declared order. */
-  readonly precursors: () => readonly Precursor[];
   readonly clock: Clock;
   readonly trace: Trace;
   /** A warm has ended. */
@@ -95,14 +92,13 @@ export class Warmer {
   /** Splices and warms what there is. To be called when a precursor has ended. */
   poke(): void {
     if (!this.#open || this.#busy || this.#paused) return;
-    const precursors = this.#options.precursors();
-    const { kept, waitsFor } = this.#options.prompt.update(precursors);
+    const { kept, waitsFor } = this.#options.prompt.update();
     this.#sent = Math.min(this.#sent, kept);
     const length = this.#nextLength();
     this.#waitsFor = waitsFor;
     this.#missing = length === undefined ? this.#sent + this.#step() - this.#stable : 0;
     if (length === undefined) return;
-    const placement = this.#place(precursors);
+    const placement = this.#place();
     if (placement !== undefined) void this.#warm(length, placement);
   }
 
@@ -118,7 +114,7 @@ export class Warmer {
   close(): Warmed {
     this.#end();
     // While it was held back nobody looked at what its precursors had come to.
-    const { kept } = this.#options.prompt.update(this.#options.precursors());
+    const { kept } = this.#options.prompt.update();
     this.#sent = Math.min(this.#sent, kept);
     return { tokens: this.#sent, computed: this.#computed };
   }
@@ -182,9 +178,9 @@ export class Warmer {
   }
 
   /** A place at home, if home has nothing better to do. */
-  #place(precursors: readonly Precursor[]): Placement | undefined {
+  #place(): Placement | undefined {
     const { places, model, stickyKey } = this.#options;
-    if (this.#home !== undefined && this.#delays(precursors, this.#home)) return this.#hold();
+    if (this.#home !== undefined && this.#delays(this.#home)) return this.#hold();
     if (places.waiting > 0) return this.#yield(PAUSE_MS.noPlace);
     if (this.#home !== undefined && !this.#isMyTurn(this.#home)) return undefined;
     let placement: Placement;
@@ -204,7 +200,7 @@ export class Warmer {
       this.#sent = 0;
     }
     this.#home = home;
-    const delays = this.#delays(precursors, home);
+    const delays = this.#delays(home);
     if (!delays && this.#isMyTurn(home)) return placement;
     placement.release("aborted");
     return delays ? this.#hold() : undefined;
@@ -233,11 +229,11 @@ export class Warmer {
    * Whether a warm would delay the very text that the prompt waits for by as much as it saves: a server that stops
    * its streams to prefill has nothing to gain while a precursor writes there.
    */
-  #delays(precursors: readonly Precursor[], home: string): boolean {
-    const { model, settings: { mode, chunkTokens } } = this.#options;
+  #delays(home: string): boolean {
+    const { model, prompt, settings: { mode, chunkTokens } } = this.#options;
     return mode === "auto" && chunkTokens === undefined &&
       model.engine.capabilities.warm === "max_new_tokens_0" &&
-      precursors.some((precursor) => precursor.state === "writing" && precursor.worker === home);
+      prompt.isWrittenOn(home);
   }
 
   /** Waits until a precursor ends, or until its turn has come. */

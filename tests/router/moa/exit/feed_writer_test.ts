@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { FeedWriter } from "../../../../router/moa/exit/feed_writer.ts";
 import { answerText } from "../../../../router/moa/prompt/answer.ts";
-import { answerSoFar } from "../../../../router/moa/prompt/splice_answers.ts";
+import { answerSoFar } from "../../../../router/moa/prompt/answer.ts";
 import { FakeScorer } from "../fake_scorer.ts";
 
 const graph = { compat: undefined, stripReasoning: true } as const;

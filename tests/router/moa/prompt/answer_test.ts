@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { answerText, stripReasoning } from "../../../../router/moa/prompt/answer.ts";
+import { answerSoFar, answerText, stripReasoning } from "../../../../router/moa/prompt/answer.ts";
 
 test("reasoning blocks are removed wherever they stand", () => {
   for (
@@ -31,4 +31,22 @@ test("a graph decides whether successors read reasoning; MoA-vllm's read everyth
   assert.equal(answerText(text, { compat: undefined, stripReasoning: true }), "y");
   assert.equal(answerText(text, { compat: undefined, stripReasoning: false }), "<think>x</think> y");
   assert.equal(answerText(text, { compat: "moa-vllm", stripReasoning: true }), text);
+});
+
+test("an answer that is still being written begins the whole one, at every character", () => {
+  const piece = fc.constantFrom("<think>", "</think>", "<", "/", "a", "\n", " ", "think>");
+  const rules = fc.record({
+    compat: fc.constantFrom(undefined, "moa-vllm" as const),
+    stripReasoning: fc.boolean(),
+  });
+  fc.assert(fc.property(fc.array(piece), rules, (pieces, graph) => {
+    const output = pieces.join("");
+    const close = output.indexOf("</think>");
+    const open = output.indexOf("<think>");
+    const reasonsFirst = close >= 0 && (open < 0 || close < open);
+    for (let end = 0; end <= output.length; end++) {
+      const soFar = answerSoFar(output.slice(0, end), graph, reasonsFirst);
+      assert.ok(answerText(output, graph).startsWith(soFar), JSON.stringify([output, end, soFar]));
+    }
+  }));
 });

@@ -7,7 +7,7 @@ import type { ChatMessage } from "../../../../ml/tokenizers/chat_message.ts";
 import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import { parseTemplate } from "../../../../router/moa/graph/template.ts";
 import type { AgentAnswer } from "../../../../router/moa/prompt/answer.ts";
-import { fillPrompt, openPrompt } from "../../../../router/moa/prompt/prompt.ts";
+import { fillPrompt, openPrompt } from "../../../../router/moa/prompt/open_prompt.ts";
 
 const two = [{ agent: "l1.c1.a1", text: "four" }, { agent: "l1.c1.a2", text: "five" }];
 

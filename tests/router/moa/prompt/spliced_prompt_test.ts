@@ -8,9 +8,9 @@ import type { ModelTokenizer } from "../../../../ml/tokenizers/tokenizer.ts";
 import type { AgentNode, Graph } from "../../../../router/moa/graph/graph_types.ts";
 import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import { parseTemplate } from "../../../../router/moa/graph/template.ts";
-import { type AgentAnswer, answerText } from "../../../../router/moa/prompt/answer.ts";
+import { type AgentAnswer, answerSoFar, answerText } from "../../../../router/moa/prompt/answer.ts";
+import type { Precursor } from "../../../../router/moa/prompt/answer_layout.ts";
 import { RunPrompts } from "../../../../router/moa/prompt/run_prompts.ts";
-import { answerSoFar, type Precursor } from "../../../../router/moa/prompt/splice_answers.ts";
 import { SplicedPrompt } from "../../../../router/moa/prompt/spliced_prompt.ts";
 import type { ServedModel } from "../../../../router/served/served_model.ts";
 import { randomText, shapes } from "../../../ml/tokenizers/tokenizer_shapes.ts";
@@ -42,9 +42,14 @@ function splice(
   prompts: RunPrompts,
   node: AgentNode,
   model: ServedModel,
-  slots: Graph["slots"] = "declared",
+  slots: Graph["slots"],
+  precursors: () => readonly Precursor[],
 ): SplicedPrompt {
-  const spliced = prompts.splice(node, slots, model, {}, "0123456789abcdef");
+  const spliced = prompts.splice({ node, served: model, sampling: {} }, {
+    slots,
+    precursors,
+    key: "0123456789abcdef",
+  });
   assert.ok(spliced instanceof SplicedPrompt, JSON.stringify(spliced));
   return spliced;
 }
@@ -114,7 +119,6 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
     : [{ role: "user", content }];
   const question: RunInput["question"] = { kind: "chat", messages };
   const prompts = new RunPrompts(question);
-  const spliced = splice(prompts, node, model, slots);
   // Endings in the order in which they will happen; each fate writes before it ends.
   const order = fates.map((fate) => ({ fate, at: random.next() })).sort((a, b) => a.at - b.at)
     .map(({ fate }) => fate);
@@ -130,11 +134,12 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
       ? { ...name, state: "gone" }
       : { ...name, state: "answered", text: text(fate), sequence: fate.sequence };
   };
+  const spliced = splice(prompts, node, model, slots, () => fates.map(precursor));
   /** The final prompt if those that still write come to their ends. */
   const outcome = () => {
     const answering = (slots === "declared" ? fates : order).filter((fate) => !fate.fails || !fate.ended);
     const answers = answering.map((fate): AgentAnswer => ({ agent: fate.agent, text: text(fate) }));
-    const prompt = prompts.wire(node, answers, model, {});
+    const prompt = new RunPrompts(question).wire({ node, served: model, sampling: {} }, answers);
     assert.ok(prompt.kind !== "chat");
     // Of a raw text the engine makes tokens.
     const ids = prompt.kind === "tokens" ? prompt.ids : textTokens(model.tokenizer!, prompt.text);
@@ -144,7 +149,7 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
   let checked = 0;
   let before = [...spliced.stable];
   const check = () => {
-    const { kept } = spliced.update(fates.map(precursor));
+    const { kept } = spliced.update();
     const { stable } = spliced;
     assert.deepEqual(stable.slice(0, kept), before.slice(0, kept));
     for (let i = 0; i < stable.length; i++) {
@@ -164,7 +169,7 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
     if (ending.fails) expected = outcome();
     check();
   }
-  const final = prompts.wire(node, expected.answers, model, {}, spliced);
+  const final = prompts.wire({ node, served: model, sampling: {} }, expected.answers);
   assert.deepEqual(final, expected.prompt);
   return checked;
 }
@@ -245,11 +250,12 @@ test("Chat templates that do more with an answer than to put it somewhere are re
   for (const [template, reason] of refused) {
     const prompts = new RunPrompts({ kind: "text", text: "why?" });
     const spliced = prompts.splice(
-      agent({ user: "Q: [input_prompts]\n[responses]\nEnd." }),
-      "declared",
-      served(withTemplate(tokenizer, template)),
-      {},
-      "0123456789abcdef",
+      {
+        node: agent({ user: "Q: [input_prompts]\n[responses]\nEnd." }),
+        served: served(withTemplate(tokenizer, template)),
+        sampling: {},
+      },
+      { slots: "declared", precursors: () => [], key: "0123456789abcdef" },
     );
     assert.ok("refusal" in spliced, template);
     assert.match(spliced.refusal, reason);
@@ -261,11 +267,8 @@ test("Without a tokenizer, token ids or a chat template of the router's own ther
   const node = agent({ user: "[responses]" });
   const refusal = (model: ServedModel, sampling = {}, prompt = node) => {
     const spliced = new RunPrompts({ kind: "text", text: "why?" }).splice(
-      prompt,
-      "declared",
-      model,
-      sampling,
-      "0123",
+      { node: prompt, served: model, sampling },
+      { slots: "declared", precursors: () => [], key: "0123" },
     );
     return "refusal" in spliced ? spliced.refusal : undefined;
   };

@@ -1,6 +1,6 @@
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { Prompt } from "../../engines/engine.ts";
-import type { RunInput } from "../graph/run_input.ts";
+import type { Question } from "../graph/run_input.ts";
 import type {
   DraftMessage,
   OpenMessage,
@@ -10,6 +10,7 @@ import type {
   Segment,
 } from "../graph/template.ts";
 import type { AgentAnswer } from "./answer.ts";
+import { fillPieces } from "./answer_layout.ts";
 import { fillMoaVllm } from "./compat_moa_vllm.ts";
 import { conversationOf, isSystem, mediaParts, questionText, rawQuestionText } from "./conversation.ts";
 
@@ -30,7 +31,7 @@ export type OpenPrompt =
   | { readonly kind: "moa-vllm"; readonly text: string; readonly question: string };
 
 /** Writes a run's question into a template. */
-export function openPrompt(template: PromptTemplate, question: RunInput["question"]): OpenPrompt {
+export function openPrompt(template: PromptTemplate, question: Question): OpenPrompt {
   switch (template.kind) {
     case "chat": {
       const messages = openMessages(template, conversationOf(question));
@@ -52,19 +53,25 @@ export function openPrompt(template: PromptTemplate, question: RunInput["questio
  * was dropped or said nothing) vanishes, and `[index]` counts the answers that are there.
  */
 export function fillPrompt(prompt: OpenPrompt, answers: readonly AgentAnswer[]): FilledPrompt {
-  switch (prompt.kind) {
-    case "chat": {
-      const { responses } = prompt;
-      const messages = prompt.messages.map((message) =>
-        message.kind === "open" ? fillMessage(message, answers, responses) : message.message
-      );
-      return { kind: "chat", messages };
-    }
-    case "raw":
-      return { kind: "text", text: fillPieces(prompt.pieces, answers, prompt.responses) };
-    case "moa-vllm":
-      return { kind: "text", text: fillMoaVllm(prompt.text, prompt.question, answers) };
+  if (prompt.kind === "moa-vllm") {
+    return { kind: "text", text: fillMoaVllm(prompt.text, prompt.question, answers) };
   }
+  return fillWith(prompt, (pieces) => fillPieces(pieces, answers, prompt.responses));
+}
+
+/** Writes texts made by `textOf` for the pieces of a prompt. */
+export function fillWith(
+  prompt: Exclude<OpenPrompt, { kind: "moa-vllm" }>,
+  textOf: (pieces: readonly Piece[]) => string,
+): FilledPrompt {
+  if (prompt.kind === "raw") return { kind: "text", text: textOf(prompt.pieces) };
+  const messages = prompt.messages.map((draft): ChatMessage => {
+    if (draft.kind === "whole") return draft.message;
+    const text = textOf(draft.pieces);
+    const content = draft.parts.length === 0 ? text : [...draft.parts, { type: "text", text }];
+    return { ...draft.base, content };
+  });
+  return { kind: "chat", messages };
 }
 
 function openMessages(
@@ -141,50 +148,4 @@ function literal(text: string): Piece {
 
 function withQuestion(segments: readonly Segment[], question: string): Piece[] {
   return segments.map((segment) => segment.kind === "question" ? literal(question) : segment);
-}
-
-function fillMessage(
-  message: OpenMessage,
-  answers: readonly AgentAnswer[],
-  format: ResponsesFormat,
-): ChatMessage {
-  return withText(message, fillPieces(message.pieces, answers, format));
-}
-
-/** A message with its text written out. */
-export function withText(message: OpenMessage, text: string): ChatMessage {
-  const content = message.parts.length === 0 ? text : [...message.parts, { type: "text", text }];
-  return { ...message.base, content };
-}
-
-function fillPieces(
-  pieces: readonly Piece[],
-  answers: readonly AgentAnswer[],
-  format: ResponsesFormat,
-): string {
-  let text = "";
-  for (const piece of pieces) {
-    switch (piece.kind) {
-      case "literal":
-        text += piece.text;
-        break;
-      case "answer":
-        text += answers.find((answer) => answer.agent === piece.agent)?.text ?? "";
-        break;
-      case "responses":
-        text += formatResponses(answers, format);
-        break;
-    }
-  }
-  return text;
-}
-
-function formatResponses(answers: readonly AgentAnswer[], format: ResponsesFormat): string {
-  return answers
-    .filter((answer) => answer.text !== "")
-    .map((answer, index) => {
-      const value = { index: String(index + 1), agent: answer.agent, answer: answer.text };
-      return format.item.map((part) => part.kind === "literal" ? part.text : value[part.kind]).join("");
-    })
-    .join(format.separator);
 }
