@@ -4,15 +4,20 @@ import type { Extension } from "../cache/key_values.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
 import type { CacheTensors, DecoderSteps, NextToken } from "./decoder_steps.ts";
 import { findBatches, findGrowth } from "./decoder_trials.ts";
-import { runInto } from "../../ml/onnx/run_into.ts";
-import { halfToNumber, type InferenceSession, type OnnxRuntime, type Tensor } from "../../ml/onnx/runtime.ts";
+import {
+  halfToNumber,
+  type OnnxFallback,
+  type OnnxRuntime,
+  type OnnxSession,
+  type Tensor,
+} from "../../ml/onnx/runtime.ts";
 import { feedNextTokens, feedTokens } from "../../ml/onnx/transformer_inputs.ts";
 
 /** A decoder with a cache on ONNX Runtime. */
 export class Decoder implements DecoderSteps {
   readonly export: DecoderExport;
   readonly #runtime: OnnxRuntime;
-  readonly #session: InferenceSession;
+  readonly #session: OnnxSession;
   readonly #source: string;
   #vocabSize = 0;
   #growth: CacheGrowth = "copies";
@@ -22,7 +27,7 @@ export class Decoder implements DecoderSteps {
   /** Where logits are written, for as many tokens as a step has had. */
   #logits: Numbers = new Float32Array(0);
 
-  private constructor(runtime: OnnxRuntime, session: InferenceSession, source: string) {
+  private constructor(runtime: OnnxRuntime, session: OnnxSession, source: string) {
     this.#runtime = runtime;
     this.#session = session;
     this.#source = source;
@@ -40,6 +45,11 @@ export class Decoder implements DecoderSteps {
 
   get vocabSize(): number {
     return this.#vocabSize;
+  }
+
+  /** Ways around what ONNX Runtime cannot do with it as it should. */
+  get fallbacks(): readonly OnnxFallback[] {
+    return this.#session.fallbacks;
   }
 
   /** Bytes of keys and values for one token. */
@@ -106,7 +116,7 @@ export class Decoder implements DecoderSteps {
     const logits = this.#roomForLogits(sequences * rows);
     outputs[this.export.logits.name] = this.#tensor(logits, [sequences, rows, this.#vocabSize]);
     try {
-      await runInto(this.#session, feeds, outputs);
+      await this.#session.runInto(feeds, outputs);
     } catch (cause) {
       const what = sequences === 1 ? `${tokens} tokens` : `a token of each of ${sequences} sequences`;
       throw new CanopyError(`Cannot compute ${what} with ${this.#source}: ${messageOf(cause)}`, {

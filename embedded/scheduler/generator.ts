@@ -1,3 +1,5 @@
+import type { OnnxFallback } from "../../ml/onnx/runtime.ts";
+
 /** How the next token is drawn from the logits; vLLM's names, meanings and order of application. */
 export interface SamplingParameters {
   /** 0: the likeliest token. */
@@ -50,6 +52,8 @@ export interface GeneratorFacts {
   readonly vocabSize: number;
   readonly maxContextTokens: number;
   readonly threads: number;
+  /** Ways around what ONNX Runtime cannot do with the model as it should. */
+  readonly fallbacks: readonly OnnxFallback[];
 }
 
 /** Numbers of a generator since it started, and now. */

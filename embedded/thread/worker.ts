@@ -59,6 +59,7 @@ try {
     vocabSize: decoder.vocabSize,
     maxContextTokens,
     threads: options.threads,
+    fallbacks: decoder.fallbacks,
   };
   post({ kind: "ready", facts, counts: scheduler.counts() });
   await scheduler.run();

@@ -151,13 +151,17 @@ export class WorkerGenerator implements Generator {
 
   #take(message: FromDecoder): void {
     switch (message.kind) {
-      case "ready":
-        this.#facts = message.facts;
+      case "ready": {
+        const { facts } = message;
+        const level = facts.fallbacks.length > 0 ? "warn" : "info";
+        this.#options.log[level]("{model} is ready: {facts}", { model: facts.model, facts });
+        this.#facts = facts;
         this.#counts = message.counts;
         this.#isReady = true;
         for (const sequence of this.#sequences.values()) this.#send(sequence);
         this.#thread.keepAlive(this.#sequences.size > 0);
         return this.#onReady();
+      }
       case "failed": {
         this.#failure = new CanopyError(message.reason, { code: message.code, status: 500 });
         this.#thread.terminate();

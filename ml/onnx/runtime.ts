@@ -2,14 +2,39 @@ import process from "node:process";
 import type { InferenceSession, Tensor, TypedTensor } from "onnxruntime-node";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { openEmbeddedLibrary } from "./embedded_library.ts";
+import {
+  CHECKED_MODEL,
+  outputsStayInPlace,
+  runAndCopy,
+  runInPlace,
+  type RunInto,
+  type Tensors,
+} from "./run_into.ts";
 import { disableTelemetry } from "./telemetry.ts";
 
 export type { InferenceSession, Tensor };
 
+/**
+ * Ways around what ONNX Runtime cannot do as it should.
+ * `outputs_copied`: each run copies its outputs, a decoder's whole cache, which takes as much time again.
+ * `products_as_written`: products of 8 bits are computed as the file has them; without VNNI in the CPU they saturate,
+ * and the model's numbers are wrong.
+ */
+export type OnnxFallback = "outputs_copied" | "products_as_written";
+
+/** A model that is loaded; `run` hands new outputs to JavaScript, `runInto` writes them to memory that is there. */
+export interface OnnxSession
+  extends Pick<InferenceSession, "inputNames" | "inputMetadata" | "outputMetadata" | "run" | "release"> {
+  /** Writes outputs to the memory of the given tensors. One at a time on a thread. */
+  runInto(feeds: Tensors, outputs: Tensors): Promise<void>;
+  /** Empty as a rule. */
+  readonly fallbacks: readonly OnnxFallback[];
+}
+
 /** The part of onnxruntime-node that is used here. */
 export interface OnnxRuntime {
   /** Runs on `threads` threads, which sleep while there is nothing to do. */
-  open(model: string | Uint8Array, threads: number): Promise<InferenceSession>;
+  open(model: string | Uint8Array, threads: number): Promise<OnnxSession>;
   float32(data: Float32Array, shape: readonly number[]): TypedTensor<"float32">;
   /** Whole numbers of either type. */
   integers(type: "int64" | "int32", data: readonly number[], shape: readonly number[]): Tensor;
@@ -18,28 +43,44 @@ export interface OnnxRuntime {
   float16(bits: Uint16Array, shape: readonly number[]): Tensor;
 }
 
+/** The part of the package onnxruntime-node that `loadOnnxRuntime` needs. */
+export interface OnnxBinding extends Pick<typeof import("onnxruntime-node"), "env" | "Tensor"> {
+  readonly InferenceSession: {
+    create(path: string, options?: InferenceSession.SessionOptions): Promise<InferenceSession>;
+    create(bytes: Uint8Array, options?: InferenceSession.SessionOptions): Promise<InferenceSession>;
+  };
+}
+
 /**
- * Loads ONNX Runtime. Only on a thread that may be blocked: its calls are synchronous, for as long as a model runs.
- * Throws 500 `onnxruntime_unavailable`.
+ * Loads ONNX Runtime and tries out whether outputs can be written in place. Only on a thread that may be blocked: its
+ * calls are synchronous, for as long as a model runs. Throws 500 `onnxruntime_unavailable`.
  */
-export async function loadOnnxRuntime(): Promise<OnnxRuntime> {
+export async function loadOnnxRuntime(
+  load: () => Promise<OnnxBinding> = () => import("onnxruntime-node"),
+): Promise<OnnxRuntime> {
   try {
     await disableTelemetry();
     await openEmbeddedLibrary();
-    const { env, InferenceSession, Tensor } = await import("onnxruntime-node");
+    const { env, InferenceSession, Tensor } = await load();
     env.logLevel = "fatal";
+    const create = (model: string | Uint8Array, options: InferenceSession.SessionOptions) =>
+      typeof model === "string"
+        ? InferenceSession.create(model, options)
+        : InferenceSession.create(model, options);
+    const checked = await create(CHECKED_MODEL, sessionOptions(1, "exact"));
+    const inPlace = await outputsStayInPlace(checked, (numbers) => new Tensor("float32", numbers));
+    await checked.release();
+    const runInto = inPlace ? runInPlace : runAndCopy;
+    const copies: readonly OnnxFallback[] = inPlace ? [] : ["outputs_copied"];
     return {
       open: async (model, threads) => {
-        const create = (options: InferenceSession.SessionOptions) =>
-          typeof model === "string"
-            ? InferenceSession.create(model, options)
-            : InferenceSession.create(model, options);
         try {
-          return await create(sessionOptions(threads, "exact"));
+          return sessionOf(await create(model, sessionOptions(threads, "exact")), runInto, copies);
         } catch (error) {
           // ONNX Runtime 1.30 cannot make weights unsigned whose zero several operators share.
           if (!messageOf(error).includes("replace the existing tensor")) throw error;
-          return await create(sessionOptions(threads, "as_written"));
+          const session = await create(model, sessionOptions(threads, "as_written"));
+          return sessionOf(session, runInto, [...copies, "products_as_written"]);
         }
       },
       float32: (data, shape) => new Tensor("float32", data, shape),
@@ -64,6 +105,23 @@ export async function loadOnnxRuntime(): Promise<OnnxRuntime> {
       { code: "onnxruntime_unavailable", status: 500, cause },
     );
   }
+}
+
+function sessionOf(
+  session: InferenceSession,
+  runInto: RunInto,
+  fallbacks: readonly OnnxFallback[],
+): OnnxSession {
+  const { inputNames, inputMetadata, outputMetadata } = session;
+  return {
+    inputNames,
+    inputMetadata,
+    outputMetadata,
+    run: session.run.bind(session),
+    runInto: (feeds, outputs) => runInto(session, feeds, outputs),
+    release: () => session.release(),
+    fallbacks,
+  };
 }
 
 /** `exact`: products of 8 bits do not saturate, whatever the CPU. */

@@ -1,5 +1,5 @@
 import type { CanopyError } from "../../base/errors.ts";
-import type { InferenceSession, OnnxRuntime, Tensor } from "./runtime.ts";
+import type { InferenceSession, OnnxRuntime, OnnxSession, Tensor } from "./runtime.ts";
 
 /** One tensor of a key-value cache: what comes out of `output` goes into `input` with the next tokens. */
 export interface CacheSlot {
@@ -43,7 +43,7 @@ type Metadata = InferenceSession.ValueMetadata;
 export type TensorMetadata = Extract<Metadata, { isTensor: true }>;
 
 /** The metadata of a session, of all that is read of it. */
-export type SessionMetadata = Pick<InferenceSession, "inputMetadata" | "outputMetadata">;
+export type SessionMetadata = Pick<OnnxSession, "inputMetadata" | "outputMetadata">;
 
 const CACHE_INPUT = /^past_key_values?\.(\d+)\.(?:\w+\.)?(key|value)$/;
 

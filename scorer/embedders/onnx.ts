@@ -79,6 +79,7 @@ export class OnnxEmbedder implements Embedder {
         span: options.span,
         max_tokens: options.maxTokens,
         streams: model.streams,
+        fallbacks: [...model.fallbacks],
         ...(whitening === undefined ? {} : { whitened_by_texts: whitening.source.texts }),
         tokens_per_second: Math.round(STEP_TOKENS / seconds),
       },

@@ -1,8 +1,8 @@
-import { runInto } from "../../ml/onnx/run_into.ts";
 import {
   halfBits,
-  type InferenceSession,
+  type OnnxFallback,
   type OnnxRuntime,
+  type OnnxSession,
   type Tensor,
   toFloat32,
 } from "../../ml/onnx/runtime.ts";
@@ -35,14 +35,14 @@ export interface Step {
 export class EmbeddingModel {
   readonly export: EmbeddingExport;
   readonly #runtime: OnnxRuntime;
-  readonly #session: InferenceSession;
+  readonly #session: OnnxSession;
   readonly #last: readonly string[];
   readonly #all: readonly string[];
   #streams: boolean;
   #inPlace = false;
   #dimensions = 0;
 
-  private constructor(runtime: OnnxRuntime, session: InferenceSession, source: string) {
+  private constructor(runtime: OnnxRuntime, session: OnnxSession, source: string) {
     this.#runtime = runtime;
     this.#session = session;
     this.export = readExport(source, session);
@@ -67,6 +67,11 @@ export class EmbeddingModel {
   /** True when steps do not copy the keys and values of earlier ones. */
   get inPlace(): boolean {
     return this.#inPlace;
+  }
+
+  /** Ways around what ONNX Runtime cannot do with it as it should. */
+  get fallbacks(): readonly OnnxFallback[] {
+    return this.#session.fallbacks;
   }
 
   /** h, the columns of a row. */
@@ -117,7 +122,7 @@ export class EmbeddingModel {
       feeds[input] = room.tensors[input]!;
       outputs[output] = room.tensors[input]!;
     }
-    await runInto(this.#session, feeds, outputs);
+    await this.#session.runInto(feeds, outputs);
     const rows = toFloat32(hidden);
     if (!more) return { rows, cache: undefined };
     const next = { tokens: past + ids.length, tensors: room.tensors, room };

@@ -1,5 +1,5 @@
 import { encodeModel, type Node, type OnnxGraph } from "../../ml/onnx/onnx_file.ts";
-import type { InferenceSession, OnnxRuntime, Tensor } from "../../ml/onnx/runtime.ts";
+import type { OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
 import type { CorrelationTerms } from "../similarity/similarity.ts";
 
 /** What a comparison needs of an answer; its size does not depend on the number of tokens. */
@@ -77,13 +77,13 @@ const multiply: OnnxGraph = {
  */
 export class SimilarityGraphs {
   readonly #runtime: OnnxRuntime;
-  readonly #accumulate: InferenceSession;
-  readonly #correlate: InferenceSession;
-  readonly #multiply: InferenceSession;
+  readonly #accumulate: OnnxSession;
+  readonly #correlate: OnnxSession;
+  readonly #multiply: OnnxSession;
 
   private constructor(
     runtime: OnnxRuntime,
-    sessions: readonly [InferenceSession, InferenceSession, InferenceSession],
+    sessions: readonly [OnnxSession, OnnxSession, OnnxSession],
   ) {
     this.#runtime = runtime;
     [this.#accumulate, this.#correlate, this.#multiply] = sessions;

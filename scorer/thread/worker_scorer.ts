@@ -207,11 +207,15 @@ export class WorkerScorer implements Scorer {
 
   #take(message: FromScorerThread): void {
     switch (message.kind) {
-      case "ready":
-        this.#facts = message.facts;
+      case "ready": {
+        const { facts } = message;
+        this.#facts = facts;
         this.#opened.resolve();
-        this.#options.log.info("The scorer is ready: {facts}", { facts: message.facts });
+        const { fallbacks } = facts.details;
+        const level = Array.isArray(fallbacks) && fallbacks.length > 0 ? "warn" : "info";
+        this.#options.log[level]("The scorer is ready: {facts}", { facts });
         return this.#flush();
+      }
       case "failed":
         this.#options.log.error("The scorer cannot work: {reason}", { reason: message.reason });
         this.#thread.terminate();

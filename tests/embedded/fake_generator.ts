@@ -8,7 +8,14 @@ import type {
 
 /** A generator without a model: says what it is told to, a token per turn of the event loop. */
 export class FakeGenerator implements Generator {
-  readonly facts = { model: "fake", file: "fake.onnx", vocabSize: 1920, maxContextTokens: 512, threads: 1 };
+  readonly facts = {
+    model: "fake",
+    file: "fake.onnx",
+    vocabSize: 1920,
+    maxContextTokens: 512,
+    threads: 1,
+    fallbacks: [],
+  };
   readonly requests: SequenceRequest[] = [];
   running = 0;
   /** Sequences that ended before their last token. */

@@ -1,16 +1,16 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { Pace } from "./embedded_bench_measures.ts";
 import { QWEN06 } from "../scorer/model.ts";
-import type { InferenceSession, OnnxRuntime, Tensor } from "../../../ml/onnx/runtime.ts";
+import type { OnnxRuntime, OnnxSession, Tensor } from "../../../ml/onnx/runtime.ts";
 
 /** The loop that one writes first: outputs of a step are inputs of the next, the likeliest token goes on. */
 export class BareDecoder {
   readonly #runtime: OnnxRuntime;
-  readonly #session: InferenceSession;
+  readonly #session: OnnxSession;
   readonly #clock: Clock;
   readonly #past: readonly string[];
 
-  private constructor(runtime: OnnxRuntime, session: InferenceSession, clock: Clock) {
+  private constructor(runtime: OnnxRuntime, session: OnnxSession, clock: Clock) {
     this.#runtime = runtime;
     this.#session = session;
     this.#clock = clock;

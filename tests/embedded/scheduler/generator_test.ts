@@ -58,6 +58,7 @@ test("facts say what the generator works with", () => {
     vocabSize: 1920,
     maxContextTokens: 4096,
     threads: 1,
+    fallbacks: [],
   });
 });
 

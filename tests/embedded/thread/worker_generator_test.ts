@@ -18,7 +18,7 @@ const counts = {
   promptTokensCached: 0,
   generatedTokens: 0,
 };
-const facts = { model: "m", file: "m.onnx", vocabSize: 10, maxContextTokens: 50, threads: 1 };
+const facts = { model: "m", file: "m.onnx", vocabSize: 10, maxContextTokens: 50, threads: 1, fallbacks: [] };
 const never = new AbortController().signal;
 
 /** A thread that does nothing by itself. */

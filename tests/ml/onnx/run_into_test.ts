@@ -1,26 +1,27 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import * as onnxruntime from "onnxruntime-node";
+import type { InferenceSession } from "onnxruntime-node";
 import { encodeModel, type Value } from "../../../ml/onnx/onnx_file.ts";
-import { runInto } from "../../../ml/onnx/run_into.ts";
-import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
+import { loadOnnxRuntime, type OnnxRuntime } from "../../../ml/onnx/runtime.ts";
+import { bindingWith, OTHER_BINDINGS } from "./bindings.ts";
 
-const runtime = await loadOnnxRuntime();
 const value = (name: string): Value => ({ name, type: "float32", shape: ["count"] });
-const session = await runtime.open(
-  encodeModel({
-    inputs: [value("a"), value("b")],
-    outputs: [value("sum"), value("product")],
-    nodes: [
-      { operator: "Add", inputs: ["a", "b"], outputs: ["sum"] },
-      { operator: "Mul", inputs: ["a", "b"], outputs: ["product"] },
-    ],
-  }),
-  1,
-);
-const feeds = {
+const model = encodeModel({
+  inputs: [value("a"), value("b")],
+  outputs: [value("sum"), value("product")],
+  nodes: [
+    { operator: "Add", inputs: ["a", "b"], outputs: ["sum"] },
+    { operator: "Mul", inputs: ["a", "b"], outputs: ["product"] },
+  ],
+});
+const runtime = await loadOnnxRuntime();
+const session = await runtime.open(model, 1);
+const feedsOf = (runtime: OnnxRuntime) => ({
   a: runtime.float32(Float32Array.of(1, 2, 3), [3]),
   b: runtime.float32(Float32Array.of(4, 5, 6), [3]),
-};
+});
+const feeds = feedsOf(runtime);
 
 /** How often something is assigned to a plain object under a name, while `work` goes on. */
 async function assignments(name: string, work: () => Promise<void>): Promise<number> {
@@ -37,9 +38,10 @@ async function assignments(name: string, work: () => Promise<void>): Promise<num
 }
 
 test("outputs are written to the memory that was given, and not copied", async () => {
+  assert.deepEqual(session.fallbacks, []);
   const [sum, product] = [new Float32Array(3), new Float32Array(3)];
   const outputs = { sum: runtime.float32(sum, [3]), product: runtime.float32(product, [3]) };
-  const assigned = await assignments("product", () => runInto(session, feeds, outputs));
+  const assigned = await assignments("product", () => session.runInto(feeds, outputs));
   assert.deepEqual([...sum, ...product], [5, 7, 9, 4, 10, 18]);
   // The call's own preparation; the binding would be the second one.
   assert.equal(assigned, 1);
@@ -51,7 +53,7 @@ test("what goes wrong is thrown, and nothing is left behind", async () => {
     sum: runtime.float32(new Float32Array(2), [2]),
     product: runtime.float32(new Float32Array(3), [3]),
   };
-  await assert.rejects(runInto(session, feeds, outputs), /shape/);
+  await assert.rejects(session.runInto(feeds, outputs), /shape/);
   const object: Record<string, number> = {};
   object["sum"] = 1;
   assert.deepEqual(object, { sum: 1 });
@@ -59,6 +61,59 @@ test("what goes wrong is thrown, and nothing is left behind", async () => {
 
 test("when only some outputs are given it runs as ever", async () => {
   const product = new Float32Array(3);
-  await runInto(session, feeds, { product: runtime.float32(product, [3]) });
+  await session.runInto(feeds, { product: runtime.float32(product, [3]) });
   assert.deepEqual([...product], [4, 10, 18]);
+});
+
+for (const [name, run] of Object.entries(OTHER_BINDINGS)) {
+  test(`with a binding that ${name} outputs are copied to the given memory, and it is said`, async () => {
+    const other = await loadOnnxRuntime(() => Promise.resolve(bindingWith(run)));
+    const session = await other.open(model, 1);
+    assert.deepEqual(session.fallbacks, ["outputs_copied"]);
+    const [sum, product] = [new Float32Array(3), new Float32Array(3)];
+    const outputs = { sum: other.float32(sum, [3]), product: other.float32(product, [3]) };
+    await session.runInto(feedsOf(other), outputs);
+    assert.deepEqual([...sum, ...product], [5, 7, 9, 4, 10, 18]);
+    const wrong = { sum: other.float32(new Float32Array(2), [2]) };
+    await assert.rejects(session.runInto(feedsOf(other), wrong));
+    assert.equal(Object.hasOwn(Object.prototype, "canopy_check_sum"), false);
+    await session.release();
+  });
+}
+
+test("a binding that gives back the tensors it was given needs no copies", async () => {
+  const other = await loadOnnxRuntime(() =>
+    Promise.resolve(bindingWith(async (session, feeds, outputs) => {
+      await OTHER_BINDINGS["writes to the given memory, and copies all the same, without assigning"]!(
+        session,
+        feeds,
+        outputs,
+      );
+      return Object.freeze({ ...outputs });
+    }))
+  );
+  const session = await other.open(model, 1);
+  assert.deepEqual(session.fallbacks, []);
+  const sum = new Float32Array(3);
+  await session.runInto(feedsOf(other), { sum: other.float32(sum, [3]) });
+  assert.deepEqual([...sum], [5, 7, 9]);
+});
+
+test("where products of 8 bits cannot be made exact, the model runs as its file has it, and it is said", async () => {
+  const { env, InferenceSession, Tensor } = onnxruntime;
+  const levels: unknown[] = [];
+  const create = (model: string | Uint8Array, options: InferenceSession.SessionOptions = {}) => {
+    const exact = JSON.stringify(options.extra).includes('"x64quantprecision":"1"');
+    levels.push(exact);
+    if (exact && model === doubled) throw new Error("Cannot replace the existing tensor b_zero");
+    return InferenceSession.create(model as Uint8Array, options);
+  };
+  const doubled = model.slice();
+  const other = await loadOnnxRuntime(() => Promise.resolve({ env, Tensor, InferenceSession: { create } }));
+  assert.deepEqual((await other.open(model, 1)).fallbacks, []);
+  const session = await other.open(doubled, 1);
+  assert.deepEqual(session.fallbacks, ["products_as_written"]);
+  assert.deepEqual(levels, [true, true, true, false]);
+  const { sum } = await session.run(feedsOf(other));
+  assert.deepEqual([...sum!.data as Float32Array], [5, 7, 9]);
 });
