@@ -1,7 +1,7 @@
 import type { Config, ModelConfig, WorkerConfig } from "../schema/config.ts";
 import { type EarlyExitConfig, leastAnswers } from "../schema/early_exit.ts";
 import { shownSecret } from "../schema/secrets.ts";
-import { expandGraph } from "../topology/topology.ts";
+import { expandGraph } from "../topology/expand_graph.ts";
 
 /** What would be run, for people: models with their workers, graphs with their agents and calls. */
 export function summaryText(config: Config): string {

@@ -1,5 +1,5 @@
-import type { ConfigFinding } from "../check/explain.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
+import type { ConfigFinding } from "../schema/explain.ts";
 import { findNode, type SourceNode } from "../source/source.ts";
 
 /** The formats that Canopy reads. */

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { type ConfigFinding, explain, wrongValue } from "../check/explain.ts";
 import { type Converted, isCluster } from "./format.ts";
 import { samplingSchema } from "../schema/config.ts";
 import { type ConfigPath, formatPath } from "../schema/config_path.ts";
+import { type ConfigFinding, explain, wrongValue } from "../schema/explain.ts";
 import { findNode, type SourceNode, toJson } from "../source/source.ts";
 
 /** Port of the first model when `model2port.json` is absent. */

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { type ConfigFinding, explain } from "../check/explain.ts";
+import { type ConfigFinding, explain } from "../schema/explain.ts";
 import { toJson } from "../source/source.ts";
 import { parseJsonc } from "../source/source_jsonc.ts";
 

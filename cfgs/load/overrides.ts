@@ -1,6 +1,6 @@
-import { type ConfigFinding, explain } from "../check/explain.ts";
 import { configSchema } from "../schema/config.ts";
 import { type ConfigPath, formatPath, isWithin, parsePath } from "../schema/config_path.ts";
+import { type ConfigFinding, explain } from "../schema/explain.ts";
 import { keysOf, schemasAt } from "../schema/walk.ts";
 
 /** A value that takes the place of the file's, such as a flag's. */

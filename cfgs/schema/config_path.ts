@@ -54,6 +54,6 @@ function unquote(quoted: string): string | undefined {
     return undefined;
   }
 }
-/** Where something stands in a config file: object keys and list indices from the top. */
 
+/** Where something stands in a config file: object keys and list indices from the top. */
 export type ConfigPath = readonly (string | number)[];

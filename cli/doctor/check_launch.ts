@@ -3,12 +3,12 @@ import { dirname } from "node:path";
 import type { Config } from "../../cfgs/schema/config.ts";
 import type { DoctorFinding } from "./check_workers.ts";
 import type { Io } from "../kit/io.ts";
+import { isAtLeast, NEWEST } from "../../launcher/commands/versions.ts";
 import { findInstalled, type Installed } from "../../launcher/host/installed.ts";
 import { type RunTool, runTool } from "../../launcher/host/run_tool.ts";
-import { isAtLeast, NEWEST } from "../../launcher/host/versions.ts";
+import { readState, stateFolder } from "../../launcher/supervise/launch_state.ts";
 import { isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
-import { readState, stateFolder } from "../../launcher/supervise/state.ts";
 import { hubHome } from "../../ml/hub/environment.ts";
 
 /** The oldest versions that Canopy's own tests have seen. */

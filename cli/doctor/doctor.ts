@@ -10,7 +10,7 @@ import type { Io } from "../kit/io.ts";
 import { portProblem } from "../kit/ports.ts";
 import { colorsOf } from "../kit/terminal.ts";
 import { version } from "../kit/version.ts";
-import { findGpus } from "../../launcher/host/gpus.ts";
+import { findGpus } from "../../launcher/host/find_gpus.ts";
 import { runTool } from "../../launcher/host/run_tool.ts";
 import { gib } from "../../launcher/model/memory.ts";
 

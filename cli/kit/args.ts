@@ -1,5 +1,5 @@
 import { parseArgs as nodeParseArgs } from "node:util";
-import { nearest } from "../../cfgs/check/nearest.ts";
+import { nearest } from "../../base/nearest.ts";
 
 /** Options of `parseArgs`, named as in `@std/cli`, so that one can take the other's place. */
 export interface ParseOptions {

@@ -1,4 +1,4 @@
-import { nearest } from "../../cfgs/check/nearest.ts";
+import { nearest } from "../../base/nearest.ts";
 import { UsageError } from "./args.ts";
 import type { Command } from "./command.ts";
 import { definitions, paragraphs, textColumns } from "./terminal.ts";

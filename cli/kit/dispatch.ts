@@ -1,5 +1,5 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
-import { nearest } from "../../cfgs/check/nearest.ts";
+import { nearest } from "../../base/nearest.ts";
 import { UsageError } from "./args.ts";
 import type { Command } from "./command.ts";
 import type { Io } from "./io.ts";

@@ -6,15 +6,15 @@ import { UsageError } from "./args.ts";
 import type { OptionValues } from "./command.ts";
 import type { Io } from "./io.ts";
 import { portProblem } from "./ports.ts";
-import type { HostGpus } from "../../launcher/host/gpu.ts";
-import { findGpus, noGpus } from "../../launcher/host/gpus.ts";
+import { findGpus } from "../../launcher/host/find_gpus.ts";
+import { type HostGpus, noGpus } from "../../launcher/host/gpu.ts";
 import { describedGpus, recordedGpus } from "../../launcher/host/gpus_described.ts";
 import { findInstalled, type Installed } from "../../launcher/host/installed.ts";
 import { allPortsFree } from "../../launcher/host/ports.ts";
 import { type RunTool, runTool } from "../../launcher/host/run_tool.ts";
 import { modelShape } from "../../launcher/model/model_shape.ts";
-import { makePlan } from "../../launcher/plan/plan.ts";
-import type { LaunchPlan } from "../../launcher/plan/plan_types.ts";
+import type { LaunchPlan } from "../../launcher/plan/launch_plan.ts";
+import { makePlan } from "../../launcher/plan/make_plan.ts";
 
 /** Options of the commands that plan engines. */
 export const PLAN_OPTIONS = {

@@ -3,9 +3,9 @@ import { closeSync, mkdirSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Io } from "../kit/io.ts";
 import { phaseText } from "./progress.ts";
+import { selfCommand } from "../../launcher/commands/self_command.ts";
 import type { EngineStatus } from "../../launcher/supervise/engine_status.ts";
-import { selfCommand } from "../../launcher/supervise/self_command.ts";
-import { type LaunchState, readState } from "../../launcher/supervise/state.ts";
+import { type LaunchState, readState } from "../../launcher/supervise/launch_state.ts";
 
 const POLL_MS = 200;
 const SHOWN_LINES = 15;

@@ -16,16 +16,20 @@ import { detachLaunch } from "./detach.ts";
 import { LAUNCH_NAME_OPTIONS, PATIENCE_OPTIONS } from "./options.ts";
 import { LaunchProgress } from "./progress.ts";
 import { makeRoom, newState, StateWriter } from "./state.ts";
-import { modelPortsOf, withPlannedWorkers } from "../../launcher/plan/plan.ts";
+import { selfCommand } from "../../launcher/commands/self_command.ts";
+import {
+  type LaunchPlan,
+  modelPortsOf,
+  type PlannedEngine,
+  withPlannedWorkers,
+} from "../../launcher/plan/launch_plan.ts";
 import { planText } from "../../launcher/plan/plan_text.ts";
-import type { LaunchPlan, PlannedEngine } from "../../launcher/plan/plan_types.ts";
 import { problemSentence } from "../../launcher/supervise/engine_status.ts";
 import { urlOf } from "../../launcher/supervise/engine_supervisor.ts";
+import { removeState, stateFolder } from "../../launcher/supervise/launch_state.ts";
 import { checkPairs } from "../../launcher/supervise/pair_check.ts";
-import { SystemProcesses } from "../../launcher/supervise/process.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
-import { selfCommand } from "../../launcher/supervise/self_command.ts";
-import { removeState, stateFolder } from "../../launcher/supervise/state.ts";
+import { SystemProcesses } from "../../launcher/supervise/processes.ts";
 import { DEFAULT_RULES, type SuperviseRules } from "../../launcher/supervise/supervise_rules.ts";
 import { Supervisor } from "../../launcher/supervise/supervisor.ts";
 import type { Router } from "../../router/router.ts";

@@ -2,9 +2,9 @@ import process from "node:process";
 import { CanopyError } from "../../base/errors.ts";
 import type { Io } from "../kit/io.ts";
 import type { EngineStatus } from "../../launcher/supervise/engine_status.ts";
+import { type LaunchState, readState, writeState } from "../../launcher/supervise/launch_state.ts";
 import { endGroups, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import type { ProcessTable } from "../../launcher/supervise/process_table.ts";
-import { type LaunchState, readState, writeState } from "../../launcher/supervise/state.ts";
 
 /**
  * Makes room for a launch: ends what an earlier one of the same name, which was killed, has left running. Throws 409

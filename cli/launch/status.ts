@@ -4,9 +4,9 @@ import { table as textTable } from "../kit/terminal.ts";
 import { LAUNCH_NAME_OPTIONS } from "./options.ts";
 import { phaseText } from "./progress.ts";
 import { type EngineStatus, problemSentence } from "../../launcher/supervise/engine_status.ts";
+import { type LaunchState, readState, stateFolder } from "../../launcher/supervise/launch_state.ts";
 import { isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
-import { type LaunchState, readState, stateFolder } from "../../launcher/supervise/state.ts";
 
 /** `canopy status`: what a launch on this host is doing. */
 export const statusCommand = defineCommand({

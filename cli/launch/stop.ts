@@ -1,8 +1,8 @@
 import { defineCommand } from "../kit/command.ts";
 import { LAUNCH_NAME_OPTIONS } from "./options.ts";
+import { readState, removeState, stateFolder } from "../../launcher/supervise/launch_state.ts";
 import { endGroups, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
-import { readState, removeState, stateFolder } from "../../launcher/supervise/state.ts";
 
 const POLL_MS = 100;
 const GRACE_MS = 20_000;

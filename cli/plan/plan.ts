@@ -8,7 +8,7 @@ import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
-import { modelPortsOf } from "../../launcher/plan/plan.ts";
+import { modelPortsOf } from "../../launcher/plan/launch_plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
 
 /** `canopy plan`: where the engines of a configuration would run, and how. */

@@ -1,6 +1,5 @@
 import { isAbsolute } from "node:path";
-import { argvOf } from "./command_input.ts";
-import type { EngineCommand } from "./engine_command.ts";
+import { argvOf, type EngineCommand } from "./engine_command.ts";
 import type { Gpu } from "../host/gpu.ts";
 
 /** How an engine is put into a container. */

@@ -1,27 +1,33 @@
-import { argvOf, type CommandInput, visibleGpus } from "./command_input.ts";
-import type { EngineCommand } from "./engine_command.ts";
-import { isAtLeast } from "../host/versions.ts";
+import {
+  argvOf,
+  type EngineCommand,
+  type EngineSettings,
+  type NodeRank,
+  visibleGpus,
+} from "./engine_command.ts";
+import { isAtLeast } from "./versions.ts";
 
 /** Port at which the ranks of an engine that spans hosts find each other. */
-export const SGLANG_RENDEZVOUS_PORT = 5_000;
+const RENDEZVOUS_PORT = 5_000;
 
 /** The command of an SGLang server. */
-export function sglangCommand(spec: CommandInput): EngineCommand {
-  const { placement, version } = spec;
-  const transfer = spec.role === "whole" ? undefined : transferOf(spec);
-  const lean = placement !== undefined && placement.beside.length > 0;
+export function sglangCommand(settings: EngineSettings): EngineCommand {
+  const { placement, version } = settings;
+  const transfer = settings.role === "whole" ? undefined : transferOf(settings);
   const parts: (string | readonly string[])[] = [
-    spec.command ?? ["python3", "-m", "sglang.launch_server"],
-    ["--model-path", spec.weights],
-    spec.model === spec.weights ? [] : ["--served-model-name", spec.model],
-    ["--host", spec.host, "--port", String(spec.port)],
-    spec.dtype === undefined ? [] : ["--dtype", spec.dtype],
-    spec.contextTokens === undefined ? [] : ["--context-length", String(spec.contextTokens)],
+    settings.command ?? ["python3", "-m", "sglang.launch_server"],
+    ["--model-path", settings.weights],
+    settings.model === settings.weights ? [] : ["--served-model-name", settings.model],
+    ["--host", settings.host, "--port", String(settings.port)],
+    settings.dtype === undefined ? [] : ["--dtype", settings.dtype],
+    settings.contextTokens === undefined ? [] : ["--context-length", String(settings.contextTokens)],
     placement === undefined || placement.ranks === 1 ? [] : ["--tp-size", String(placement.ranks)],
-    spec.memoryFraction === undefined ? [] : ["--mem-fraction-static", String(spec.memoryFraction)],
+    settings.memoryFraction === undefined ? [] : ["--mem-fraction-static", String(settings.memoryFraction)],
     // Beside others the fraction is one of little free memory; where more is free, this is the limit.
-    placement !== undefined && lean ? ["--max-total-tokens", String(placement.kvTokens)] : [],
-    placement !== undefined && isLeanReserve(placement.reserve)
+    placement !== undefined && placement.beside.length > 0
+      ? ["--max-total-tokens", String(placement.kvTokens)]
+      : [],
+    placement?.reserve.kind === "lean"
       ? [
         "--chunked-prefill-size",
         String(placement.reserve.stepTokens),
@@ -29,44 +35,39 @@ export function sglangCommand(spec: CommandInput): EngineCommand {
         String(placement.reserve.sequences),
       ]
       : [],
-    spec.kvCacheType === "fp8" ? ["--kv-cache-dtype", "fp8_e4m3"] : [],
+    settings.kvCacheType === "fp8" ? ["--kv-cache-dtype", "fp8_e4m3"] : [],
     ["--enable-metrics", "--enable-cache-report"],
-    spec.device === "cpu" ? cpuOptions(spec) : [],
-    spec.role === "whole" ? [] : ["--disaggregation-mode", spec.role],
+    settings.device === "cpu" ? cpuOptions(settings) : [],
+    settings.role === "whole" ? [] : ["--disaggregation-mode", settings.role],
     transfer === undefined ? [] : ["--disaggregation-transfer-backend", transfer.backend],
-    spec.role === "prefill" && spec.bootstrapPort !== undefined
-      ? ["--disaggregation-bootstrap-port", String(spec.bootstrapPort)]
+    settings.role === "prefill" && settings.bootstrapPort !== undefined
+      ? ["--disaggregation-bootstrap-port", String(settings.bootstrapPort)]
       : [],
     // Its default keeps retracted requests in page-locked memory, which needs a GPU.
-    spec.role === "decode" && spec.device === "cpu" && isAtLeast(version, "0.5.18")
+    settings.role === "decode" && settings.device === "cpu" && isAtLeast(version, "0.5.18")
       ? ["--disaggregation-decode-retraction-backup", "cpu_tensor"]
       : [],
-    spec.extraArgs,
+    settings.extraArgs,
   ];
   const env = {
-    ...visibleGpus(spec),
-    ...(spec.device === "cpu" ? { SGLANG_USE_CPU_ENGINE: "1" } : {}),
+    ...visibleGpus(settings),
+    ...(settings.device === "cpu" && { SGLANG_USE_CPU_ENGINE: "1" }),
     ...transfer?.env,
-    ...spec.env,
+    ...settings.env,
   };
   return { argv: argvOf(parts), env };
 }
 
-/** True for the small steps of an engine that leaves room for others; otherwise SGLang chooses by itself. */
-function isLeanReserve(reserve: { readonly sequences: number; readonly stepTokens: number }): boolean {
-  return reserve.sequences === 64 && reserve.stepTokens === 2_048;
-}
-
-function cpuOptions(spec: CommandInput): string[] {
+function cpuOptions(settings: EngineSettings): string[] {
   return [
     ...["--device", "cpu", "--attention-backend", "torch_native", "--sampling-backend", "pytorch"],
     ...["--disable-cuda-graph", "--mem-fraction-static", "0.05", "--max-total-tokens", "65536"],
     // An idle scheduler takes a core; in 0.5.10 the cure makes each request of a pair a second longer.
-    ...(isAtLeast(spec.version, "0.5.18") ? ["--sleep-on-idle"] : []),
+    ...(isAtLeast(settings.version, "0.5.18") ? ["--sleep-on-idle"] : []),
   ];
 }
 
-/** How keys and values travel from prefill to decode. */
+/** Way of keys and values from prefill to decode. */
 export interface Transfer {
   readonly backend: string;
   readonly env: Readonly<Record<string, string>>;
@@ -78,15 +79,15 @@ export interface Transfer {
  * Mooncake over RDMA, over NVLink within a host (0.5.18 and later), or over TCP, by what the host has; NIXL where only
  * that is installed.
  */
-export function transferOf(spec: CommandInput): Transfer {
-  const { installed, version } = spec;
+export function transferOf(settings: EngineSettings): Transfer {
+  const { installed, version } = settings;
   if (installed.mooncake === undefined && installed.nixl !== undefined) {
     return { backend: "nixl", env: {}, reason: "the cache travels with NIXL: Mooncake is not installed" };
   }
   if (installed.rdma) {
     return { backend: "mooncake", env: {}, reason: "the cache travels with Mooncake over RDMA" };
   }
-  if (spec.device === "gpu" && spec.linkedPair && isAtLeast(version, "0.5.18")) {
+  if (settings.device === "gpu" && settings.linkedPair && isAtLeast(version, "0.5.18")) {
     return {
       backend: "mooncake",
       env: { SGLANG_MOONCAKE_CUSTOM_MEM_POOL: "INTRA_NODE_NVLINK", MC_INTRANODE_NVLINK: "true" },
@@ -99,4 +100,12 @@ export function transferOf(spec: CommandInput): Transfer {
     reason:
       "the cache travels with Mooncake over TCP: there is no RDMA device, and no NVLink between the two",
   };
+}
+
+/** Options of one host of an engine that spans several. */
+export function sglangNodeOptions(nodes: number, { rank, leader }: NodeRank): string[] {
+  return [
+    ...["--nnodes", String(nodes), "--node-rank", rank],
+    ...["--dist-init-addr", `${leader}:${RENDEZVOUS_PORT}`],
+  ];
 }

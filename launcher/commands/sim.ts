@@ -1,17 +1,16 @@
-import { argvOf } from "./command_input.ts";
-import type { EngineCommand } from "./engine_command.ts";
+import { argvOf, type EngineCommand } from "./engine_command.ts";
 import type { ModelShape } from "../model/model_shape.ts";
 
 /** A simulated engine, or a whole group of simulated halves, which are one process. */
-export interface SimSpec {
-  /** How this program is started again. */
+export interface SimulatorSettings {
+  /** Command of this program itself. */
   readonly canopy: readonly string[];
-  /** What it pretends to be. */
+  /** Protocol that it speaks. */
   readonly engine: "sglang" | "vllm";
   readonly model: string;
   readonly shape: ModelShape | undefined;
   readonly host: string;
-  /** The first one of a group. */
+  /** First port of a group. */
   readonly port: number;
   readonly pairs:
     | { readonly prefills: number; readonly decodes: number; readonly bootstrapPort: number }
@@ -21,13 +20,13 @@ export interface SimSpec {
 }
 
 /** The command of a simulated engine. */
-export function simulatorCommand(spec: SimSpec): EngineCommand {
-  const { pairs } = spec;
+export function simulatorCommand(settings: SimulatorSettings): EngineCommand {
+  const { pairs } = settings;
   const argv = argvOf([
-    spec.canopy,
-    ["sim", "--engine", spec.engine, "--model", spec.model, "--cost", costOf(spec)],
-    ["--host", spec.host, "--port", String(spec.port)],
-    spec.version === undefined ? [] : ["--version", spec.version],
+    settings.canopy,
+    ["sim", "--engine", settings.engine, "--model", settings.model, "--cost", costOf(settings)],
+    ["--host", settings.host, "--port", String(settings.port)],
+    settings.version === undefined ? [] : ["--version", settings.version],
     pairs === undefined ? [] : [
       "--pd-prefill",
       String(pairs.prefills),
@@ -36,13 +35,13 @@ export function simulatorCommand(spec: SimSpec): EngineCommand {
       "--bootstrap-port",
       String(pairs.bootstrapPort),
     ],
-    spec.extraArgs,
+    settings.extraArgs,
   ]);
   return { argv, env: {} };
 }
 
-/** The measured model that is nearest in size. */
-function costOf({ shape, model }: SimSpec): "4b" | "8b" | "32b" {
+/** Cost model of the measured model that is nearest in size. */
+function costOf({ shape, model }: SimulatorSettings): "4b" | "8b" | "32b" {
   const named = Number(/(?:^|[^\d.])(\d+(?:\.\d+)?)b(?![a-z])/i.exec(model)?.[1] ?? 4);
   const billions = shape === undefined ? named : shape.weightBytes / 2e9;
   return billions < 6 ? "4b" : billions < 16 ? "8b" : "32b";

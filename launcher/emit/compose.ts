@@ -13,7 +13,7 @@ import {
   weightsFolder,
   withOptions,
 } from "./emitted.ts";
-import type { PlannedEngine } from "../plan/plan_types.ts";
+import type { PlannedEngine } from "../plan/launch_plan.ts";
 
 /** Time for weights to be fetched and loaded, and graphs to be captured. */
 const START_PERIOD = "60m";
@@ -50,45 +50,14 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
 }
 
 function engineService(engine: PlannedEngine, input: EmitInput): Record<string, unknown> {
-  const folder = weightsFolder(engine, input.config);
   const [program, ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
   const simulated = engine.family === "sim";
-  const amd = engine.gpus[0]?.vendor === "amd";
   const before = startsAfter(engine, input.plan);
   return {
     image: imageOf(engine, input),
     entrypoint: simulated ? ["/usr/local/bin/canopy"] : [program],
     command: (simulated ? args.slice(args.indexOf("sim")) : args).map(escaped),
-    ...(simulated ? {} : {
-      environment: {
-        ...mapValues(containerEnv(engine, engine.name), escaped),
-        ...(amd ? { HIP_VISIBLE_DEVICES: engine.gpus.map((gpu) => gpu.id).join(",") } : {}),
-        // As it is where compose runs, or in .env; absent when it is not set there.
-        HF_TOKEN: null,
-      },
-      volumes: [
-        `model-cache:${CACHE_IN_CONTAINER}`,
-        ...(folder === undefined ? [] : [`${folder}:${folder}:ro`]),
-      ],
-      ipc: "host",
-    }),
-    ...(engine.gpus.length === 0 || simulated
-      ? {}
-      : amd
-      ? { devices: ["/dev/kfd", "/dev/dri"], group_add: ["video"] }
-      : {
-        deploy: {
-          resources: {
-            reservations: {
-              devices: [{
-                driver: "nvidia",
-                device_ids: engine.gpus.map((gpu) => gpu.id),
-                capabilities: ["gpu"],
-              }],
-            },
-          },
-        },
-      }),
+    ...(!simulated && realEngine(engine, weightsFolder(engine, input.config))),
     healthcheck: {
       test: simulated ? ["CMD", "bash", "-c", `</dev/tcp/127.0.0.1/${engine.port}`] : [
         "CMD",
@@ -101,9 +70,32 @@ function engineService(engine: PlannedEngine, input: EmitInput): Record<string, 
       retries: 3,
       start_period: START_PERIOD,
     },
-    ...(before.length === 0 ? {} : { depends_on: dependsOn(before) }),
+    depends_on: before.length === 0 ? undefined : dependsOn(before),
     restart: "unless-stopped",
     stop_grace_period: "30s",
+  };
+}
+
+/** Parts of a service that a simulated engine does not need: environment, volumes and GPUs. */
+function realEngine(engine: PlannedEngine, folder: string | undefined): Record<string, unknown> {
+  const ids = engine.gpus.map((gpu) => gpu.id);
+  const amd = engine.gpus[0]?.vendor === "amd";
+  const reservation = { driver: "nvidia", device_ids: ids, capabilities: ["gpu"] };
+  return {
+    environment: {
+      ...mapValues(containerEnv(engine, engine.name), escaped),
+      HIP_VISIBLE_DEVICES: amd ? ids.join(",") : undefined,
+      // As it is where compose runs, or in .env; absent when it is not set there.
+      HF_TOKEN: null,
+    },
+    volumes: [
+      `model-cache:${CACHE_IN_CONTAINER}`,
+      ...(folder === undefined ? [] : [`${folder}:${folder}:ro`]),
+    ],
+    ipc: "host",
+    devices: amd ? ["/dev/kfd", "/dev/dri"] : undefined,
+    group_add: amd ? ["video"] : undefined,
+    deploy: amd || ids.length === 0 ? undefined : { resources: { reservations: { devices: [reservation] } } },
   };
 }
 

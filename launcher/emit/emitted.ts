@@ -1,9 +1,10 @@
 import { isAbsolute } from "node:path";
 import { toCanopy } from "../../cfgs/formats/canopy.ts";
 import type { Config, WorkerConfig } from "../../cfgs/schema/config.ts";
-import { NEWEST } from "../host/versions.ts";
-import { withPlannedWorkers } from "../plan/plan.ts";
-import type { LaunchPlan, PlannedEngine } from "../plan/plan_types.ts";
+import type { NodeRank } from "../commands/engine_command.ts";
+import { sglangNodeOptions } from "../commands/sglang.ts";
+import { vllmNodeOptions } from "../commands/vllm.ts";
+import { type LaunchPlan, type PlannedEngine, withPlannedWorkers } from "../plan/launch_plan.ts";
 
 /** A file to write, relative to a folder of the user's choice. */
 export interface EmittedFile {
@@ -11,7 +12,7 @@ export interface EmittedFile {
   readonly text: string;
 }
 
-/** What deployment files are made from. */
+/** A plan to take elsewhere, with the configuration that it was made from. */
 export interface EmitInput {
   readonly config: Config;
   readonly plan: LaunchPlan;
@@ -27,12 +28,20 @@ export function processesOf(plan: LaunchPlan): PlannedEngine[] {
 }
 
 /** Image of an engine: the configuration's, else its project's own of the planned version. */
-export function imageOf(engine: PlannedEngine, { config, canopyImage }: EmitInput): string {
-  if (engine.family === "sim") return canopyImage;
-  if (engine.image !== undefined) return engine.image;
-  const version = config.models[engine.modelKey]?.launch?.version ?? config.launch?.[engine.family].version ??
-    NEWEST[engine.family];
-  return engine.family === "sglang" ? `lmsysorg/sglang:v${version}` : `vllm/vllm-openai:v${version}`;
+export function imageOf({ family, image, version }: PlannedEngine, { canopyImage }: EmitInput): string {
+  if (family === "sim") return canopyImage;
+  return image ?? (family === "sglang" ? `lmsysorg/sglang:v${version}` : `vllm/vllm-openai:v${version}`);
+}
+
+/** Arguments that start one host's part of an engine that spans several. */
+export function nodeOptions({ family, version, nodes }: PlannedEngine, at: NodeRank): string[] {
+  return family === "vllm" ? vllmNodeOptions(version, nodes, at) : sglangNodeOptions(nodes, at);
+}
+
+/** Arguments of an engine on a host without containers, where Canopy's binary may have another path than here. */
+export function hostArgv({ family, command }: PlannedEngine, canopyBinary: string): readonly string[] {
+  const { argv } = command;
+  return family === "sim" ? [canopyBinary, ...argv.slice(argv.indexOf("sim"))] : argv;
 }
 
 /** Folder of the weights of an engine that reads them from one; undefined where they come from the Hub. */
@@ -79,7 +88,7 @@ export function routerConfig(
     return {
       ...worker,
       prefill: moved(worker.prefill),
-      ...(worker.bootstrap_port === undefined || port === undefined ? {} : { bootstrap_port: port }),
+      bootstrap_port: worker.bootstrap_port === undefined ? undefined : port ?? worker.bootstrap_port,
       decode: moved(worker.decode),
     };
   };

@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
 import { CanopyError } from "../../base/errors.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
 import {
   DOCKERFILE,
   type EmitInput,
@@ -9,17 +10,13 @@ import {
   routerConfigText,
   startsAfter,
 } from "./emitted.ts";
-import { leaderWorkerSet } from "./kubernetes_nodes.ts";
-import { engineContainer, podSpecOf } from "./kubernetes_pod.ts";
-import { hintsOf, labelsOf, type Workload } from "./kubernetes_workload.ts";
-import type { PlannedEngine } from "../plan/plan_types.ts";
-
-type Manifest = Record<string, unknown>;
+import { type Manifest, type Workload, workloadManifests } from "./kubernetes_workload.ts";
+import type { PlannedEngine } from "../plan/launch_plan.ts";
 
 /**
  * Manifests for Kubernetes: a StatefulSet and a headless service for each model and role (prefill and decode apart),
- * so that each pod has a name of its own that the router can be sent to; a LeaderWorkerSet where an engine spans hosts; one
- * cache of weights; the router with readiness and drain.
+ * so that each pod has a name of its own for the router; a LeaderWorkerSet where an engine spans hosts; one cache of
+ * weights; the router with readiness and drain.
  * Throws 400 `shared_gpu` when engines of the plan share a GPU: Kubernetes gives whole GPUs.
  */
 export function emitKubernetes(input: EmitInput): EmittedFile[] {
@@ -57,9 +54,7 @@ export function emitKubernetes(input: EmitInput): EmittedFile[] {
   const manifests = [
     modelCache(engines),
     ...workloads.flatMap((workload) => workloadManifests(workload, input)),
-    ...routerManifests(input, routerConfigText(config, "0.0.0.0"), config.server.port || 8_000, {
-      drainSeconds: Math.ceil(config.server.drain_timeout_ms / 1_000),
-    }),
+    ...routerManifests(config, input.canopyImage),
   ];
   const head = `# Engines and router: kubectl apply -f canopy.yaml
 # Gated models: kubectl create secret generic hf-token --from-literal=token=hf_...
@@ -87,44 +82,6 @@ function workloadsOf(engines: readonly PlannedEngine[]): Workload[] {
   }));
 }
 
-function workloadManifests(workload: Workload, input: EmitInput): Manifest[] {
-  const [first] = workload.engines;
-  const labels = labelsOf(workload);
-  const service: Manifest = {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: { name: workload.name, labels },
-    spec: {
-      // Headless: each pod keeps a name, and no proxy chooses among them.
-      clusterIP: "None",
-      // Halves of a pair find each other before they are ready.
-      publishNotReadyAddresses: true,
-      selector: { "app.kubernetes.io/name": workload.name },
-      ports: [
-        { name: "http", port: first.port },
-        ...(first.bootstrapPort === undefined ? [] : [{ name: "bootstrap", port: first.bootstrapPort }]),
-      ],
-    },
-  };
-  if (first.nodes > 1) return [leaderWorkerSet(workload, input)];
-  const set: Manifest = {
-    apiVersion: "apps/v1",
-    kind: "StatefulSet",
-    metadata: { name: workload.name, labels, annotations: hintsOf(workload) },
-    spec: {
-      serviceName: workload.name,
-      replicas: workload.engines.length,
-      podManagementPolicy: "Parallel",
-      selector: { matchLabels: { "app.kubernetes.io/name": workload.name } },
-      template: {
-        metadata: { labels, annotations: hintsOf(workload) },
-        spec: podSpecOf(first, input, engineContainer(workload, input, [])),
-      },
-    },
-  };
-  return [service, set];
-}
-
 /** One volume with the Hub's cache, for all pods on all nodes. */
 function modelCache(engines: readonly PlannedEngine[]): Manifest {
   const sizes = new Map(
@@ -142,12 +99,9 @@ function modelCache(engines: readonly PlannedEngine[]): Manifest {
   };
 }
 
-function routerManifests(
-  { canopyImage }: EmitInput,
-  configText: string,
-  port: number,
-  { drainSeconds }: { readonly drainSeconds: number },
-): Manifest[] {
+function routerManifests(config: Config, image: string): Manifest[] {
+  const port = config.server.port || 8_000;
+  const drainSeconds = Math.ceil(config.server.drain_timeout_ms / 1_000);
   const labels = { "app.kubernetes.io/name": "canopy", "app.kubernetes.io/part-of": "canopy" };
   const probe = (path: string) => ({ httpGet: { path, port: "http" }, periodSeconds: 5, timeoutSeconds: 5 });
   return [
@@ -155,7 +109,7 @@ function routerManifests(
       apiVersion: "v1",
       kind: "ConfigMap",
       metadata: { name: "canopy", labels },
-      data: { "canopy.jsonc": configText },
+      data: { "canopy.jsonc": routerConfigText(config, "0.0.0.0") },
     },
     {
       apiVersion: "apps/v1",
@@ -179,7 +133,7 @@ function routerManifests(
             terminationGracePeriodSeconds: drainSeconds + 15,
             containers: [{
               name: "canopy",
-              image: canopyImage,
+              image,
               args: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
               ports: [{ name: "http", containerPort: port }],
               readinessProbe: probe("/readiness"),

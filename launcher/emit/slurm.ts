@@ -1,16 +1,42 @@
-import { SGLANG_RENDEZVOUS_PORT } from "../commands/sglang.ts";
-import { vllmNodeOptions } from "../commands/vllm.ts";
 import {
   type EmitInput,
   type EmittedFile,
+  hostArgv,
+  nodeOptions,
   processesOf,
   routerConfig,
   routerConfigText,
   startsAfter,
 } from "./emitted.ts";
-import { NEWEST } from "../host/versions.ts";
+import type { PlannedEngine } from "../plan/launch_plan.ts";
 import { quoted } from "../plan/plan_text.ts";
-import type { PlannedEngine } from "../plan/plan_types.ts";
+
+/** Shell functions of the script, and its end of all engines. */
+const FUNCTIONS = `set -euo pipefail
+cd "\${SLURM_SUBMIT_DIR:-.}"
+mkdir -p logs
+
+pids=()
+stop_engines() {
+  trap - EXIT
+  for pid in "\${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
+  wait
+}
+trap stop_engines EXIT
+
+# healthy NAME PID PORT: waits until an engine serves, or says why it does not.
+healthy() {
+  until curl -fsS -o /dev/null "http://127.0.0.1:$3/health" 2>/dev/null; do
+    if ! kill -0 "$2" 2>/dev/null; then
+      echo "Engine $1 ended before it was ready; its last lines:" >&2
+      tail -n 20 "logs/$1.log" >&2
+      exit 1
+    fi
+    sleep 2
+  done
+  echo "Engine $1 is ready"
+}
+`;
 
 /** A batch script for Slurm: engines in the background, then the router until the job ends. */
 export function emitSlurm(input: EmitInput): EmittedFile[] {
@@ -38,31 +64,7 @@ export function emitSlurm(input: EmitInput): EmittedFile[] {
     "",
     "# Submit: sbatch canopy.sbatch. The router listens on the job's first node; from elsewhere:",
     `#   ssh -L ${port}:127.0.0.1:${port} NODE`,
-    "set -euo pipefail",
-    'cd "${SLURM_SUBMIT_DIR:-.}"',
-    "mkdir -p logs",
-    "",
-    "pids=()",
-    "stop_engines() {",
-    "  trap - EXIT",
-    '  for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done',
-    "  wait",
-    "}",
-    "trap stop_engines EXIT",
-    "",
-    "# healthy NAME PID PORT: waits until an engine serves, or says why it does not.",
-    "healthy() {",
-    '  until curl -fsS -o /dev/null "http://127.0.0.1:$3/health" 2>/dev/null; do',
-    '    if ! kill -0 "$2" 2>/dev/null; then',
-    '      echo "Engine $1 ended before it was ready; its last lines:" >&2',
-    '      tail -n 20 "logs/$1.log" >&2',
-    "      exit 1",
-    "    fi",
-    "    sleep 2",
-    "  done",
-    '  echo "Engine $1 is ready"',
-    "}",
-    "",
+    FUNCTIONS,
   ];
   if (nodes > 1) {
     lines.push('leader=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)', "export leader", "");
@@ -97,35 +99,24 @@ export function emitSlurm(input: EmitInput): EmittedFile[] {
   ];
 }
 
-/** A shell variable for an engine's process id. */
+/** Shell variable of an engine's process id. */
 function variable(engine: PlannedEngine): string {
   return `pid_${engine.name.replaceAll(/[^a-z0-9]/g, "_")}`;
 }
 
+/** The line that starts an engine: on the first host, or by `srun` on all that it spans. */
 function startLine(
   engine: PlannedEngine,
-  { config, canopyBinary }: EmitInput,
+  { canopyBinary }: EmitInput,
   indexInJob: ReadonlyMap<string, string>,
 ): string {
-  const argv = engine.family === "sim"
-    ? [canopyBinary, ...engine.command.argv.slice(engine.command.argv.indexOf("sim"))]
-    : engine.command.argv;
+  const argv = hostArgv(engine, canopyBinary);
   const gpus = engine.gpus.map((gpu) => indexInJob.get(gpu.id) ?? gpu.id).join(",");
   const env = Object.entries(engine.command.env).map(([name, value]) =>
     `${name}=${quoted(/_VISIBLE_DEVICES$/.test(name) && value !== "" ? gpus : value)}`
   );
   if (engine.nodes === 1) return ["env", ...env, ...argv.map(quoted)].join(" ");
-  const version = config.models[engine.modelKey]?.launch?.version ?? NEWEST.vllm;
-  const options = engine.family === "vllm"
-    ? vllmNodeOptions(version, engine.nodes, "$SLURM_NODEID", "$leader")
-    : [
-      "--nnodes",
-      String(engine.nodes),
-      "--node-rank",
-      "$SLURM_NODEID",
-      "--dist-init-addr",
-      `$leader:${SGLANG_RENDEZVOUS_PORT}`,
-    ];
+  const options = nodeOptions(engine, { rank: "$SLURM_NODEID", leader: "$leader" });
   const inner = ["exec", "env", ...env, ...argv.map(quoted), ...options].join(" ");
   const step = ["srun", "--overlap", `--nodes=${engine.nodes}`, "--ntasks-per-node=1"];
   return [...step, `--gpus-per-node=${indexInJob.size}`, "bash", "-c", quoted(inner)].join(" ");

@@ -2,12 +2,13 @@ import { dirname } from "node:path";
 import {
   type EmitInput,
   type EmittedFile,
+  hostArgv,
   processesOf,
   routerConfig,
   routerConfigText,
   startsAfter,
 } from "./emitted.ts";
-import type { PlannedEngine } from "../plan/plan_types.ts";
+import type { PlannedEngine } from "../plan/launch_plan.ts";
 
 const CONFIG_FOLDER = "/etc/canopy";
 
@@ -49,9 +50,7 @@ export function emitSystemd(input: EmitInput): EmittedFile[] {
 
 function unitOf(engine: PlannedEngine, { plan, canopyBinary }: EmitInput): EmittedFile {
   const before = startsAfter(engine, plan).map((other) => `canopy-${other.name}.service`);
-  const argv = engine.family === "sim"
-    ? [canopyBinary, ...engine.command.argv.slice(engine.command.argv.indexOf("sim"))]
-    : engine.command.argv;
+  const argv = hostArgv(engine, canopyBinary);
   const [program = ""] = argv;
   // systemd looks for programs in its own path only; `env` looks in that of the unit.
   const start = program.startsWith("/") ? argv : ["/usr/bin/env", ...argv];

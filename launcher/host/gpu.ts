@@ -1,5 +1,4 @@
 /** One GPU, or one MIG slice of it, as the vendor's tool shows it. */
-
 export interface Gpu {
   /** What goes into CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES): an index, or the UUID of a slice. */
   readonly id: string;
@@ -14,8 +13,8 @@ export interface Gpu {
   readonly computeCapability: string | undefined;
   readonly numaNode: number | undefined;
 }
-/** The GPUs that may be planned with. */
 
+/** The GPUs that may be planned with. */
 export interface HostGpus {
   readonly gpus: readonly Gpu[];
   readonly driver: string | undefined;
@@ -23,4 +22,24 @@ export interface HostGpus {
   linked(a: number, b: number): boolean;
   /** Where this was read: `nvidia-smi`, `rocm-smi`, `--gpus`, a file. */
   readonly source: string;
+}
+
+/** A host without GPUs. */
+export const noGpus: HostGpus = { gpus: [], driver: undefined, linked: () => false, source: "none" };
+/** In use by others for more than this share: no engine is put there. A desktop, or a driver's own share, is less. */
+const BUSY_SHARE = 0.05;
+
+/** True when others use so much of a GPU that nothing is planned on it. */
+export function isBusy(gpu: Gpu): boolean {
+  return gpu.usedMiB > gpu.totalMiB * BUSY_SHARE;
+}
+
+/** True for a part of a GPU: parts have no links, so no engine can span them. */
+export function isSlice(gpu: Gpu): boolean {
+  return gpu.uuid.startsWith("MIG-");
+}
+
+/** The key of two GPUs in `links`. */
+export function linkOf(a: number, b: number): string {
+  return a < b ? `${a}-${b}` : `${b}-${a}`;
 }

@@ -1,4 +1,4 @@
-import { isJsonObject } from "../../base/json.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Gpu } from "./gpu.ts";
 
 /** What is asked of `rocm-smi`. */
@@ -45,4 +45,73 @@ export function parseRocm(text: string): { gpus: readonly Gpu[]; driver: string 
     });
   }
   return gpus.length === 0 ? undefined : { gpus: gpus.sort((a, b) => a.index - b.index), driver };
+}
+
+/** What is asked of `amd-smi`, which takes `rocm-smi`'s place: what the cards are, then what is in use. */
+export const AMD_SMI_COMMANDS = [
+  ["static", "--asic", "--vram", "--numa", "--driver", "--json"],
+  ["metric", "--mem-usage", "--json"],
+] as const;
+/**
+ * Reads the JSON of `amd-smi static` and of `amd-smi metric` (without it nothing counts as in use); undefined when the
+ * first lists no card. Its "MB" are MiB. ROCm 6 prints a list, ROCm 7 an object with the list under `gpu_data`.
+ */
+export function parseAmdSmi(
+  cards: string,
+  usage: string,
+): { gpus: readonly Gpu[]; driver: string | undefined } | undefined {
+  const used = new Map(
+    entriesOf(usage).map((
+      entry,
+    ) => [numberOf(entry["gpu"]), numberOf(partOf(entry, "mem_usage")["used_vram"])]),
+  );
+  let driver: string | undefined;
+  const gpus = entriesOf(cards).flatMap((entry): Gpu[] => {
+    const index = numberOf(entry["gpu"]);
+    const totalMiB = numberOf(partOf(entry, "vram")["size"]);
+    if (index === undefined || totalMiB === undefined) return [];
+    const asic = partOf(entry, "asic");
+    const { version, driver_version } = partOf(entry, "driver");
+    driver ??= textOf(version) ?? textOf(driver_version);
+    return [{
+      id: String(index),
+      index,
+      uuid: textOf(asic["asic_serial"]) ?? `gpu${index}`,
+      name: textOf(asic["market_name"]) ?? "AMD GPU",
+      vendor: "amd",
+      totalMiB,
+      usedMiB: used.get(index) ?? 0,
+      computeCapability: textOf(asic["target_graphics_version"]),
+      numaNode: numberOf(partOf(entry, "numa")["node"]),
+    }];
+  });
+  return gpus.length === 0 ? undefined : { gpus, driver };
+}
+
+/** The objects of a list that may be wrapped, behind warnings. */
+function entriesOf(text: string): JsonObject[] {
+  const start = text.search(/[[{]\s*["{]/);
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text.slice(Math.max(0, start)));
+  } catch {
+    return [];
+  }
+  const list = isJsonObject(parsed) ? parsed["gpu_data"] : parsed;
+  return Array.isArray(list) ? list.filter(isJsonObject) : [];
+}
+function partOf(entry: JsonObject, name: string): JsonObject {
+  const part = entry[name];
+  return isJsonObject(part) ? part : {};
+}
+
+/** A number, or one with its unit: `{"value": 196592, "unit": "MB"}`. */
+function numberOf(field: unknown): number | undefined {
+  const value = isJsonObject(field) ? field["value"] : field;
+  return typeof value === "number" ? value : undefined;
+}
+
+/** What a tool does not know it calls N/A. */
+function textOf(field: unknown): string | undefined {
+  return typeof field === "string" && field !== "" && field !== "N/A" ? field : undefined;
 }

@@ -1,9 +1,8 @@
 import { CanopyError } from "../../base/errors.ts";
-import { didYouMean } from "../../cfgs/check/nearest.ts";
-import type { Gpu, HostGpus } from "./gpu.ts";
-import { parseRocm } from "./gpus_amd.ts";
-import { parseAmdSmi } from "./gpus_amd_smi.ts";
-import { linkOf, parseNvidia } from "./gpus_nvidia.ts";
+import { didYouMean } from "../../base/nearest.ts";
+import { type Gpu, type HostGpus, linkOf } from "./gpu.ts";
+import { parseAmdSmi, parseRocm } from "./gpus_amd.ts";
+import { parseNvidia } from "./gpus_nvidia.ts";
 
 interface KnownGpu {
   readonly name: string;

@@ -1,4 +1,4 @@
-import type { Gpu } from "./gpu.ts";
+import { type Gpu, linkOf } from "./gpu.ts";
 
 /** Columns that are asked of `nvidia-smi --query-gpu`, in this order. */
 export const NVIDIA_COLUMNS =
@@ -71,11 +71,6 @@ export function parseNvidia(text: string): NvidiaHost {
   return { gpus, driver, links };
 }
 
-/** True for a part of a GPU: parts have no links, so no engine can span them. */
-export function isSlice(gpu: Gpu): boolean {
-  return gpu.uuid.startsWith("MIG-");
-}
-
 function shownValue(text: string): string | undefined {
   return text === "" || text.startsWith("[") ? undefined : text;
 }
@@ -105,11 +100,6 @@ function parseTopology(
     if (node !== null) numa.set(from, Number(node[0]));
   }
   return { links, numa };
-}
-
-/** The key of two GPUs in `links`. */
-export function linkOf(a: number, b: number): string {
-  return a < b ? `${a}-${b}` : `${b}-${a}`;
 }
 
 interface Slice {

@@ -6,6 +6,27 @@ import { kvBytesPerTokenOf, weightBytesOf } from "./model_weights.ts";
 import { HubError } from "../../ml/hub/client.ts";
 import { type ModelFiles, type ModelFilesOptions, openModelFiles } from "../../ml/hub/tokenizer_files.ts";
 
+/** Sizes of a model, computed from its config and weight files. */
+export interface ModelShape {
+  /** Hub id or folder. */
+  readonly model: string;
+  readonly weightBytes: number;
+  /** Bytes of keys and values of one token, over all layers, in the cache's type. */
+  readonly kvBytesPerToken: number;
+  readonly layers: number;
+  readonly hiddenSize: number;
+  readonly attentionHeads: number;
+  readonly kvHeads: number;
+  readonly vocabSize: number;
+  /** Such as bf16, fp8, awq. */
+  readonly weightType: string;
+  /** Longest context that the model was made for. */
+  readonly maxContextTokens: number;
+  /** Place where this was read, for people. */
+  readonly source: string;
+}
+
+/** Way to a model's files. */
 export type ModelShapeOptions = ModelFilesOptions & {
   /** Type of keys and values in the cache. */
   readonly kvCacheType?: "auto" | "fp8";
@@ -124,24 +145,4 @@ function explained(model: string, error: unknown): CanopyError {
 
 function failure(code: string, message: string): CanopyError {
   return new CanopyError(message, { code, status: 400 });
-}
-/** What a model needs, computed from its config and weight files. */
-
-export interface ModelShape {
-  /** Hub id or folder. */
-  readonly model: string;
-  readonly weightBytes: number;
-  /** Of keys and values of one token, over all layers, in the cache's type. */
-  readonly kvBytesPerToken: number;
-  readonly layers: number;
-  readonly hiddenSize: number;
-  readonly attentionHeads: number;
-  readonly kvHeads: number;
-  readonly vocabSize: number;
-  /** Such as bf16, fp8, awq. */
-  readonly weightType: string;
-  /** Longest context that the model was made for. */
-  readonly maxContextTokens: number;
-  /** Where this was read. */
-  readonly source: string;
 }

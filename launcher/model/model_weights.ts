@@ -3,7 +3,7 @@ import type { ModelFacts } from "./model_config.ts";
 /**
  * Bytes of all weights, counted from the sizes in the model's config: embeddings, attention, feed-forward parts, the
  * vision tower. Norms and biases, below a thousandth, are left out. Within 1 % of what the Hub states for the
- * families in `tests/launcher/memory_test.ts`.
+ * families in `tests/launcher/model/memory_test.ts`.
  */
 export function weightBytesOf(facts: ModelFacts): number {
   const { hiddenSize, vocabSize, layers } = facts;

@@ -1,10 +1,8 @@
 import { CanopyError } from "../../base/errors.ts";
-import type { Gpu, HostGpus } from "../host/gpu.ts";
-import { isBusy } from "../host/gpus.ts";
+import { type Gpu, type HostGpus, isBusy } from "../host/gpu.ts";
 import { gib, kvBytesPerTokenAndRank, weightsMiB } from "../model/memory.ts";
-import { place } from "./place.ts";
-import { leastTokens } from "./place_sizes.ts";
-import type { Demand, Unplaced } from "./place_types.ts";
+import { type Demand, leastTokens } from "./demand.ts";
+import { place, type Unplaced } from "./place.ts";
 
 const MAX_MORE_GPUS = 32;
 const SHORT_CONTEXT_TOKENS = 8_192;

@@ -1,11 +1,33 @@
 import type { Gpu } from "../host/gpu.ts";
 import { kvBytesPerTokenAndRank, type Reserve, reserveOf, weightsMiB } from "../model/memory.ts";
-import { type Assignment, capacityMiB, leastTokens } from "./place_sizes.ts";
-import type { GpuPlacement } from "./place_types.ts";
+import { capacityMiB, type Demand, engineMiB, leastTokens } from "./demand.ts";
 
 const MIB = 2 ** 20;
 
-/** An engine while memory is shared out. */
+/** An engine with the GPUs that were found for it. */
+export interface Assignment {
+  readonly demand: Demand;
+  readonly gpus: readonly Gpu[];
+  readonly ranks: number;
+}
+
+/** An engine with its GPUs and its share of their memory. */
+export interface GpuPlacement {
+  readonly demand: Demand;
+  /** Of each of its hosts. */
+  readonly gpus: readonly Gpu[];
+  /** Ranks on all its hosts. */
+  readonly ranks: number;
+  readonly reserve: Reserve;
+  readonly weightsMiB: number;
+  readonly kvMiB: number;
+  readonly kvTokens: number;
+  readonly contextTokens: number;
+  /** Names of the engines that use one of its GPUs, too. */
+  readonly beside: readonly string[];
+}
+
+/** An engine while memory is split: `extraTokens` is open until its tightest GPU has been found. */
 interface Share {
   readonly assignment: Assignment;
   readonly reserve: Reserve;
@@ -13,13 +35,14 @@ interface Share {
   readonly kvBytesPerToken: number;
   /** Tokens that its cache holds at least. */
   readonly leastTokens: number;
-  /** Tokens beyond these; set once they are decided. */
+  /** Tokens beyond these; undefined while not decided. */
   extraTokens: number | undefined;
 }
 
 /**
  * Gives each engine a cache: what it needs at least, then engines that share a GPU get room for equally many tokens
- * more, and one that spans several GPUs gets what the fullest of them has. An engine alone on its GPUs may work in its usual large steps.
+ * more, and one that spans several GPUs gets what the fullest of them has. An engine alone on its GPUs may work in its
+ * own large steps.
  */
 export function splitMemory(assignments: readonly Assignment[]): GpuPlacement[] {
   const sharesOf = new Map<Gpu, Share[]>();
@@ -75,7 +98,7 @@ export function splitMemory(assignments: readonly Assignment[]): GpuPlacement[] 
   });
 }
 
-/** What an engine takes of a GPU already, in MiB. */
+/** Memory of a GPU that an engine has so far, in MiB. */
 function fixedMiB(share: Share): number {
   return share.weightsMiB + share.reserve.activationMiB + share.reserve.graphsMiB +
     Math.ceil(tokensOf(share) * share.kvBytesPerToken / MIB);
@@ -85,18 +108,36 @@ function tokensOf(share: Share): number {
   return Math.max(0, share.leastTokens + (share.extraTokens ?? 0));
 }
 
-/** The usual reserve for an engine alone on its GPUs, if its cache still holds what it must. */
+/** The full reserve for an engine alone on its GPUs, if its cache then still holds four times what it must. */
 function reserveFor({ demand, gpus, ranks }: Assignment, all: readonly Assignment[]): Reserve {
   const smallest = gpus.toSorted((a, b) => capacityMiB(a) - capacityMiB(b))[0];
-  const total = smallest?.totalMiB ?? 0;
-  const lean = reserveOf(demand.family, demand.shape, total, ranks, "lean");
+  const totalMiB = smallest?.totalMiB ?? 0;
+  const lean = reserveOf({ ...demand, totalMiB, ranks, kind: "lean" });
   const isAlone = all.every((other) =>
     other.demand === demand || !other.gpus.some((gpu) => gpus.includes(gpu))
   );
   if (!isAlone || smallest === undefined) return lean;
-  const full = reserveOf(demand.family, demand.shape, total, ranks, "full");
-  const kv = 4 * leastTokens(demand) * kvBytesPerTokenAndRank(demand.shape, ranks) / MIB;
-  const needed = weightsMiB(demand.shape, ranks) + full.activationMiB + full.graphsMiB + kv;
-  const limit = demand.memoryFraction === undefined ? capacityMiB(smallest) : demand.memoryFraction * total;
-  return needed <= limit ? full : lean;
+  const full = reserveOf({ ...demand, totalMiB, ranks, kind: "full" });
+  const limit = demand.memoryFraction === undefined
+    ? capacityMiB(smallest)
+    : demand.memoryFraction * totalMiB;
+  return engineMiB(demand, ranks, full, 4 * leastTokens(demand)) <= limit ? full : lean;
+}
+
+/**
+ * Share of GPU memory that an engine is told, rounded down to three decimals. vLLM (`--gpu-memory-utilization`):
+ * weights, activations and cache, as a part of the GPU's whole memory. SGLang (`--mem-fraction-static`): weights and
+ * cache, as a part of what is free when it starts.
+ *
+ * Beside other engines, what is free depends on which of them run. It is least after a crash, when the engine finds
+ * only what it had itself: SGLang's share is a part of that, and `--max-total-tokens` bounds it where more is free.
+ */
+export function fractionOf({ demand, gpus, weightsMiB, kvMiB, reserve, beside }: GpuPlacement): number {
+  const own = weightsMiB + reserve.activationMiB + reserve.graphsMiB + kvMiB;
+  const shares = gpus.map((gpu) => {
+    if (demand.family === "vllm") return (weightsMiB + reserve.activationMiB + kvMiB) / gpu.totalMiB;
+    return (weightsMiB + kvMiB) / (beside.length > 0 ? own : gpu.totalMiB - gpu.usedMiB);
+  });
+  // Ranks agree on the smallest cache, so each GPU must bear the fraction.
+  return Math.floor((demand.memoryFraction ?? Math.min(...shares)) * 1000) / 1000;
 }

@@ -1,14 +1,19 @@
-import type { Gpu, HostGpus } from "../host/gpu.ts";
-import { isBusy } from "../host/gpus.ts";
-import { isSlice } from "../host/gpus_nvidia.ts";
-import { kvBytesPerTokenAndRank, reserveOf, weightsMiB } from "../model/memory.ts";
-import { splitMemory } from "./memory_split.ts";
-import { type Assignment, capacityMiB, leastTokens } from "./place_sizes.ts";
-import type { Demand, GpuPlacement, Unplaced } from "./place_types.ts";
+import { type Gpu, type HostGpus, isBusy, isSlice } from "../host/gpu.ts";
+import { capacityMiB, type Demand, leastMiB } from "./demand.ts";
+import { type Assignment, type GpuPlacement, splitMemory } from "./memory_split.ts";
 
-/** Shortest context for which an engine is started when nothing is asked for. */
-export const LEAST_CONTEXT_TOKENS = 8_192;
 const MAX_RANKS = 64;
+
+/** An engine for which there is no room, and what is missing. */
+export interface Unplaced {
+  readonly demand: Demand;
+  /** Memory of each GPU that it needs when divided among `ranks`, in MiB. */
+  readonly needMiB: number;
+  /** The smallest number of GPUs that could do. */
+  readonly ranks: number;
+  /** Most that a free GPU has left, in MiB. */
+  readonly largestFreeMiB: number;
+}
 
 /** A GPU while engines are put on it. */
 interface Slot {
@@ -17,17 +22,9 @@ interface Slot {
   readonly holds: Demand[];
 }
 
-/** The least that an engine takes of a GPU when it is divided among `ranks`, in MiB. */
-export function leastMiB(demand: Demand, gpu: Gpu, ranks: number): number {
-  if (demand.memoryFraction !== undefined) return Math.ceil(demand.memoryFraction * gpu.totalMiB);
-  const { activationMiB, graphsMiB } = reserveOf(demand.family, demand.shape, gpu.totalMiB, ranks, "lean");
-  const kv = leastTokens(demand) * kvBytesPerTokenAndRank(demand.shape, ranks) / 2 ** 20;
-  return weightsMiB(demand.shape, ranks) + activationMiB + graphsMiB + Math.ceil(kv);
-}
-
 /**
- * Puts engines on the GPUs that nobody uses: each on GPUs of its own while there are enough, prefill and decode of a
- * model apart if possible, the largest first; then memory is shared out. Gives what could not be placed otherwise.
+ * Puts engines on idle GPUs: each on GPUs of its own while there are enough, prefill and decode of a
+ * model apart if possible, the largest first; then splits their memory. Gives the first engine without room otherwise.
  */
 export function place(
   demands: readonly Demand[],
@@ -62,7 +59,7 @@ function assign(
   for (const { demand, ranks } of order) {
     let assignment: Assignment | undefined;
     for (const count of ranks) {
-      const chosen = choose(demand, count, slots, host, strategy);
+      const chosen = choose(demand, count, { slots, host, strategy });
       if (chosen === undefined) continue;
       for (const slot of chosen) {
         slot.freeMiB -= leastMiB(demand, slot.gpu, count);
@@ -75,6 +72,13 @@ function assign(
     found.set(demand, assignment);
   }
   return { assignments: demands.flatMap((demand) => found.get(demand) ?? []) };
+}
+
+/** GPUs to choose among, and whether engines are spread over them or packed onto few. */
+interface Choice {
+  readonly slots: readonly Slot[];
+  readonly host: HostGpus;
+  readonly strategy: "spread" | "pack";
 }
 
 /** Numbers of GPUs that an engine may be divided among, the best first; all of its hosts have equally many. */
@@ -103,9 +107,7 @@ function isAllowed(demand: Demand, gpu: Gpu): boolean {
 function choose(
   demand: Demand,
   ranks: number,
-  slots: readonly Slot[],
-  host: HostGpus,
-  strategy: "spread" | "pack",
+  { slots, host, strategy }: Choice,
 ): Slot[] | undefined {
   const count = ranks / demand.nodes;
   if (!Number.isInteger(count)) return undefined;

@@ -1,22 +1,21 @@
 import type { EngineLaunch, Launch } from "../../cfgs/schema/launch.ts";
-import type { CommandInput } from "../commands/command_input.ts";
 import { dockerCommand } from "../commands/docker.ts";
-import type { EngineCommand } from "../commands/engine_command.ts";
+import type { EngineCommand, EngineSettings } from "../commands/engine_command.ts";
 import { sglangCommand, transferOf } from "../commands/sglang.ts";
 import { simulatorCommand } from "../commands/sim.ts";
+import { NEWEST } from "../commands/versions.ts";
 import { vllmCommand } from "../commands/vllm.ts";
 import { nothingKnown } from "../host/installed.ts";
-import { NEWEST } from "../host/versions.ts";
 import { gib } from "../model/memory.ts";
 import type { ModelShape } from "../model/model_shape.ts";
-import { fractionOf } from "../place/fraction.ts";
-import type { GpuPlacement } from "../place/place_types.ts";
+import { fractionOf, type GpuPlacement } from "../place/memory_split.ts";
+import type { EngineMemory, PlannedEngine } from "./launch_plan.ts";
 import type { PlanOptions } from "./plan_options.ts";
-import { ENGINE_HOST } from "./plan_ports.ts";
-import type { EngineMemory, NamedTarget, PlannedEngine, PlannedPorts } from "./plan_types.ts";
+import { ENGINE_HOST, type PlannedPorts } from "./plan_ports.ts";
+import type { NamedTarget } from "./targets.ts";
 import { hubHome } from "../../ml/hub/environment.ts";
 
-/** What is decided before an engine's command. */
+/** A named target with everything that is decided before its command. */
 export interface EngineInput extends NamedTarget {
   readonly placement: GpuPlacement | undefined;
   readonly placements: ReadonlyMap<string, GpuPlacement>;
@@ -35,44 +34,45 @@ export async function planEngine(input: EngineInput, options: PlanOptions): Prom
   const { name, model, target, placement, launch } = input;
   const own = model.launch;
   const memoryFraction = placement === undefined ? own.memory_fraction : fractionOf(placement);
-  const spec = await specOf(input, memoryFraction, options);
-  const bare = commandOf(input, spec, options);
+  const settings = await settingsOf(input, memoryFraction, options);
+  const bare = commandOf(input, settings, options);
   const image = model.family === "sim" ? undefined : own.image ?? launch[model.family].image;
   return {
     name,
     modelKey: model.modelKey,
     shape: input.shape,
     family: model.family,
+    version: settings.version,
     role: target.role,
     gpus: placement?.gpus ?? [],
     tensorParallel: placement?.ranks ?? own.tensor_parallel ?? 1,
     memoryFraction,
     memory: placement === undefined ? undefined : memoryOf(placement),
-    host: spec.host,
-    port: spec.port,
-    bootstrapPort: spec.bootstrapPort,
+    host: settings.host,
+    port: settings.port,
+    bootstrapPort: settings.bootstrapPort,
     command: image === undefined ? bare : dockerCommand(bare, {
       name: `canopy-${name}`,
       image,
-      gpus: spec.device === "cpu" ? [] : placement?.gpus ?? [],
+      gpus: settings.device === "cpu" ? [] : placement?.gpus ?? [],
       modelCache: launch.model_cache ?? hubHome(options.env),
-      weights: spec.weights,
+      weights: settings.weights,
       passedOn: PASSED_ON.filter((variable) => options.env[variable] !== undefined),
     }),
     bare,
     image,
     within: input.within,
     nodes: own.nodes,
-    contextTokens: spec.contextTokens,
-    reasons: reasonsOf(input, spec),
+    contextTokens: settings.contextTokens,
+    reasons: reasonsOf(input, settings),
   };
 }
 
-async function specOf(
+async function settingsOf(
   { name, model, target, placement, placements, shape, ports, launch }: EngineInput,
   memoryFraction: number | undefined,
   options: PlanOptions,
-): Promise<CommandInput> {
+): Promise<EngineSettings> {
   const own = model.launch;
   // A simulated engine stands for the one that the configuration names.
   const real = model.family === "sim"
@@ -91,7 +91,6 @@ async function specOf(
     ? options.contextTokens ?? model.config.context_tokens
     : Math.min(...sameModel.map((other) => other.contextTokens));
   return {
-    name,
     family: model.family,
     role: target.role,
     model: model.config.model,
@@ -130,19 +129,19 @@ function isLinkedPair(
     );
 }
 
-function commandOf(input: EngineInput, spec: CommandInput, options: PlanOptions): EngineCommand {
-  if (spec.family === "sglang") return sglangCommand(spec);
-  if (spec.family === "vllm") return vllmCommand(spec);
+function commandOf(input: EngineInput, settings: EngineSettings, options: PlanOptions): EngineCommand {
+  if (settings.family === "sglang") return sglangCommand(settings);
+  if (settings.family === "vllm") return vllmCommand(settings);
   const { model, ports, launch, target, shape } = input;
   const halves = (role: string) => model.targets.filter((one) => one.role === role).length;
   const first = input.within ?? input.name;
   return simulatorCommand({
     canopy: options.canopy,
     engine: model.protocol.startsWith("sglang") ? "sglang" : "vllm",
-    model: spec.model,
+    model: settings.model,
     shape,
-    host: spec.host,
-    port: ports.http.get(first) ?? spec.port,
+    host: settings.host,
+    port: ports.http.get(first) ?? settings.port,
     pairs: target.role === "whole" ? undefined : {
       prefills: halves("prefill"),
       decodes: halves("decode"),
@@ -158,7 +157,7 @@ function memoryOf({ weightsMiB, reserve, kvMiB, kvTokens }: GpuPlacement): Engin
   return { weightsMiB, activationMiB, graphsMiB, kvMiB, kvTokens };
 }
 
-function reasonsOf({ model, target, placement, shape }: EngineInput, spec: CommandInput): string[] {
+function reasonsOf({ model, target, placement, shape }: EngineInput, settings: EngineSettings): string[] {
   const reasons: string[] = [];
   if (placement !== undefined && shape !== undefined) {
     const { gpus, ranks, beside, demand } = placement;
@@ -174,12 +173,12 @@ function reasonsOf({ model, target, placement, shape }: EngineInput, spec: Comma
           : `divided among ${ranks} GPUs, as launch.tensor_parallel says`,
       );
     }
-    if (spec.contextTokens !== undefined && demand.contextTokens === undefined) {
+    if (settings.contextTokens !== undefined && demand.contextTokens === undefined) {
       reasons.push(`context cut from ${shape.maxContextTokens} tokens to what the cache holds`);
     }
   }
-  if (spec.device === "cpu") reasons.push("without a GPU, as launch.device says");
-  if (target.role !== "whole" && model.family === "sglang") reasons.push(transferOf(spec).reason);
+  if (settings.device === "cpu") reasons.push("without a GPU, as launch.device says");
+  if (target.role !== "whole" && model.family === "sglang") reasons.push(transferOf(settings).reason);
   if (target.role !== "whole" && model.family === "vllm") reasons.push("the cache travels with NIXL");
   return reasons;
 }

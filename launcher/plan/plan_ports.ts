@@ -2,9 +2,17 @@ import type { Config } from "../../cfgs/schema/config.ts";
 import type { Launch } from "../../cfgs/schema/launch.ts";
 import { Ports } from "../host/ports.ts";
 import type { PlanOptions } from "./plan_options.ts";
-import type { NamedTarget, PlannedPorts } from "./plan_types.ts";
+import type { NamedTarget } from "./targets.ts";
 
-/** Where engines listen: with the router, on this host only. */
+/** Ports by the name of the engine. */
+export interface PlannedPorts {
+  readonly http: ReadonlyMap<string, number>;
+  readonly bootstrap: ReadonlyMap<string, number>;
+  /** Found in use by others. */
+  readonly skipped: readonly number[];
+}
+
+/** Address on which engines listen: as the router, on this host only. */
 export const ENGINE_HOST = "127.0.0.1";
 
 /** vLLM's side channel of an engine takes a port for each of its ranks, at most this many. */

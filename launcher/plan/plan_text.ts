@@ -1,8 +1,7 @@
 import type { EngineCommand } from "../commands/engine_command.ts";
-import type { HostGpus } from "../host/gpu.ts";
-import { isBusy } from "../host/gpus.ts";
+import { type HostGpus, isBusy } from "../host/gpu.ts";
 import { gib } from "../model/memory.ts";
-import type { LaunchPlan, PlannedEngine } from "./plan_types.ts";
+import type { LaunchPlan, PlannedEngine } from "./launch_plan.ts";
 
 /** The plan for people: GPUs, a table of engines with reasons, notes, and the exact commands. */
 export function planText(plan: LaunchPlan): string {

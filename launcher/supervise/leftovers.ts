@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
+import type { LaunchState } from "./launch_state.ts";
 import { groupRuns, type ProcessTable } from "./process_table.ts";
-import type { LaunchState } from "./state.ts";
 
 /** Process groups that an earlier launch has left behind, by number. */
 export function leftoverGroups(state: LaunchState, table: ProcessTable): number[] {

@@ -1,4 +1,4 @@
-import type { PlannedEngine } from "../plan/plan_types.ts";
+import type { PlannedEngine } from "../plan/launch_plan.ts";
 
 /**
  * Which engines may start at the same time. An engine measures the free memory of its GPUs while it starts, so those

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
-import type { LaunchPlan, PlannedEngine } from "../plan/plan_types.ts";
+import type { LaunchPlan, PlannedEngine } from "../plan/launch_plan.ts";
 import type { EngineStatus } from "./engine_status.ts";
 import { type EngineSupervision, EngineSupervisor } from "./engine_supervisor.ts";
 import { StartGate } from "./start_gate.ts";

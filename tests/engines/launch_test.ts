@@ -8,9 +8,9 @@ import process from "node:process";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { selfCommand } from "../../launcher/commands/self_command.ts";
+import { type LaunchState, readState } from "../../launcher/supervise/launch_state.ts";
 import { groupRuns, systemProcessTable } from "../../launcher/supervise/process_table.ts";
-import { selfCommand } from "../../launcher/supervise/self_command.ts";
-import { type LaunchState, readState } from "../../launcher/supervise/state.ts";
 import { enginesFolder, eventually, isInstalled, tinyModel } from "./engine_process.ts";
 import { send } from "./http_request.ts";
 

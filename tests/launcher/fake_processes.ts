@@ -6,13 +6,8 @@ import {
   type Transport,
   TransportError,
 } from "../../base/transport.ts";
-import type { LaunchPlan, PlannedEngine } from "../../launcher/plan/plan_types.ts";
-import type {
-  EngineProcess,
-  Exit,
-  Processes,
-  ProcessOptions,
-} from "../../launcher/supervise/process_types.ts";
+import type { LaunchPlan, PlannedEngine } from "../../launcher/plan/launch_plan.ts";
+import type { EngineProcess, Exit, Processes, ProcessOptions } from "../../launcher/supervise/processes.ts";
 
 /** What a fake engine does: prints, becomes healthy, ends. Times in ms after its start. */
 export interface FakeLife {
@@ -155,6 +150,7 @@ export function plannedEngine(
     modelKey: name,
     shape: undefined,
     family: "vllm",
+    version: "0.32.0",
     role: "whole",
     tensorParallel: 1,
     memoryFraction: 0.9,

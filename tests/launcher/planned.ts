@@ -9,9 +9,9 @@ import { nothingKnown } from "../../launcher/host/installed.ts";
 import { allPortsFree } from "../../launcher/host/ports.ts";
 import { knownModelConfig } from "../../launcher/model/known_models.ts";
 import { type ModelShape, shapeOf } from "../../launcher/model/model_shape.ts";
-import { makePlan } from "../../launcher/plan/plan.ts";
+import type { LaunchPlan } from "../../launcher/plan/launch_plan.ts";
+import { makePlan } from "../../launcher/plan/make_plan.ts";
 import type { PlanOptions } from "../../launcher/plan/plan_options.ts";
-import type { LaunchPlan } from "../../launcher/plan/plan_types.ts";
 
 const folder = fileURLToPath(new URL("../fixtures/launcher/", import.meta.url));
 

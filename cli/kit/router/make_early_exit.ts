@@ -1,6 +1,6 @@
 import { logger } from "../../../base/log.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
-import { expandGraph } from "../../../cfgs/topology/topology.ts";
+import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import type { Io } from "../io.ts";
 import { LazyScorer } from "./lazy_scorer.ts";
 import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";

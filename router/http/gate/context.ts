@@ -3,9 +3,9 @@ import type { Random } from "../../../base/random.ts";
 import type { Admission } from "./admission.ts";
 import type { Access, Keys } from "./auth.ts";
 import type { Drain } from "./drain.ts";
+import type { RouterServices } from "./services.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Relay } from "../../relay/relay_types.ts";
-import type { RouterServices } from "./services.ts";
 
 /** What the handlers have at hand. */
 export interface HttpServices extends RouterServices {

@@ -1,6 +1,6 @@
+import type { Json } from "../../../base/json.ts";
 import type { PromptConfig } from "../../../cfgs/schema/config.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import type { Json } from "../../../base/json.ts";
 
 /** A piece of a prompt template. */
 export type Segment =

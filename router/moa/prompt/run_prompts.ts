@@ -1,6 +1,5 @@
 import { messageOf } from "../../../base/errors.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
-import type { ServedModel } from "../../served/served_model.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 import type { Question } from "../graph/run_input.ts";
 import type { Piece, PromptTemplate } from "../graph/template.ts";
@@ -11,6 +10,7 @@ import { fillPrompt, type OpenPrompt, openPrompt } from "./open_prompt.ts";
 import { layoutOf, type PromptLayout, type Refused } from "./prompt_layout.ts";
 import { SplicedPrompt } from "./spliced_prompt.ts";
 import { hasChatFields, promptText, wirePrompt } from "./wire_prompt.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** An agent as a run calls it. */
 export interface PromptTarget {

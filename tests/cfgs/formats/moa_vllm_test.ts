@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { loadCheckedConfig, loadConfig } from "../../../cfgs/load/load.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
-import { expandGraph } from "../../../cfgs/topology/topology.ts";
+import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import { complaints } from "../helpers.ts";
 
 const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs");

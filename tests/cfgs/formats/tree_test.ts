@@ -3,7 +3,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { loadCheckedConfig, loadConfig } from "../../../cfgs/load/load.ts";
-import { expandGraph } from "../../../cfgs/topology/topology.ts";
+import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import { complaints } from "../helpers.ts";
 
 const file = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs/tree/configs_tree.json");

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
 import { presetNames, presetText } from "../../../cfgs/presets/presets.ts";
-import { expandGraph } from "../../../cfgs/topology/topology.ts";
+import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 
 const folder = join(dirname(fileURLToPath(import.meta.url)), "../../../cfgs/presets");
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { promptNeeds } from "../../../cfgs/check/prompts.ts";
+import { promptNeeds } from "../../../cfgs/check/check_prompt.ts";
 import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
 import { type PromptConfig, promptSchema } from "../../../cfgs/schema/config.ts";
 

@@ -7,8 +7,8 @@ import { test } from "node:test";
 import { configSchema } from "../../../cfgs/schema/config.ts";
 import { checkLaunch } from "../../../cli/doctor/check_launch.ts";
 import type { RunTool } from "../../../launcher/host/run_tool.ts";
+import { writeState } from "../../../launcher/supervise/launch_state.ts";
 import { systemProcessTable } from "../../../launcher/supervise/process_table.ts";
-import { writeState } from "../../../launcher/supervise/state.ts";
 import { fakeIo } from "../fake_io.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "canopy-doctor-"));

@@ -14,8 +14,7 @@ import { parse, parseAllDocuments } from "yaml";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
 import { emit, type EmitTarget } from "../../../launcher/emit/emit.ts";
-import type { HostGpus } from "../../../launcher/host/gpu.ts";
-import { noGpus } from "../../../launcher/host/gpus.ts";
+import { type HostGpus, noGpus } from "../../../launcher/host/gpu.ts";
 import { describedGpus } from "../../../launcher/host/gpus_described.ts";
 import type { PlanOptions } from "../../../launcher/plan/plan_options.ts";
 import { checkFields } from "./known_fields.ts";
@@ -288,6 +287,18 @@ test("Kubernetes: an engine that spans hosts is a LeaderWorkerSet", async () => 
     /"--node-rank","\$\(LWS_WORKER_INDEX\)","--dist-init-addr","\$\(LWS_LEADER_ADDRESS\):5000"/,
   );
   assert.match(vllm ?? "", /"--master-addr","\$\(LWS_LEADER_ADDRESS\)","--headless"/);
+});
+
+test("The version of a family decides the options of an engine that spans hosts, as a model's own does", async () => {
+  const old = {
+    models: { "8b": { model: "Qwen/Qwen3-8B", engine: "vllm", launch: { nodes: 2 } } },
+    launch: { vllm: { version: "0.11.0" } },
+  };
+  for (const target of ["kubernetes", "slurm"] as const) {
+    await assert.rejects(filesOf(target, old, describedGpus("2xH200")), {
+      message: "vLLM 0.11.0 spans hosts only with Ray: use vLLM 0.12 or later, or SGLang",
+    });
+  }
 });
 
 test("Kubernetes gives whole GPUs, so a plan that shares one is refused", async () => {

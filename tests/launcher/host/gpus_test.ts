@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { findGpus, isBusy } from "../../../launcher/host/gpus.ts";
+import { findGpus } from "../../../launcher/host/find_gpus.ts";
+import { isBusy } from "../../../launcher/host/gpu.ts";
 import { describedGpus, recordedGpus } from "../../../launcher/host/gpus_described.ts";
 import type { RunTool } from "../../../launcher/host/run_tool.ts";
 import { fixture, recorded } from "../planned.ts";

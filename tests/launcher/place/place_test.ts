@@ -1,13 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import type { Gpu, HostGpus } from "../../../launcher/host/gpu.ts";
-import { isBusy } from "../../../launcher/host/gpus.ts";
+import { type Gpu, type HostGpus, isBusy } from "../../../launcher/host/gpu.ts";
 import { describedGpus } from "../../../launcher/host/gpus_described.ts";
 import type { ModelShape } from "../../../launcher/model/model_shape.ts";
+import { type Demand, leastTokens } from "../../../launcher/place/demand.ts";
 import { place } from "../../../launcher/place/place.ts";
-import { leastTokens } from "../../../launcher/place/place_sizes.ts";
-import type { Demand } from "../../../launcher/place/place_types.ts";
 import { fixtureShape, recorded } from "../planned.ts";
 
 function demandOf(name: string, more: Partial<Demand> = {}): Demand {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { loggedFailure, startSign } from "../../../launcher/logs/log_patterns.ts";
-import type { PlannedEngine } from "../../../launcher/plan/plan_types.ts";
-import { explainExit, explainFailure } from "../../../launcher/supervise/explain.ts";
+import type { PlannedEngine } from "../../../launcher/plan/launch_plan.ts";
+import { explainExit, explainFailure } from "../../../launcher/supervise/explain_failure.ts";
 import { plannedEngine } from "../fake_processes.ts";
 
 // The logs in tests/fixtures/launcher/logs are those of real engines on a CPU, the lines below are from the engines' sources.

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { VirtualClock } from "../../../base/clock.ts";
-import type { PlannedEngine } from "../../../launcher/plan/plan_types.ts";
+import type { PlannedEngine } from "../../../launcher/plan/launch_plan.ts";
 import { StartGate } from "../../../launcher/supervise/start_gate.ts";
 import { plannedEngine } from "../fake_processes.ts";
 

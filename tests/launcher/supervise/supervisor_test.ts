@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
-import type { PlannedEngine } from "../../../launcher/plan/plan_types.ts";
+import type { PlannedEngine } from "../../../launcher/plan/launch_plan.ts";
 import { DEFAULT_RULES, type SuperviseRules } from "../../../launcher/supervise/supervise_rules.ts";
 import { Supervisor } from "../../../launcher/supervise/supervisor.ts";
 import { type FakeLife, FakeProcesses, plannedEngine, planOf } from "../fake_processes.ts";

@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { FeedWriter } from "../../../../router/moa/exit/feed_writer.ts";
-import { answerText } from "../../../../router/moa/prompt/answer.ts";
-import { answerSoFar } from "../../../../router/moa/prompt/answer.ts";
+import { answerSoFar, answerText } from "../../../../router/moa/prompt/answer.ts";
 import { FakeScorer } from "../fake_scorer.ts";
 
 const graph = { compat: undefined, stripReasoning: true } as const;

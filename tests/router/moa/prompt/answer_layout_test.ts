@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parseResponsesFormat } from "../../../../router/moa/graph/template.ts";
-import type { Piece } from "../../../../router/moa/graph/template.ts";
+import { parseResponsesFormat, type Piece } from "../../../../router/moa/graph/template.ts";
 import { fillPieces, layOut, type Precursor } from "../../../../router/moa/prompt/answer_layout.ts";
 
 const agents = ["a", "b", "c"];

@@ -1,6 +1,6 @@
 import type { FailureKind, LoggedFailure } from "../logs/log_patterns.ts";
-import type { PlannedEngine } from "../plan/plan_types.ts";
-import type { Exit } from "./process_types.ts";
+import type { PlannedEngine } from "../plan/launch_plan.ts";
+import type { Exit } from "./processes.ts";
 
 /** Why an engine is down, for the person who started it. */
 export interface Explanation {

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { graphSchema } from "../../../cfgs/schema/config.ts";
+import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import { type ExpandedGraph, MAX_AGENTS } from "../../../cfgs/topology/expanded_graph.ts";
-import { expandGraph } from "../../../cfgs/topology/topology.ts";
 
 const agent = { model: "m" };
 const agents = (count: number) => Array.from({ length: count }, () => agent);

@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JsonObject } from "../../../base/json.ts";
-import { noGpus } from "../../../launcher/host/gpus.ts";
+import { noGpus } from "../../../launcher/host/gpu.ts";
 import { describedGpus } from "../../../launcher/host/gpus_described.ts";
 import { nothingKnown } from "../../../launcher/host/installed.ts";
-import { modelPortsOf, withPlannedWorkers } from "../../../launcher/plan/plan.ts";
+import {
+  type LaunchPlan,
+  modelPortsOf,
+  type PlannedEngine,
+  withPlannedWorkers,
+} from "../../../launcher/plan/launch_plan.ts";
 import { shellLine } from "../../../launcher/plan/plan_text.ts";
-import type { LaunchPlan, PlannedEngine } from "../../../launcher/plan/plan_types.ts";
 import { configOf, planned, recorded } from "../planned.ts";
 
 const tree: JsonObject = { moa: { layers: [{ agents: [{ model: "8b" }] }, { agents: [{ model: "8b" }] }] } };

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { didYouMean, quoteList } from "./nearest.ts";
-import { type ConfigPath, formatPath, valueAt } from "../schema/config_path.ts";
-import { isSecretPath, shownSecret } from "../schema/secrets.ts";
-import { describeSchema, keysOf, schemasAt, unwrap } from "../schema/walk.ts";
+import { didYouMean, quoteList } from "../../base/nearest.ts";
+import { type ConfigPath, formatPath, valueAt } from "./config_path.ts";
+import { isSecretPath, shownSecret } from "./secrets.ts";
+import { describeSchema, keysOf, schemasAt, unwrap } from "./walk.ts";
 
 /** What is wrong at one place of a value, before it is known in which file and line that stands. */
 export interface ConfigFinding {

@@ -1,8 +1,8 @@
 import type { GraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
-import { expandAgents } from "./agents.ts";
+import { expandAgents } from "./expand_agents.ts";
+import { expandLayers } from "./expand_layers.ts";
 import type { ExpandedGraph, TopologyProblem } from "./expanded_graph.ts";
-import { expandLayers } from "./layers.ts";
 
 /**
  * Writes out the agents and clusters of a graph and checks its shape; `path` is where the graph stands in the

@@ -1,7 +1,7 @@
-import type { ConfigFinding } from "./explain.ts";
-import { didYouMean, quoteList } from "./nearest.ts";
+import { didYouMean, quoteList } from "../../base/nearest.ts";
 import type { PromptConfig } from "../schema/config.ts";
 import { formatPath } from "../schema/config_path.ts";
+import type { ConfigFinding } from "../schema/explain.ts";
 import type { ExpandedAgent } from "../topology/expanded_graph.ts";
 
 /** What a prompt template asks for. */

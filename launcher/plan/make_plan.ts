@@ -1,16 +1,17 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
 import { type Launch, launchSchema } from "../../cfgs/schema/launch.ts";
-import { isBusy } from "../host/gpus.ts";
+import { isBusy } from "../host/gpu.ts";
 import type { ModelShape } from "../model/model_shape.ts";
+import type { Demand } from "../place/demand.ts";
 import { infeasible } from "../place/infeasible.ts";
+import type { GpuPlacement } from "../place/memory_split.ts";
 import { place } from "../place/place.ts";
-import type { Demand, GpuPlacement } from "../place/place_types.ts";
-import { type LaunchTarget, type ModelTargets, targetsOf } from "../place/targets.ts";
+import type { LaunchPlan, PlannedEngine } from "./launch_plan.ts";
 import { planEngine } from "./plan_engine.ts";
 import type { PlanOptions } from "./plan_options.ts";
-import { assignPorts } from "./plan_ports.ts";
-import type { LaunchPlan, NamedTarget, PlannedEngine, PlannedPorts } from "./plan_types.ts";
+import { assignPorts, type PlannedPorts } from "./plan_ports.ts";
+import { type LaunchTarget, type ModelTargets, type NamedTarget, nameTargets, targetsOf } from "./targets.ts";
 
 /**
  * Decides where each engine of a configuration runs, with which memory, ports and command.
@@ -45,50 +46,11 @@ export async function makePlan(config: Config, options: PlanOptions): Promise<La
   };
 }
 
-/** The configuration that a router uses in front of a plan's engines. */
-export function withPlannedWorkers(config: Config, plan: LaunchPlan): Config {
-  const models = Object.entries(config.models).map(([key, model]): [string, ModelConfig] => [key, {
-    ...model,
-    engine: plan.protocols.get(key) ?? model.engine,
-    workers: [...plan.workers.get(key) ?? model.workers],
-  }]);
-  return { ...config, models: Object.fromEntries(models) };
-}
-
-/** MoA-vllm's `model2port.json`: the port of each model's first engine, under the name that the engine knows. */
-export function modelPortsOf(config: Config, plan: LaunchPlan): Record<string, number> {
-  const ports: Record<string, number> = {};
-  for (const engine of plan.engines) {
-    const model = config.models[engine.modelKey]?.model ?? engine.modelKey;
-    if (engine.role !== "prefill") ports[model] ??= engine.port;
-  }
-  return ports;
-}
-
 /** The engine whose process runs a simulated half; undefined: it has its own. */
 function processOf({ name, model, target }: NamedTarget, named: readonly NamedTarget[]): string | undefined {
   if (model.family !== "sim" || target.role === "whole") return undefined;
   const first = named.find((other) => other.model === model && other.target.role === "prefill");
   return first === undefined || first.name === name ? undefined : first.name;
-}
-
-/** Names that can be those of files, units, containers and pods. */
-function nameTargets(models: readonly ModelTargets[]): NamedTarget[] {
-  const taken = new Set<string>();
-  return models.flatMap((model) => {
-    const count = (role: LaunchTarget["role"]) => model.targets.filter((one) => one.role === role).length;
-    const seen = new Map<LaunchTarget["role"], number>();
-    const base = model.modelKey.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "model";
-    return model.targets.map((target): NamedTarget => {
-      const number = (seen.get(target.role) ?? 0) + 1;
-      seen.set(target.role, number);
-      const role = target.role === "whole" ? "" : `-${target.role}`;
-      let name = `${base}${role}${count(target.role) === 1 ? "" : `-${number}`}`;
-      for (let copy = 2; taken.has(name); copy++) name = `${base}-${copy}${role}-${number}`;
-      taken.add(name);
-      return { name, model, target };
-    });
-  });
 }
 
 /** True for an engine that is given GPUs. */
@@ -179,8 +141,8 @@ function workersOf(
     const bootstrap = ports.bootstrap.get(prefill.name);
     return {
       prefill: url(prefill),
-      // vLLM's side channel is told by the prefill server itself.
-      ...(bootstrap === undefined || model.protocol !== "sglang-pd" ? {} : { bootstrap_port: bootstrap }),
+      // vLLM's prefill server names its side channel itself.
+      bootstrap_port: model.protocol === "sglang-pd" ? bootstrap : undefined,
       decode: url(engineOf(worker.decode)),
     };
   });

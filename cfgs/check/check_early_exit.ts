@@ -1,8 +1,8 @@
-import type { ConfigFinding } from "./explain.ts";
-import { didYouMean, quoteList } from "./nearest.ts";
+import { didYouMean, quoteList } from "../../base/nearest.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
 import { type ConfigPath, formatPath } from "../schema/config_path.ts";
 import type { EarlyExitConfig } from "../schema/early_exit.ts";
+import type { ConfigFinding } from "../schema/explain.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
 /** Says what is wrong or without effect in a graph's settings of early exit. `expanded`: undefined where it cannot be run. */

@@ -1,29 +1,34 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
 import { type ModelLaunch, modelLaunchSchema } from "../../cfgs/schema/launch.ts";
-
-/** Families that `--engine` chooses among. */
-export type EngineChoice = "sglang" | "vllm" | "sim";
+import type { EngineFamily, EngineRole } from "../engine_kind.ts";
 
 /** An engine that is to be started, before anything is known of GPUs. */
 export interface LaunchTarget {
-  readonly role: "whole" | "prefill" | "decode";
-  /** Of its address in the configuration; undefined: any free one. */
+  readonly role: EngineRole;
+  /** Port of its address in the configuration; undefined: any free one. */
   readonly port: number | undefined;
-  /** Of its address in the configuration: how the router knows it. */
+  /** Role and address, or number where no address is given: tells it from the model's other targets. */
   readonly key: string;
-  /** SGLang, from the configuration. */
+  /** SGLang's bootstrap port in the configuration. */
   readonly bootstrapPort: number | undefined;
 }
 
-/** What is to be started for a model. */
+/** An engine to start, with its name. */
+export interface NamedTarget {
+  readonly name: string;
+  readonly model: ModelTargets;
+  readonly target: LaunchTarget;
+}
+
+/** Engines to start for one model. */
 export interface ModelTargets {
   readonly modelKey: string;
   readonly config: ModelConfig;
   readonly launch: ModelLaunch;
-  /** What its workers will speak. */
+  /** Protocol of its workers. */
   readonly protocol: ModelConfig["engine"];
-  readonly family: EngineChoice;
+  readonly family: EngineFamily;
   readonly targets: readonly LaunchTarget[];
   /** Entries of `workers`: which targets they are, or an address elsewhere that is kept. */
   readonly workers: readonly (
@@ -34,11 +39,11 @@ export interface ModelTargets {
 }
 
 /**
- * What a configuration wants started: addresses on this host (localhost) are engines to start there, addresses
+ * Engines that a configuration wants started: addresses on this host (localhost) are engines to start there, addresses
  * elsewhere are kept, and a model without addresses gets `launch.replicas` engines on free ports. A model of which
  * everything is elsewhere has no targets. Throws 400 `nothing_to_start` for a model that nobody serves.
  */
-export function targetsOf(config: Config, engine: EngineChoice | undefined): ModelTargets[] {
+export function targetsOf(config: Config, engine: EngineFamily | undefined): ModelTargets[] {
   // Embedded models are started by the router itself.
   return Object.entries(config.models).filter(([, model]) => model.engine !== "onnx")
     .map(([modelKey, model]) => targetsOfModel(modelKey, model, engine));
@@ -47,14 +52,14 @@ export function targetsOf(config: Config, engine: EngineChoice | undefined): Mod
 function targetsOfModel(
   modelKey: string,
   config: ModelConfig,
-  engine: EngineChoice | undefined,
+  engine: EngineFamily | undefined,
 ): ModelTargets {
   const launch = config.launch ?? modelLaunchSchema.parse({});
   const isPair = config.engine.endsWith("-pd");
   const own = config.engine.startsWith("sglang") ? "sglang" : config.engine === "openai" ? undefined : "vllm";
   const family = engine ?? own;
   const targets = new Map<string, LaunchTarget>();
-  const targetOf = (role: LaunchTarget["role"], url: string, bootstrapPort?: number): LaunchTarget => {
+  const targetOf = (role: EngineRole, url: string, bootstrapPort?: number): LaunchTarget => {
     const key = `${role} ${url}`;
     const known = targets.get(key);
     if (known !== undefined) return known;
@@ -85,7 +90,7 @@ function targetsOfModel(
       );
     }
     for (let n = 0; n < launch.replicas; n++) {
-      const target = (role: LaunchTarget["role"]): LaunchTarget => {
+      const target = (role: EngineRole): LaunchTarget => {
         const made = { role, key: `${role} ${n}`, port: undefined, bootstrapPort: undefined };
         targets.set(made.key, made);
         return made;
@@ -107,11 +112,30 @@ function targetsOfModel(
 }
 
 /** Simulated engines speak what the configuration says; `openai` is served by a vLLM. */
-function protocolOf(own: ModelConfig["engine"], engine: EngineChoice | undefined): ModelConfig["engine"] {
+function protocolOf(own: ModelConfig["engine"], engine: EngineFamily | undefined): ModelConfig["engine"] {
   if (engine === undefined || engine === "sim") return own;
   return own.endsWith("-pd") ? `${engine}-pd` : engine;
 }
 
 function isLocal(url: string): boolean {
   return ["localhost", "127.0.0.1", "[::1]", "0.0.0.0"].includes(new URL(url).hostname);
+}
+
+/** Names the engines; a name can be that of a file, a unit, a container or a pod. */
+export function nameTargets(models: readonly ModelTargets[]): NamedTarget[] {
+  const taken = new Set<string>();
+  return models.flatMap((model) => {
+    const count = (role: EngineRole) => model.targets.filter((one) => one.role === role).length;
+    const seen = new Map<EngineRole, number>();
+    const base = model.modelKey.toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-+|-+$/g, "") || "model";
+    return model.targets.map((target): NamedTarget => {
+      const number = (seen.get(target.role) ?? 0) + 1;
+      seen.set(target.role, number);
+      const role = target.role === "whole" ? "" : `-${target.role}`;
+      let name = `${base}${role}${count(target.role) === 1 ? "" : `-${number}`}`;
+      for (let copy = 2; taken.has(name); copy++) name = `${base}-${copy}${role}-${number}`;
+      taken.add(name);
+      return { name, model, target };
+    });
+  });
 }

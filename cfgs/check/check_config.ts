@@ -1,12 +1,12 @@
-import { checkEarlyExit } from "./early_exit.ts";
-import type { ConfigFinding } from "./explain.ts";
-import { didYouMean, quoteList } from "./nearest.ts";
-import { checkPrompt } from "./prompts.ts";
+import { didYouMean, quoteList } from "../../base/nearest.ts";
+import { checkEarlyExit } from "./check_early_exit.ts";
+import { checkPrompt } from "./check_prompt.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, ModelConfig } from "../schema/config.ts";
 import { type ConfigPath, formatPath } from "../schema/config_path.ts";
+import type { ConfigFinding } from "../schema/explain.ts";
+import { expandGraph } from "../topology/expand_graph.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
-import { expandGraph } from "../topology/topology.ts";
 
 /** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
 export function checkConfig(config: Config): ConfigFinding[] {

@@ -1,8 +1,7 @@
 import { CanopyError } from "../../base/errors.ts";
-import type { Gpu, HostGpus } from "./gpu.ts";
-import { parseRocm, ROCM_ARGUMENTS } from "./gpus_amd.ts";
-import { AMD_SMI_COMMANDS, parseAmdSmi } from "./gpus_amd_smi.ts";
-import { linkOf, NVIDIA_COMMANDS, parseNvidia } from "./gpus_nvidia.ts";
+import { type Gpu, type HostGpus, linkOf } from "./gpu.ts";
+import { AMD_SMI_COMMANDS, parseAmdSmi, parseRocm, ROCM_ARGUMENTS } from "./gpus_amd.ts";
+import { NVIDIA_COMMANDS, parseNvidia } from "./gpus_nvidia.ts";
 import type { RunTool } from "./run_tool.ts";
 
 /** What is needed to look at the GPUs of this host. */
@@ -11,17 +10,6 @@ export interface FindGpusOptions {
   /** `CUDA_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` are respected. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly signal: AbortSignal;
-}
-
-/** A host without GPUs. */
-export const noGpus: HostGpus = { gpus: [], driver: undefined, linked: () => false, source: "none" };
-
-/** In use by others for more than this share: no engine is put there. A desktop, or a driver's own share, is less. */
-const BUSY_SHARE = 0.05;
-
-/** True when others use so much of a GPU that nothing is planned on it. */
-export function isBusy(gpu: Gpu): boolean {
-  return gpu.usedMiB > gpu.totalMiB * BUSY_SHARE;
 }
 
 /**

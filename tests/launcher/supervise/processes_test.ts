@@ -8,10 +8,15 @@ import { SystemClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { LogFile } from "../../../launcher/logs/log_file.ts";
 import { LineSplitter } from "../../../launcher/logs/log_lines.ts";
+import {
+  type LaunchState,
+  readState,
+  stateFolder,
+  writeState,
+} from "../../../launcher/supervise/launch_state.ts";
 import { endGroups, leftoverGroups } from "../../../launcher/supervise/leftovers.ts";
-import { SystemProcesses } from "../../../launcher/supervise/process.ts";
 import { groupRuns, systemProcessTable } from "../../../launcher/supervise/process_table.ts";
-import { type LaunchState, readState, stateFolder, writeState } from "../../../launcher/supervise/state.ts";
+import { SystemProcesses } from "../../../launcher/supervise/processes.ts";
 
 const clock = new SystemClock();
 const table = systemProcessTable();

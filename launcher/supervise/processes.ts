@@ -2,12 +2,48 @@ import { spawn } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import process from "node:process";
 import { CanopyError, messageOf } from "../../base/errors.ts";
+import type { EngineCommand } from "../commands/engine_command.ts";
 import { LogFile } from "../logs/log_file.ts";
 import { LineSplitter } from "../logs/log_lines.ts";
 import { groupRuns, LAUNCH_VARIABLE, type ProcessTable } from "./process_table.ts";
-import type { EngineProcess, Exit, Processes, ProcessOptions } from "./process_types.ts";
 
-/** What real processes are started with. */
+/** End of a process. */
+export interface Exit {
+  /** Undefined when a signal ended it. */
+  readonly code: number | undefined;
+  readonly signal: string | undefined;
+}
+
+/** An engine's process and all that it has started: one process group. */
+export interface EngineProcess {
+  /** Of the first process, and the number of its group. */
+  readonly pid: number;
+  /** Tells it from a later process of the same number. */
+  readonly startTime: string | undefined;
+  /** Resolves when the first process has ended; others of its group may still run. Never rejects. */
+  readonly exited: Promise<Exit>;
+  /** Sends a signal to the whole group. */
+  signal(name: "SIGTERM" | "SIGKILL"): void;
+  /** True while any process of the group runs. */
+  groupAlive(): boolean;
+}
+
+/** Options of a process to start. */
+export interface ProcessOptions {
+  readonly command: EngineCommand;
+  /** Its output is appended here; older output moves to FILE.1, FILE.2 … */
+  readonly logFile: string;
+  /** Called for each line of its output, without line ends and colours. */
+  readonly onLine: (line: string) => void;
+}
+
+/** Starts processes. */
+export interface Processes {
+  /** Throws `CanopyError` `engine_not_installed` when there is no such program, `cannot_start` otherwise. */
+  start(options: ProcessOptions): Promise<EngineProcess>;
+}
+
+/** Options of `SystemProcesses`. */
 export interface SystemProcessesOptions {
   /** Marks all that this launch starts. */
   readonly launchId: string;

@@ -1,10 +1,10 @@
-import type { ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
+import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
 import type { EngineCommand } from "../commands/engine_command.ts";
+import type { EngineFamily, EngineRole } from "../engine_kind.ts";
 import type { Gpu, HostGpus } from "../host/gpu.ts";
 import type { ModelShape } from "../model/model_shape.ts";
-import type { LaunchTarget, ModelTargets } from "../place/targets.ts";
 
-/** What one engine takes of each of its GPUs, in MiB. */
+/** Memory of one engine on each of its GPUs, in MiB. */
 export interface EngineMemory {
   readonly weightsMiB: number;
   readonly activationMiB: number;
@@ -21,8 +21,10 @@ export interface PlannedEngine {
   /** Key of `models`. */
   readonly modelKey: string;
   readonly shape: ModelShape | undefined;
-  readonly family: "sglang" | "vllm" | "sim";
-  readonly role: "whole" | "prefill" | "decode";
+  readonly family: EngineFamily;
+  /** Version that its options are made for; of a simulated engine, the one that it stands for. */
+  readonly version: string;
+  readonly role: EngineRole;
   readonly gpus: readonly Gpu[];
   readonly tensorParallel: number;
   /** Share of each GPU's memory that the engine may take, in the family's own sense. */
@@ -31,7 +33,7 @@ export interface PlannedEngine {
   readonly host: string;
   readonly port: number;
   readonly bootstrapPort: number | undefined;
-  /** What is started on this host: the engine itself, or a container with it. */
+  /** Command for this host: the engine itself, or a container with it. */
   readonly command: EngineCommand;
   /** The engine itself; the same as `command` where no container is used. */
   readonly bare: EngineCommand;
@@ -43,7 +45,7 @@ export interface PlannedEngine {
   readonly nodes: number;
   /** Longest prompt plus answer that the engine is told to take; undefined: its model's own. */
   readonly contextTokens: number | undefined;
-  /** Why it is where it is, one sentence each. */
+  /** Reasons for its place and options, one sentence each. */
   readonly reasons: readonly string[];
 }
 
@@ -52,24 +54,29 @@ export interface LaunchPlan {
   readonly host: HostGpus;
   /** Those that share a GPU are to be started one after the other, in this order: each measures what is free. */
   readonly engines: readonly PlannedEngine[];
-  /** What the router is to use, by model key; models that had workers in the configuration keep them. */
+  /** Workers that the router is to use, by model key; addresses elsewhere are kept from the configuration. */
   readonly workers: ReadonlyMap<string, readonly WorkerConfig[]>;
-  /** What these workers speak, by model key: `--engine` may have changed it. */
+  /** Protocols of these workers, by model key: `--engine` may have changed them. */
   readonly protocols: ReadonlyMap<string, ModelConfig["engine"]>;
   readonly notes: readonly string[];
 }
-/** An engine to start, with its name. */
 
-export interface NamedTarget {
-  readonly name: string;
-  readonly model: ModelTargets;
-  readonly target: LaunchTarget;
+/** The configuration that a router uses in front of a plan's engines. */
+export function withPlannedWorkers(config: Config, plan: LaunchPlan): Config {
+  const models = Object.entries(config.models).map(([key, model]): [string, ModelConfig] => [key, {
+    ...model,
+    engine: plan.protocols.get(key) ?? model.engine,
+    workers: [...plan.workers.get(key) ?? model.workers],
+  }]);
+  return { ...config, models: Object.fromEntries(models) };
 }
-/** Ports by the name of the engine. */
 
-export interface PlannedPorts {
-  readonly http: ReadonlyMap<string, number>;
-  readonly bootstrap: ReadonlyMap<string, number>;
-  /** Found in use by others. */
-  readonly skipped: readonly number[];
+/** Content of MoA-vllm's `model2port.json`: the port of each model's first engine, under the name that the engine knows. */
+export function modelPortsOf(config: Config, plan: LaunchPlan): Record<string, number> {
+  const ports: Record<string, number> = {};
+  for (const engine of plan.engines) {
+    const model = config.models[engine.modelKey]?.model ?? engine.modelKey;
+    if (engine.role !== "prefill") ports[model] ??= engine.port;
+  }
+  return ports;
 }
