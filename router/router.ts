@@ -71,7 +71,7 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
     ...services,
     relay,
     drain,
-    ...(options.version === undefined ? {} : { version: options.version }),
+    version: options.version,
   });
   const probed = Promise.all([...models.values()].map((model) => model.start(life.signal)));
   probed.catch(() => {});

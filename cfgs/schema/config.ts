@@ -202,6 +202,11 @@ export const serverSchema = z.strictObject({
     "Bearer tokens of clients; none: everybody may ask",
   ),
   admin_key: z.string().min(1).optional().describe("Bearer token for changes to the running router"),
+  cors_origins: z.array(z.union([z.literal("*"), z.string().regex(/^https?:\/\/[^\s/,*]+$/)], {
+    error: "must be an origin such as https://chat.example.com, without a path, or *",
+  })).default([]).describe(
+    "Origins whose pages may ask from a browser; none: only the router's own; *: all",
+  ),
   max_body_bytes: z.int().min(1).default(64 * 1024 * 1024).describe("Largest request body"),
   max_running: z.int().min(1).default(256).describe("Requests that run at once"),
   max_queued: z.int().min(0).default(1024).describe("Requests that may wait for a place"),

@@ -1,15 +1,19 @@
 import { Hono } from "hono";
+import { cors } from "hono/cors";
+import { methodNotAllowed } from "hono/method-not-allowed";
 import { unixSeconds } from "../../base/clock.ts";
+import type { JsonObject } from "../../base/json.ts";
 import { adminRoutes } from "./admin/admin.ts";
 import { healthRoutes } from "./admin/health.ts";
 import { workerRoutes } from "./admin/workers.ts";
 import { Admission } from "./gate/admission.ts";
 import { Keys } from "./gate/auth.ts";
-import type { Call, Env, HttpServices, Route } from "./gate/context.ts";
+import type { Env } from "./gate/context.ts";
 import { Drain } from "./gate/drain.ts";
-import { errorResponse, methodNotAllowed, notFound } from "./gate/errors.ts";
-import { requestId } from "./gate/request_id.ts";
-import type { RouterServices } from "./gate/services.ts";
+import { errorResponse, notFound, wrongMethod } from "./gate/errors.ts";
+import { identified } from "./gate/request_id.ts";
+import { guarded } from "./gate/route.ts";
+import type { HttpServices, RouterServices } from "./gate/services.ts";
 import { graphRoutes } from "./graph/graph.ts";
 import { Metrics } from "./metrics/metrics.ts";
 import { inferenceRoutes } from "./openai/inference.ts";
@@ -19,18 +23,16 @@ import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
 import type { Relay } from "../relay/relay_types.ts";
 
-/** What the HTTP surface is made of. */
+/** Parts of the HTTP surface. */
 export interface AppServices extends RouterServices {
   readonly relay: Relay;
   /** By default with the bounds of `config.server`. */
-  readonly admission?: Admission;
+  readonly admission?: Admission | undefined;
   /** By default with the time-out of `config.server`; pass one in order to start the drain on SIGTERM. */
-  readonly drain?: Drain;
-  readonly metrics?: Metrics;
-  /** Value of `access-control-allow-origin`; absent: no cross-origin access for browsers. */
-  readonly corsOrigin?: string;
+  readonly drain?: Drain | undefined;
+  readonly metrics?: Metrics | undefined;
   /** For /openapi.json. */
-  readonly version?: string;
+  readonly version?: string | undefined;
 }
 
 /** The router's HTTP surface: handlers only, no port. */
@@ -50,89 +52,39 @@ export function createApp(services: AppServices): Hono<Env> {
       queueTimeoutMs: config.server.queue_timeout_ms,
     }),
   };
-  const routes: Route[] = [
-    ...inferenceRoutes(http),
-    ...graphRoutes(http),
-    ...modelRoutes(http),
-    ...healthRoutes(http),
-    ...runRoutes(http),
-    ...sglangNativeRoutes(http),
-    ...adminRoutes(http),
-    ...workerRoutes(http),
-  ];
-  routes.push(openApiRoute(routes, services.version ?? "0"));
-
   const app = new Hono<Env>();
-  const finish = (call: Call, response: Response) => withHeaders(call, response, services.corsOrigin);
-  for (const route of routes) {
-    app.on(route.method, route.path, async (call) => {
-      call.set("requestId", requestId(call.req.raw.headers, http.random));
-      try {
-        http.keys.check(route.access, call.req.header("authorization"));
-        return finish(call, await route.handle(call));
-      } catch (error) {
-        return finish(call, errorResponse(error, http.drain.draining ? { connection: "close" } : {}));
-      }
-    });
-  }
-  for (const [path, methods] of methodsByPath(routes)) {
-    app.all(path, (call) => {
-      call.set("requestId", requestId(call.req.raw.headers, http.random));
-      if (call.req.method === "OPTIONS" && services.corsOrigin !== undefined) {
-        return finish(call, preflight(methods));
-      }
-      const error = methodNotAllowed(call.req.method, call.req.path, methods);
-      return finish(call, errorResponse(error, { allow: methods.join(", ") }));
-    });
-  }
-  app.notFound((call) => {
-    call.set("requestId", requestId(call.req.raw.headers, http.random));
-    return finish(call, errorResponse(notFound(call.req.path)));
+  app.onError((error) => errorResponse(error, http.drain.draining ? { connection: "close" } : {}));
+  app.notFound((call) => errorResponse(notFound(call.req.path)));
+  app.use(identified(http.random));
+  if (config.server.cors_origins.length > 0) app.use(crossOrigin(config.server.cors_origins));
+  for (
+    const routes of [
+      inferenceRoutes(http),
+      graphRoutes(http),
+      modelRoutes(http),
+      healthRoutes(http),
+      runRoutes(http),
+      sglangNativeRoutes(http),
+      adminRoutes(http),
+      workerRoutes(http),
+    ]
+  ) app.route("/", routes);
+  let document: JsonObject | undefined;
+  app.get("/openapi.json", guarded(http.keys, "open", { summary: "This description." }), (call) => {
+    document ??= openApiDocument(app.routes, { version: services.version ?? "0" });
+    return call.json(document);
   });
+  // Behind the routes, so that a request that has one does not pass it.
+  app.use(methodNotAllowed({ app, onMethodNotAllowed: ({ req }, methods) => wrongMethod(req, methods) }));
   return app;
 }
 
-function openApiRoute(others: readonly Route[], version: string): Route {
-  let document: string | undefined;
-  const route: Route = {
-    method: "GET",
-    path: "/openapi.json",
-    access: "open",
-    handle: () => {
-      document ??= JSON.stringify(openApiDocument([...others], { version }));
-      return new Response(document, { headers: { "content-type": "application/json" } });
-    },
-    operation: { summary: "This description." },
-  };
-  return route;
-}
-
-function methodsByPath(routes: readonly Route[]): Map<string, string[]> {
-  const paths = new Map<string, string[]>();
-  for (const { path, method } of routes) {
-    const methods = paths.get(path) ?? [];
-    methods.push(method);
-    paths.set(path, methods);
-  }
-  return paths;
-}
-
-function preflight(methods: readonly string[]): Response {
-  return new Response(null, {
-    status: 204,
-    headers: {
-      "access-control-allow-methods": methods.join(", "),
-      "access-control-allow-headers": "*, authorization",
-      "access-control-max-age": "600",
-    },
+/** Pages of these origins (`*`: of all) may ask, with any header, and read all headers of the answers. */
+function crossOrigin(origins: readonly string[]) {
+  return cors({
+    origin: origins.includes("*") ? "*" : [...origins],
+    allowMethods: ["GET", "POST", "PUT", "DELETE"],
+    exposeHeaders: ["*"],
+    maxAge: 600,
   });
-}
-
-function withHeaders(call: Call, response: Response, corsOrigin: string | undefined): Response {
-  response.headers.set("x-request-id", call.get("requestId"));
-  if (corsOrigin !== undefined) {
-    response.headers.set("access-control-allow-origin", corsOrigin);
-    response.headers.set("access-control-expose-headers", "*");
-  }
-  return response;
 }

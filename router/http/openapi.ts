@@ -1,53 +1,33 @@
 import { z } from "zod";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import { newWorkerSchema, workerChangeSchema } from "./admin/worker_schema.ts";
-import type { Route } from "./gate/context.ts";
-import {
-  graphRequestSchema,
-  prefillRequestSchema,
-  shellRequestSchema,
-  warmRequestSchema,
-} from "./graph/request_schema.ts";
-import { graphAnswerSchema, graphChunkSchema, warmSchema } from "./graph/response_schema.ts";
-import { chatRequestSchema, completionRequestSchema } from "./openai/request_schema.ts";
-import {
-  chatChunkSchema,
-  chatCompletionSchema,
-  completionSchema,
-  engineRequestSchema,
-  errorSchema,
-  modelCardSchema,
-  modelListSchema,
-} from "./openai/response_schema.ts";
+import { type DescribedRoute, descriptionOf } from "./gate/route.ts";
+import { errorSchema } from "./openai/response_schema.ts";
 
-/** The schemas that operations name. */
-const COMPONENTS: Readonly<Record<string, z.ZodType>> = {
-  ChatCompletionRequest: chatRequestSchema,
-  CompletionRequest: completionRequestSchema,
-  EngineRequest: engineRequestSchema,
-  GraphRequest: graphRequestSchema,
-  WarmRequest: warmRequestSchema,
-  GenerateRequest: z.union([shellRequestSchema, engineRequestSchema]),
-  PrefillRequest: prefillRequestSchema,
-  Graph: graphAnswerSchema,
-  GraphChunk: graphChunkSchema,
-  Warm: warmSchema,
-  ChatCompletion: chatCompletionSchema,
-  ChatCompletionChunk: chatChunkSchema,
-  Completion: completionSchema,
-  Model: modelCardSchema,
-  ModelList: modelListSchema,
-  Error: errorSchema,
-  NewWorker: newWorkerSchema,
-  WorkerChange: workerChangeSchema,
-};
+/** A route as Hono lists it. */
+interface ListedRoute {
+  readonly method: string;
+  /** Hono's pattern. */
+  readonly path: string;
+  readonly handler: object;
+}
 
-/** The description of all routes as OpenAPI 3.1, whose schemas are plain JSON Schema 2020-12. */
-export function openApiDocument(routes: readonly Route[], options: { version: string }): JsonObject {
+/** The description of all guarded routes as OpenAPI 3.1, whose schemas are plain JSON Schema 2020-12. */
+export function openApiDocument(routes: readonly ListedRoute[], options: { version: string }): JsonObject {
   const paths: Record<string, JsonObject> = {};
-  for (const route of routes) {
-    const path = route.path.replace(/:(\w+)(?:\{[^}]*\})?/g, "{$1}");
-    paths[path] = { ...paths[path], [route.method.toLowerCase()]: operation(route, path) };
+  const schemas = z.registry<{ id: string }>();
+  const refer = (schema: z.ZodType): JsonObject => {
+    const id = schema.meta()?.id;
+    if (id === undefined) throw new Error("Cannot describe the routes: a schema has no id");
+    schemas.add(schema, { id });
+    return { $ref: refTo(id) };
+  };
+  for (const { method, path: pattern, handler } of routes) {
+    const description = descriptionOf(handler);
+    if (description === undefined) continue;
+    const path = pattern.replace(/:(\w+)(?:\{[^}]*\})?/g, "{$1}");
+    const operationId = idOf(method, pattern);
+    const of = { operationId, ...operationBody(description, path, refer) };
+    paths[path] = { ...paths[path], [method.toLowerCase()]: of };
   }
   return {
     openapi: "3.1.0",
@@ -58,20 +38,23 @@ export function openApiDocument(routes: readonly Route[], options: { version: st
     },
     paths,
     components: {
-      schemas: Object.fromEntries(
-        Object.entries(COMPONENTS).map(([name, schema]) => [name, jsonSchema(schema)]),
-      ),
+      schemas: jsonSchemas(schemas),
       securitySchemes: { bearer: { type: "http", scheme: "bearer" } },
     },
   };
 }
 
-function operation(route: Route, path: string): JsonObject {
-  const { summary, request, response, contentType, streams } = route.operation;
+function operationBody(
+  { summary, access, request, response, contentType, streams }: DescribedRoute,
+  path: string,
+  refer: (schema: z.ZodType) => JsonObject,
+): JsonObject {
   const content: JsonObject = {
-    [contentType ?? "application/json"]: response === undefined ? {} : { schema: reference(response) },
-    ...(streams === true ? { "text/event-stream": {} } : {}),
+    [contentType ?? "application/json"]: response === undefined ? {} : { schema: refer(response) },
   };
+  if (streams !== undefined) {
+    content["text/event-stream"] = streams === true ? {} : { schema: refer(streams) };
+  }
   const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]): Json => ({
     name: name ?? "",
     in: "path",
@@ -79,41 +62,40 @@ function operation(route: Route, path: string): JsonObject {
     schema: { type: "string" },
   }));
   return {
-    operationId: operationId(route),
     summary,
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(request === undefined ? {} : {
-      requestBody: { required: true, content: { "application/json": { schema: reference(request) } } },
+      requestBody: { required: true, content: { "application/json": { schema: refer(request) } } },
     }),
-    ...(route.access === "open" ? { security: [] } : { security: [{}, { bearer: [] }] }),
+    security: access === "open" ? [] : [{}, { bearer: [] }],
     responses: {
       "200": { description: "The answer.", content },
       default: {
         description: "An error.",
-        content: { "application/json": { schema: reference("Error") } },
+        content: { "application/json": { schema: refer(errorSchema) } },
       },
     },
   };
 }
 
 /** Such as `post_v1_chat_completions`. */
-function operationId(route: Route): string {
-  const words = route.path.replace(/\{[^}]*\}/g, "").split(/\W+/).filter((word) => word !== "");
-  return [route.method.toLowerCase(), ...words].join("_");
+function idOf(method: string, pattern: string): string {
+  const words = pattern.replace(/\{[^}]*\}/g, "").split(/\W+/).filter((word) => word !== "");
+  return [method.toLowerCase(), ...words].join("_");
 }
 
-function reference(name: string): JsonObject {
-  if (!(name in COMPONENTS)) throw new Error(`Cannot describe the routes: there is no schema named ${name}`);
-  return { $ref: `#/components/schemas/${name}` };
+function refTo(id: string): string {
+  return `#/components/schemas/${id}`;
 }
 
-function jsonSchema(schema: z.ZodType): JsonObject {
-  const json: unknown = z.toJSONSchema(schema, {
-    target: "draft-2020-12",
-    io: "input",
-    unrepresentable: "any",
-  });
-  if (!isJsonObject(json)) throw new Error("Cannot describe the routes: a schema is no object");
-  const { $schema: _, ...rest } = json;
-  return rest;
+function jsonSchemas(registry: z.core.$ZodRegistry<{ id: string }>): JsonObject {
+  const { schemas } = z.toJSONSchema(registry, { uri: refTo, io: "input", unrepresentable: "any" });
+  return Object.fromEntries(
+    Object.entries(schemas).map(([id, schema]): [string, Json] => {
+      const json: unknown = schema;
+      if (!isJsonObject(json)) throw new Error("Cannot describe the routes: a schema is no object");
+      const { $schema: _, $id: __, ...rest } = json;
+      return [id, rest];
+    }),
+  );
 }

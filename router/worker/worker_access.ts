@@ -5,13 +5,13 @@ import type { ModelConfig } from "../../cfgs/schema/config.ts";
 export interface WorkerAccess {
   readonly url: string;
   /** Sent as bearer token to this worker; overrides the model's. */
-  readonly apiKey?: string;
+  readonly apiKey?: string | undefined;
   /** Its half of the work; absent for a server that does both. */
-  readonly role?: "prefill" | "decode";
+  readonly role?: "prefill" | "decode" | undefined;
   /** A prefill server's bootstrap registry as decode servers reach it; by default the host of `url`. */
-  readonly bootstrapHost?: string;
+  readonly bootstrapHost?: string | undefined;
   /** The registry's port; absent: the decode server's own default. */
-  readonly bootstrapPort?: number;
+  readonly bootstrapPort?: number | undefined;
 }
 
 /**

@@ -1,20 +1,19 @@
+import { Hono } from "hono";
 import type { Gauge } from "../../../base/prometheus.ts";
-import type { HttpServices, Route } from "../gate/context.ts";
+import type { Env } from "../gate/context.ts";
+import { guarded } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
 
-/** What an operator's tools look at. */
-export function adminRoutes(http: HttpServices): Route[] {
-  return [
-    {
-      method: "GET",
-      path: "/metrics",
-      access: "api",
-      handle: () =>
-        new Response(http.metrics.render(gauges(http)), {
-          headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
-        }),
-      operation: { summary: "Metrics in Prometheus' text format.", contentType: "text/plain" },
-    },
-  ];
+/** Metrics for an operator's tools. */
+export function adminRoutes(http: HttpServices): Hono<Env> {
+  return new Hono<Env>().get(
+    "/metrics",
+    guarded(http.keys, "api", { summary: "Metrics in Prometheus' text format.", contentType: "text/plain" }),
+    () =>
+      new Response(http.metrics.render(gauges(http)), {
+        headers: { "content-type": "text/plain; version=0.0.4; charset=utf-8" },
+      }),
+  );
 }
 
 function gauges(http: HttpServices): Gauge[] {

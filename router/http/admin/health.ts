@@ -1,33 +1,34 @@
-import type { HttpServices, Route } from "../gate/context.ts";
+import { Hono } from "hono";
+import type { Env } from "../gate/context.ts";
+import { guarded } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 
 /** Probes: whether the process lives, and whether it should get requests. */
-export function healthRoutes(http: HttpServices): Route[] {
-  const alive = (path: string, summary: string): Route => ({
-    method: "GET",
-    path,
-    access: "open",
-    handle: (call) => call.json({ status: "ok" }),
-    operation: { summary },
-  });
-  return [
-    alive("/health", "The router answers."),
-    alive("/liveness", "The router answers."),
-    {
-      method: "GET",
-      path: "/readiness",
-      access: "open",
-      handle: (call) => {
-        const reason = notReadyReason(http);
-        if (reason === undefined) return call.json({ status: "ready" });
-        return call.json({ status: "not_ready", reason }, 503, { "retry-after": "1" });
-      },
-      operation: { summary: "At least one model can be served, and the router is not draining." },
+export function healthRoutes(http: HttpServices): Hono<Env> {
+  const routes = new Hono<Env>();
+  for (const path of ["/health", "/liveness"]) {
+    routes.get(
+      path,
+      guarded(http.keys, "open", { summary: "The router answers." }),
+      (call) => call.json({ status: "ok" }),
+    );
+  }
+  routes.get(
+    "/readiness",
+    guarded(http.keys, "open", {
+      summary: "At least one model can be served, and the router is not draining.",
+    }),
+    (call) => {
+      const reason = notReadyReason(http);
+      if (reason === undefined) return call.json({ status: "ready" });
+      return call.json({ status: "not_ready", reason }, 503, { "retry-after": "1" });
     },
-  ];
+  );
+  return routes;
 }
 
-/** Why no request should be sent here now; undefined when all is well. */
+/** The reason not to send requests here now; undefined when all is well. */
 function notReadyReason(http: HttpServices): string | undefined {
   if (http.drain.draining) return "draining";
   const ready = (model: string) => http.models.get(model)?.pool.ready === true;

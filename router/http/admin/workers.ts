@@ -1,12 +1,37 @@
+import { Hono } from "hono";
+import { z } from "zod";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import { newWorkerSchema, workerChangeSchema } from "./worker_schema.ts";
 import { parseJsonObject, readBody } from "../gate/body.ts";
-import type { Call, HttpServices, Route } from "../gate/context.ts";
+import type { Call, Env } from "../gate/context.ts";
 import { fieldError } from "../gate/field_error.ts";
+import { guarded } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/pool_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import type { WorkerAccess } from "../../worker/worker_access.ts";
+
+/** A worker to add, in the names of SGLang's own gateways; their other fields are let through. */
+const newWorkerSchema = z.looseObject({
+  url: z.url({ protocol: /^https?$/ }).describe("Base URL of the server"),
+  model: z.string().min(1).optional().describe(
+    "The model that it serves; may be left out where there is one only",
+  ),
+  model_id: z.string().min(1).optional().describe("Another name of `model`"),
+  worker_type: z.enum(["regular", "prefill", "decode"]).default("regular").describe("Its half of the work"),
+  api_key: z.string().min(1).optional().describe("Bearer token for this worker only"),
+  bootstrap_port: z.int().min(1).max(65_535).nullish().describe(
+    "Port of a prefill server's bootstrap registry",
+  ),
+  bootstrap_host: z.string().min(1).nullish().describe(
+    "Its name for decode servers, if not the one in its URL",
+  ),
+}).meta({ id: "NewWorker" });
+
+/** A change to a worker. */
+const workerChangeSchema = z.strictObject({
+  draining: z.boolean().describe("true: no new work; false: work as before"),
+}).meta({ id: "WorkerChange" });
 
 interface Found {
   readonly model: ServedModel;
@@ -14,88 +39,84 @@ interface Found {
 }
 
 /** The workers of all models: looked at, added, drained and removed while the router runs. */
-export function workerRoutes(http: HttpServices): Route[] {
-  const read = async ({ req: { raw } }: Call) =>
-    parseJsonObject(await readBody(raw, http.config.server.max_body_bytes, raw.signal));
-  return [
-    {
-      method: "GET",
-      path: "/workers",
-      access: "admin",
-      handle: (call) =>
-        call.json({
-          object: "list",
-          data: [...http.models.values()].flatMap((model) =>
-            model.pool.workers().map((worker) => workerBody({ model, worker }))
-          ),
-        }),
-      operation: { summary: "The state of every worker." },
+export function workerRoutes(http: HttpServices): Hono<Env> {
+  const { keys } = http;
+  const routes = new Hono<Env>();
+  routes.get(
+    "/workers",
+    guarded(keys, "admin", { summary: "The state of every worker." }),
+    (call) => call.json({ object: "list", data: workersOf(http).map(workerBody) }),
+  );
+  routes.post(
+    "/workers",
+    guarded(keys, "control", {
+      summary: "Add a worker; its health is checked at once.",
+      request: newWorkerSchema,
+    }),
+    (call) => addWorker(http, call),
+  );
+  routes.get(
+    "/workers/:id{.+}",
+    guarded(keys, "admin", { summary: "The state of one worker, by id or URL." }),
+    (call) => call.json(workerBody(find(http, call))),
+  );
+  routes.put(
+    "/workers/:id{.+}",
+    guarded(keys, "control", {
+      summary: "Let a worker finish what it has, or give it work again.",
+      request: workerChangeSchema,
+    }),
+    (call) => changeWorker(http, call),
+  );
+  routes.delete(
+    "/workers/:id{.+}",
+    guarded(keys, "control", { summary: "Remove a worker; what it is working on is not disturbed." }),
+    (call) => {
+      const { model, worker } = find(http, call);
+      model.membership.removeWorker(worker.id);
+      return call.json({ status: "accepted", worker_id: worker.id, url: worker.url }, 202);
     },
-    {
-      method: "POST",
-      path: "/workers",
-      access: "control",
-      handle: async (call) => {
-        const body = await read(call);
-        const parsed = newWorkerSchema.safeParse(body);
-        if (!parsed.success) throw fieldError(parsed.error, body);
-        const { url, worker_type, api_key, bootstrap_port, bootstrap_host } = parsed.data;
-        const model = modelOf(http, parsed.data.model ?? parsed.data.model_id);
-        const access: WorkerAccess = {
-          url: url.replace(/\/+$/, ""),
-          ...(worker_type === "regular" ? {} : { role: worker_type }),
-          ...(api_key === undefined ? {} : { apiKey: api_key }),
-          ...(typeof bootstrap_port === "number" ? { bootstrapPort: bootstrap_port } : {}),
-          ...(typeof bootstrap_host === "string" ? { bootstrapHost: bootstrap_host } : {}),
-        };
-        const id = model.membership.addWorker(access);
-        const location = `/workers/${encodeURIComponent(id)}`;
-        return call.json(
-          { status: "accepted", worker_id: id, model: model.name, url: access.url, location },
-          202,
-          {
-            location,
-          },
-        );
-      },
-      operation: { summary: "Add a worker; its health is checked at once.", request: "NewWorker" },
-    },
-    {
-      method: "GET",
-      path: "/workers/:id{.+}",
-      access: "admin",
-      handle: (call) => call.json(workerBody(find(http, call))),
-      operation: { summary: "The state of one worker, by id or URL." },
-    },
-    {
-      method: "PUT",
-      path: "/workers/:id{.+}",
-      access: "control",
-      handle: async (call) => {
-        const { model, worker } = find(http, call);
-        const body = await read(call);
-        const parsed = workerChangeSchema.safeParse(body);
-        if (!parsed.success) throw fieldError(parsed.error, body);
-        model.membership.setDraining(worker.id, parsed.data.draining);
-        return call.json(workerBody(find(http, call)));
-      },
-      operation: {
-        summary: "Let a worker finish what it has, or give it work again.",
-        request: "WorkerChange",
-      },
-    },
-    {
-      method: "DELETE",
-      path: "/workers/:id{.+}",
-      access: "control",
-      handle: (call) => {
-        const { model, worker } = find(http, call);
-        model.membership.removeWorker(worker.id);
-        return call.json({ status: "accepted", worker_id: worker.id, url: worker.url }, 202);
-      },
-      operation: { summary: "Remove a worker; what it is working on is not disturbed." },
-    },
-  ];
+  );
+  return routes;
+}
+
+async function addWorker(http: HttpServices, call: Call): Promise<Response> {
+  const asked = await read(http, call, newWorkerSchema);
+  const { url, worker_type: role } = asked;
+  const model = modelOf(http, asked.model ?? asked.model_id);
+  const access: WorkerAccess = {
+    url: url.replace(/\/+$/, ""),
+    role: role === "regular" ? undefined : role,
+    apiKey: asked.api_key,
+    bootstrapPort: asked.bootstrap_port ?? undefined,
+    bootstrapHost: asked.bootstrap_host ?? undefined,
+  };
+  const id = model.membership.addWorker(access);
+  const location = `/workers/${encodeURIComponent(id)}`;
+  const body = { status: "accepted", worker_id: id, model: model.name, url: access.url, location };
+  return call.json(body, 202, { location });
+}
+
+async function changeWorker(http: HttpServices, call: Call): Promise<Response> {
+  const { model, worker } = find(http, call);
+  const { draining } = await read(http, call, workerChangeSchema);
+  model.membership.setDraining(worker.id, draining);
+  return call.json(workerBody(find(http, call)));
+}
+
+async function read<Schema extends z.ZodType>(
+  { config }: HttpServices,
+  { req: { raw } }: Call,
+  schema: Schema,
+): Promise<z.infer<Schema>> {
+  const body = parseJsonObject(await readBody(raw, config.server.max_body_bytes, raw.signal));
+  const parsed = schema.safeParse(body);
+  if (!parsed.success) throw fieldError(parsed.error, body);
+  return parsed.data;
+}
+
+function workersOf({ models }: HttpServices): Found[] {
+  return [...models.values()].flatMap((model) => model.pool.workers().map((worker) => ({ model, worker })));
 }
 
 function workerBody({ model, worker }: Found): JsonObject {
@@ -138,14 +159,11 @@ function names(models: readonly ServedModel[]): string {
 }
 
 /** The worker of that id or, as in SGLang's gateways, of that URL. */
-function find({ models }: HttpServices, call: Call): Found {
+function find(http: HttpServices, call: Call): Found {
   const id = call.req.param("id") ?? "";
   const plain = (url: string) => url.replace(/\/+$/, "");
-  for (const model of models.values()) {
-    for (const worker of model.pool.workers()) {
-      if (worker.id === id || plain(worker.url) === plain(id)) return { model, worker };
-    }
-  }
+  const found = workersOf(http).find(({ worker }) => worker.id === id || plain(worker.url) === plain(id));
+  if (found !== undefined) return found;
   throw new CanopyError(`There is no worker ${JSON.stringify(id.slice(0, 200))}: GET /workers lists them`, {
     code: "worker_not_found",
     status: 404,

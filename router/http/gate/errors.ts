@@ -64,11 +64,18 @@ export function notFound(path: string): CanopyError {
   );
 }
 
-export function methodNotAllowed(method: string, path: string, allowed: readonly string[]): CanopyError {
-  return new CanopyError(`${path.slice(0, 200)} does not take ${method}: use ${allowed.join(" or ")}`, {
+/** The 405 for a path that takes other methods, with those in `allow`. */
+export function wrongMethod(
+  { method, path }: { readonly method: string; readonly path: string },
+  methods: readonly string[],
+): Response {
+  const allowed = methods.filter((one) => one !== "HEAD");
+  const message = `${path.slice(0, 200)} does not take ${method}: use ${allowed.join(" or ")}`;
+  const error = new CanopyError(message, {
     code: "method_not_allowed",
     status: 405,
     type: "invalid_request_error",
     param: "method",
   });
+  return errorResponse(error, { allow: allowed.join(", ") });
 }

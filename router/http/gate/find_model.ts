@@ -1,5 +1,5 @@
 import { CanopyError } from "../../../base/errors.ts";
-import type { HttpServices } from "./context.ts";
+import type { HttpServices } from "./services.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** The engine model that is served, if there is only one. */

@@ -1,7 +1,8 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { parseJsonObject, readBody } from "./body.ts";
-import type { Call, HttpServices } from "./context.ts";
+import type { Call } from "./context.ts";
 import { outcomeOfError, RequestScope } from "./request_scope.ts";
+import type { HttpServices } from "./services.ts";
 
 /** A request whose body was read. */
 

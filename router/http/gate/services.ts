@@ -2,11 +2,15 @@ import type { Clock } from "../../../base/clock.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Transport } from "../../../base/transport.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
+import type { Admission } from "./admission.ts";
+import type { Keys } from "./auth.ts";
+import type { Drain } from "./drain.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import type { Moa } from "../../moa/run/moa.ts";
+import type { Relay } from "../../relay/relay_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
-/** Everything that a router consists of; HTTP handlers get no more than this. */
-
+/** The parts of a router below its HTTP surface. */
 export interface RouterServices {
   readonly config: Config;
   readonly clock: Clock;
@@ -14,4 +18,17 @@ export interface RouterServices {
   readonly transport: Transport;
   readonly models: ReadonlyMap<string, ServedModel>;
   readonly moa: Moa;
+}
+
+/** Everything that HTTP handlers may use. */
+export interface HttpServices extends RouterServices {
+  readonly relay: Relay;
+  readonly admission: Admission;
+  readonly drain: Drain;
+  readonly keys: Keys;
+  readonly metrics: Metrics;
+  /** For ids. */
+  readonly random: Random;
+  /** Start of the router, as unix time in seconds. */
+  readonly startedAt: number;
 }

@@ -1,6 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
-import type { HttpServices } from "../gate/context.ts";
 import { shown } from "../gate/field_error.ts";
+import type { HttpServices } from "../gate/services.ts";
 import type { AgentSpec } from "./build_graph.ts";
 import { within } from "./within.ts";
 

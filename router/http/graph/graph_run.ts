@@ -1,7 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
-import type { HttpServices } from "../gate/context.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
 import type { AgentEvent } from "../../moa/agent/agent_events.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";

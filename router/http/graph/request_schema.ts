@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { incrementalPrefillSchema, responsesFormatSchema } from "../../../cfgs/schema/config.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
-import { messageSchema, samplingFields } from "../openai/request_schema.ts";
+import { engineRequestSchema, messageSchema, samplingFields } from "../openai/request_schema.ts";
 
 /** Parameters of one generation. */
 export const parametersSchema = z.looseObject(samplingFields);
@@ -73,7 +73,7 @@ export const graphRequestSchema = rulesSchema.extend({
   agents: z.record(z.string(), requestAgentSchema).describe(
     "By id: up to 128 letters, digits, `_`, `.`, `:`, `/` and `-`; at most 1024 agents",
   ),
-});
+}).meta({ id: "GraphRequest" });
 
 /** The body of POST /v1/warm. */
 export const warmRequestSchema = z.looseObject({
@@ -88,7 +88,7 @@ export const warmRequestSchema = z.looseObject({
   ...samplingFields,
 }).describe(
   "The request to come, as it will be sent: what concerns only its answer has no effect",
-);
+).meta({ id: "WarmRequest" });
 
 const textOrTexts = z.union([z.string().min(1), z.array(z.string().min(1)).min(1).max(1024)], {
   error: "must be a non-empty text, or a list of 1 to 1024 of them",
@@ -105,7 +105,7 @@ export const prefillRequestSchema = z.looseObject({
   rid: z.union([z.string(), z.array(z.string())], { error: "must be a string or a list of strings" })
     .nullish(),
   session: z.string().min(1).max(256).nullish().describe("As in /v1/warm"),
-});
+}).meta({ id: "PrefillRequest" });
 
 /** How prompts are prefilled where a request says nothing about it. */
 export const defaultPrefill = prefillSchema.parse({});
@@ -124,6 +124,10 @@ export const shellRequestSchema = z.looseObject({
   }).nullish(),
   stream: z.boolean().nullish(),
 });
+
+/** The body of POST /generate: with slots in its texts or without. */
+export const generateRequestSchema = z.union([shellRequestSchema, engineRequestSchema])
+  .meta({ id: "GenerateRequest" });
 
 export type ShellRequest = z.infer<typeof shellRequestSchema>;
 export type AgentBody = z.infer<typeof requestAgentSchema>;

@@ -34,7 +34,7 @@ export const graphAnswerSchema = z.strictObject({
     z.strictObject({ model: z.string(), text: z.string(), reasoning: z.string().optional(), ...endFields }),
   ),
   ...sumFields,
-});
+}).meta({ id: "Graph" });
 
 const chunkHead = { id: z.string(), object: z.literal("graph.chunk"), created: z.int() };
 
@@ -49,7 +49,7 @@ export const graphChunkSchema = z.discriminatedUnion("type", [
   }),
   z.strictObject({ ...chunkHead, type: z.literal("end"), agent: z.string(), ...endFields }),
   z.strictObject({ ...chunkHead, type: z.literal("done"), ...sumFields }),
-]);
+]).meta({ id: "GraphChunk" });
 
 /** The answer of POST /v1/warm. */
 export const warmSchema = z.strictObject({
@@ -58,4 +58,4 @@ export const warmSchema = z.strictObject({
   prompt_tokens: count.describe("Tokens that are cached now, as far as whole blocks go"),
   cached_tokens: count.nullable().describe("Of these, the ones that were there before; null when not known"),
   worker: z.string().describe("Where they are"),
-});
+}).meta({ id: "Warm" });

@@ -1,7 +1,7 @@
 import { unixSeconds } from "../../../base/clock.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
-import type { HttpServices } from "../gate/context.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { closingChunk, graphChunk, wholeGraph } from "./answer.ts";
 import { eventStream, finished, startGraph } from "./graph_run.ts";
 import { readGraph } from "./read_graph.ts";

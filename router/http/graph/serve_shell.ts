@@ -1,6 +1,6 @@
 import { refuseDeepNesting } from "../gate/body.ts";
-import type { HttpServices } from "../gate/context.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { eventStream, finished, startGraph } from "./graph_run.ts";
 import { shellAnswer, ShellStream } from "./shell_answer.ts";
 import { isShellRequest, readShellRequest } from "./shell_request.ts";

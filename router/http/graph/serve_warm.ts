@@ -3,12 +3,12 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
-import type { HttpServices } from "../gate/context.ts";
 import { fieldError } from "../gate/field_error.ts";
 import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";
 import { isSet } from "../gate/optional.ts";
 import type { ReadRequest } from "../gate/read_request.ts";
 import type { RequestScope } from "../gate/request_scope.ts";
+import type { HttpServices } from "../gate/services.ts";
 import {
   type PrefillRequest,
   prefillRequestSchema,

@@ -1,8 +1,19 @@
-import type { Counts } from "../openai/usage.ts";
 import type { AgentUsage } from "../../moa/record/usage.ts";
 
-/** Sums over the agents of each model, in order of first appearance. */
+/** Sums over engine calls. */
+export interface Counts {
+  calls: number;
+  promptTokens: number;
+  completionTokens: number;
+  /** Undefined where no engine reported it. */
+  cachedTokens: number | undefined;
+  reasoningTokens: number;
+  wastedTokens: number;
+  warmTokens: number;
+  savedTokens: number;
+}
 
+/** Sums over the agents of each model, in order of first appearance. */
 export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
   const models = new Map<string, Counts>();
   for (const agent of agents) {

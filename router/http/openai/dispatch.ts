@@ -1,8 +1,9 @@
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import type { Call, HttpServices } from "../gate/context.ts";
+import type { Call } from "../gate/context.ts";
 import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";
 import { type ReadRequest, tracingHeaders, withBody } from "../gate/read_request.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { serveEngine } from "./engine_model.ts";
 import { serveVirtual } from "./virtual_model.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";

@@ -1,7 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { refuseDeadly } from "../../engines/guards.ts";
-import type { HttpServices } from "../gate/context.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import type { HttpServices } from "../gate/services.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** One request for an engine model: its bytes go to a worker as they came. */

@@ -1,42 +1,46 @@
-import type { HttpServices, Route } from "../gate/context.ts";
+import { Hono } from "hono";
+import type { Env } from "../gate/context.ts";
+import { guarded } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { dispatch } from "./dispatch.ts";
+import { chatRequestSchema, completionRequestSchema, engineRequestSchema } from "./request_schema.ts";
+import { chatChunkSchema, chatCompletionSchema, completionSchema } from "./response_schema.ts";
 
 /** The routes that name a model in their body. */
-export function inferenceRoutes(http: HttpServices): Route[] {
-  const engineOnly = (path: string, summary: string): Route => ({
-    method: "POST",
-    path,
-    access: "api",
-    handle: (call) => dispatch(http, call, "engine"),
-    operation: { summary: `${summary} Engine models only: relayed as it is.`, request: "EngineRequest" },
-  });
-  return [
-    {
-      method: "POST",
-      path: "/v1/chat/completions",
-      access: "api",
-      handle: (call) => dispatch(http, call, "chat"),
-      operation: {
-        summary: "Answer a conversation.",
-        request: "ChatCompletionRequest",
-        response: "ChatCompletion",
-        streams: true,
-      },
-    },
-    {
-      method: "POST",
-      path: "/v1/completions",
-      access: "api",
-      handle: (call) => dispatch(http, call, "completion"),
-      operation: {
-        summary: "Continue a text.",
-        request: "CompletionRequest",
-        response: "Completion",
-        streams: true,
-      },
-    },
-    engineOnly("/v1/embeddings", "Embed texts."),
-    engineOnly("/tokenize", "Token ids of a text."),
-    engineOnly("/detokenize", "Text of token ids."),
-  ];
+export function inferenceRoutes(http: HttpServices): Hono<Env> {
+  const routes = new Hono<Env>();
+  routes.post(
+    "/v1/chat/completions",
+    guarded(http.keys, "api", {
+      summary: "Answer a conversation.",
+      request: chatRequestSchema,
+      response: chatCompletionSchema,
+      streams: chatChunkSchema,
+    }),
+    (call) => dispatch(http, call, "chat"),
+  );
+  routes.post(
+    "/v1/completions",
+    guarded(http.keys, "api", {
+      summary: "Continue a text.",
+      request: completionRequestSchema,
+      response: completionSchema,
+      streams: completionSchema,
+    }),
+    (call) => dispatch(http, call, "completion"),
+  );
+  const engineOnly = {
+    "/v1/embeddings": "Embed texts.",
+    "/tokenize": "Token ids of a text.",
+    "/detokenize": "Text of token ids.",
+  };
+  for (const [path, does] of Object.entries(engineOnly)) {
+    const summary = `${does} Engine models only: relayed as it is.`;
+    routes.post(
+      path,
+      guarded(http.keys, "api", { summary, request: engineRequestSchema }),
+      (call) => dispatch(http, call, "engine"),
+    );
+  }
+  return routes;
 }

@@ -1,29 +1,35 @@
-import type { HttpServices, Route } from "../gate/context.ts";
+import { Hono } from "hono";
+import type { Env } from "../gate/context.ts";
 import { modelNotFound } from "../gate/find_model.ts";
+import { guarded } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
+import { modelCardSchema, modelListSchema } from "./response_schema.ts";
 
 /** The list of models: virtual ones first. */
-export function modelRoutes(http: HttpServices): Route[] {
-  return [
-    {
-      method: "GET",
-      path: "/v1/models",
-      access: "api",
-      handle: (call) => call.json({ object: "list", data: listModels(http) }),
-      operation: { summary: "The models that are served, virtual ones first.", response: "ModelList" },
+export function modelRoutes(http: HttpServices): Hono<Env> {
+  const routes = new Hono<Env>();
+  routes.get(
+    "/v1/models",
+    guarded(http.keys, "api", {
+      summary: "The models that are served, virtual ones first.",
+      response: modelListSchema,
+    }),
+    (call) => call.json({ object: "list", data: listModels(http) }),
+  );
+  routes.get(
+    "/v1/models/:id{.+}",
+    guarded(http.keys, "api", {
+      summary: "One model; its id may contain slashes.",
+      response: modelCardSchema,
+    }),
+    (call) => {
+      const id = call.req.param("id");
+      const model = listModels(http).find((one) => one.id === id);
+      if (model === undefined) throw modelNotFound(id);
+      return call.json(model);
     },
-    {
-      method: "GET",
-      path: "/v1/models/:id{.+}",
-      access: "api",
-      handle: (call) => {
-        const id = call.req.param("id") ?? "";
-        const model = listModels(http).find((one) => one.id === id);
-        if (model === undefined) throw modelNotFound(id);
-        return call.json(model);
-      },
-      operation: { summary: "One model; its id may contain slashes.", response: "Model" },
-    },
-  ];
+  );
+  return routes;
 }
 
 interface ListedModel {
@@ -32,7 +38,7 @@ interface ListedModel {
   readonly created: number;
   readonly owned_by: string;
   /** As vLLM and SGLang give it: longest prompt plus answer, in tokens. */
-  readonly max_model_len?: number;
+  readonly max_model_len?: number | undefined;
 }
 
 function listModels(http: HttpServices): ListedModel[] {
@@ -41,12 +47,11 @@ function listModels(http: HttpServices): ListedModel[] {
   const list: ListedModel[] = [...names].map((id) => ({ id, ...common, owned_by: "canopy" }));
   for (const model of http.models.values()) {
     if (!model.config.served || names.has(model.name)) continue;
-    const contextTokens = model.config.context_tokens ?? model.engine.capabilities.contextTokens;
     list.push({
       id: model.name,
       ...common,
       owned_by: model.config.engine,
-      ...(contextTokens === undefined ? {} : { max_model_len: contextTokens }),
+      max_model_len: model.config.context_tokens ?? model.engine.capabilities.contextTokens,
     });
   }
   return list;

@@ -82,7 +82,7 @@ export const chatRequestSchema = z.looseObject({
   logprobs: z.boolean().nullish(),
   top_logprobs: z.int().min(0).max(MAX_LOGPROBS).nullish().describe("Only with logprobs"),
   ...toolFields,
-});
+}).meta({ id: "ChatCompletionRequest" });
 
 /** Checked by hand (`readPrompts`): a union over a million token ids would be slow and its errors vague. */
 const promptSchema = z.unknown().meta({
@@ -108,7 +108,14 @@ export const completionRequestSchema = z.looseObject({
   echo: z.boolean().nullish().describe("The prompt's text before the answer; not together with logprobs"),
   best_of: z.int().nullish().describe("Only equal to n"),
   suffix: z.string().nullish().describe("Refused unless empty"),
-});
+}).meta({ id: "CompletionRequest" });
+
+/** What the router reads of a request for an engine model. */
+export const engineRequestSchema = z.looseObject({
+  model: z.string().optional().describe(
+    "An engine model; may be left out of /generate when there is only one",
+  ),
+}).meta({ id: "EngineRequest" });
 
 export type ChatRequest = z.infer<typeof chatRequestSchema>;
 export type CompletionRequest = z.infer<typeof completionRequestSchema>;

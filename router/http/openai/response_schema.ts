@@ -49,7 +49,7 @@ export const chatCompletionSchema = z.strictObject({
   })),
   usage: usageSchema,
   canopy: canopySchema.optional(),
-});
+}).meta({ id: "ChatCompletion" });
 
 export const chatChunkSchema = z.strictObject({
   id: z.string().startsWith("chatcmpl-"),
@@ -69,7 +69,7 @@ export const chatChunkSchema = z.strictObject({
   })),
   usage: usageSchema.nullish(),
   canopy: canopySchema.optional(),
-});
+}).meta({ id: "ChatCompletionChunk" });
 
 /** Whole answers and chunks have the same form. */
 export const completionSchema = z.strictObject({
@@ -85,7 +85,7 @@ export const completionSchema = z.strictObject({
   })),
   usage: usageSchema.nullish(),
   canopy: canopySchema.optional(),
-});
+}).meta({ id: "Completion" });
 
 export const modelCardSchema = z.strictObject({
   id: z.string(),
@@ -93,9 +93,10 @@ export const modelCardSchema = z.strictObject({
   created: z.int(),
   owned_by: z.string(),
   max_model_len: z.int().optional(),
-});
+}).meta({ id: "Model" });
 
-export const modelListSchema = z.strictObject({ object: z.literal("list"), data: z.array(modelCardSchema) });
+export const modelListSchema = z.strictObject({ object: z.literal("list"), data: z.array(modelCardSchema) })
+  .meta({ id: "ModelList" });
 
 export const errorSchema = z.strictObject({
   error: z.strictObject({
@@ -104,10 +105,4 @@ export const errorSchema = z.strictObject({
     param: z.string().nullable(),
     code: z.string(),
   }),
-});
-
-export const engineRequestSchema = z.looseObject({
-  model: z.string().optional().describe(
-    "An engine model; may be left out of /generate when there is only one",
-  ),
-});
+}).meta({ id: "Error" });

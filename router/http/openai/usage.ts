@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { byModel } from "../metrics/by_model.ts";
+import { byModel, type Counts } from "../metrics/by_model.ts";
 import type { Include } from "./plan.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { TraceEvent } from "../../moa/record/trace.ts";
@@ -68,17 +68,6 @@ export function traceEventBody(event: TraceEvent): JsonObject {
     ...(event.cluster === undefined ? {} : { cluster: event.cluster }),
     ...(event.data === undefined ? {} : { data: event.data }),
   };
-}
-
-export interface Counts {
-  calls: number;
-  promptTokens: number;
-  completionTokens: number;
-  cachedTokens: number | undefined;
-  reasoningTokens: number;
-  wastedTokens: number;
-  warmTokens: number;
-  savedTokens: number;
 }
 
 /** Usage of a run as JSON, with its sums per agent and per model. */

@@ -1,8 +1,11 @@
+import { Hono } from "hono";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import type { Call, HttpServices, Route } from "../gate/context.ts";
+import type { Call, Env } from "../gate/context.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { promptBody } from "../gate/prompt_body.ts";
+import { guarded, type Operation } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { breakdown, traceEventBody } from "../openai/usage.ts";
 import type { AgentRecord, ExitRecord, RunRecord } from "../../moa/record/run_record.ts";
 import type { Run } from "../../moa/run/run.ts";
@@ -10,58 +13,50 @@ import type { Run } from "../../moa/run/run.ts";
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
 
-/** The records of runs: what each agent was asked and said, and every decision. */
-export function runRoutes(http: HttpServices): Route[] {
-  const cancel = async (call: Call) => {
-    const run = liveRun(http, call);
-    await run.cancel(
-      new CanopyError(`The run ${run.id} was cancelled on request`, { code: "run_cancelled", status: 499 }),
-    );
-    return call.json({ id: run.id, object: "run", state: run.record().state });
-  };
-  return [
-    {
-      method: "GET",
-      path: "/v1/runs",
-      access: "admin",
-      handle: (call) => {
-        const records = http.moa.list().slice(0, limitOf(call));
-        return call.json({ object: "list", data: records.map(summaryBody) });
-      },
-      operation: { summary: "Runs, live ones first, without prompts and texts (?limit=N)." },
+/** The records of runs: the prompt and text of each agent, and every decision. */
+export function runRoutes(http: HttpServices): Hono<Env> {
+  const routes = new Hono<Env>();
+  const guard = (operation: Operation) => guarded(http.keys, "admin", operation);
+  routes.get(
+    "/v1/runs",
+    guard({ summary: "Runs, live ones first, without prompts and texts (?limit=N)." }),
+    (call) => {
+      const records = http.moa.list().slice(0, limitOf(call));
+      return call.json({ object: "list", data: records.map(summaryBody) });
     },
-    {
-      method: "GET",
-      path: "/v1/runs/:id",
-      access: "admin",
-      handle: (call) => call.json(recordBody(findRecord(http, call))),
-      operation: { summary: "One run with all prompts, texts and events." },
-    },
-    {
-      method: "DELETE",
-      path: "/v1/runs/:id",
-      access: "admin",
-      handle: cancel,
-      operation: { summary: "Cancel a run; answers when no engine works for it any more." },
-    },
-    {
-      method: "GET",
-      path: "/v1/runs/:id/events",
-      access: "admin",
-      handle: (call) => eventStream(liveRun(http, call), call.req.raw.signal),
-      operation: {
-        summary: "The trace of a run, past events first, as server-sent events.",
-        contentType: "text/event-stream",
-      },
-    },
-    {
-      method: "POST",
-      path: "/v1/runs/:id/cancel",
-      access: "admin",
-      handle: cancel,
-      operation: { summary: "Cancel a run; the same as DELETE." },
-    },
-  ];
+  );
+  routes.get(
+    "/v1/runs/:id",
+    guard({ summary: "One run with all prompts, texts and events." }),
+    (call) => call.json(recordBody(findRecord(http, call))),
+  );
+  routes.delete(
+    "/v1/runs/:id",
+    guard({ summary: "Cancel a run; answers when no engine works for it any more." }),
+    (call) => cancel(http, call),
+  );
+  routes.post(
+    "/v1/runs/:id/cancel",
+    guard({ summary: "Cancel a run; the same as DELETE." }),
+    (call) => cancel(http, call),
+  );
+  routes.get(
+    "/v1/runs/:id/events",
+    guard({
+      summary: "The trace of a run, past events first, as server-sent events.",
+      contentType: "text/event-stream",
+    }),
+    (call) => eventStream(liveRun(http, call), call.req.raw.signal),
+  );
+  return routes;
+}
+
+async function cancel(http: HttpServices, call: Call): Promise<Response> {
+  const run = liveRun(http, call);
+  await run.cancel(
+    new CanopyError(`The run ${run.id} was cancelled on request`, { code: "run_cancelled", status: 499 }),
+  );
+  return call.json({ id: run.id, object: "run", state: run.record().state });
 }
 
 function limitOf(call: Call): number {

@@ -1,9 +1,13 @@
+import { Hono } from "hono";
 import { CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { olderThan } from "../../engines/version.ts";
+import type { Access } from "../gate/auth.ts";
 import { parseJsonObject, readBody } from "../gate/body.ts";
-import type { Call, HttpServices, Route } from "../gate/context.ts";
+import type { Call, Env } from "../gate/context.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
+import { guarded } from "../gate/route.ts";
+import type { HttpServices } from "../gate/services.ts";
 import { askWorkers, type FanOutTarget, type WorkerAnswer } from "./worker_fan_out.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
@@ -16,46 +20,27 @@ const FLUSH_MS = 30_000;
 const SECRET = /api_key|password|keyfile|token$/;
 
 /** SGLang's own routes about its servers, answered for all of them. `?model=` names one of several models. */
-export function sglangNativeRoutes(http: HttpServices): Route[] {
-  const post = (path: string, summary: string, handle: (call: Call) => Promise<Response>): Route => ({
-    method: "POST",
-    path,
-    access: "api",
-    handle,
-    operation: { summary },
-  });
-  const get = (path: string, summary: string, handle: (call: Call) => Promise<Response>): Route => ({
-    method: "GET",
-    path,
-    access: "api",
-    handle,
-    operation: { summary },
-  });
-  const flush: Pick<Route, "access" | "handle" | "operation"> = {
-    access: "admin",
-    handle: (call) => flushCaches(http, call),
-    operation: { summary: "Empty the prefix caches of all SGLang servers." },
-  };
-  return [
-    post(
-      "/abort_request",
-      "Stop a request by its `rid` on every SGLang server.",
-      (call) => abort(http, call),
-    ),
-    { method: "POST", path: "/flush_cache", ...flush },
-    { method: "GET", path: "/flush_cache", ...flush },
-    ...["/get_server_info", "/server_info"].map((path) =>
-      get(
-        path,
-        "What SGLang's servers say about themselves; of pairs, both halves.",
-        (call) => serverInfo(http, call),
-      )
-    ),
-    ...["/get_model_info", "/model_info"].map((path) =>
-      get(path, "What an SGLang server says about its model.", (call) => modelInfo(http, call))
-    ),
-    get("/v1/loads", "The loads of all SGLang servers, each with its URL.", (call) => loads(http, call)),
-  ];
+export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
+  const routes = new Hono<Env>();
+  const add = (
+    method: "GET" | "POST",
+    path: string,
+    summary: string,
+    handle: (http: HttpServices, call: Call) => Promise<Response>,
+    access: Access = "api",
+  ) => routes.on(method, path, guarded(http.keys, access, { summary }), (call) => handle(http, call));
+  add("POST", "/abort_request", "Stop a request by its `rid` on every SGLang server.", abort);
+  for (const method of ["POST", "GET"] as const) {
+    add(method, "/flush_cache", "Empty the prefix caches of all SGLang servers.", flushCaches, "admin");
+  }
+  for (const path of ["/get_server_info", "/server_info"]) {
+    add("GET", path, "What SGLang's servers say about themselves; of pairs, both halves.", serverInfo);
+  }
+  for (const path of ["/get_model_info", "/model_info"]) {
+    add("GET", path, "What an SGLang server says about its model.", modelInfo);
+  }
+  add("GET", "/v1/loads", "The loads of all SGLang servers, each with its URL.", loads);
+  return routes;
 }
 
 /** All requests whose id is, or begins with, `rid`: SGLang's meaning. Where it is not known, nothing happens. */

@@ -1,0 +1,37 @@
+import type { MiddlewareHandler } from "hono";
+import type { z } from "zod";
+import type { Access, Keys } from "./auth.ts";
+import type { Env } from "./context.ts";
+
+/** What /openapi.json says of a route. Its schemas have an `id` in their metadata, by which they are referred to. */
+export interface Operation {
+  readonly summary: string;
+  readonly request?: z.ZodType;
+  /** Absent: an object without further description. */
+  readonly response?: z.ZodType;
+  readonly contentType?: "application/json" | "text/event-stream" | "text/plain";
+  /** The answer may come as server-sent events, too, each with JSON of this schema (true: of any). */
+  readonly streams?: z.ZodType | true;
+}
+
+/** An operation, and who may call it. */
+export interface DescribedRoute extends Operation {
+  readonly access: Access;
+}
+
+const DESCRIPTIONS = new WeakMap<object, DescribedRoute>();
+
+/** The first handler of every route: lets pass who may call it, and carries its description. */
+export function guarded(keys: Keys, access: Access, operation: Operation): MiddlewareHandler<Env> {
+  const guard: MiddlewareHandler<Env> = (call, next) => {
+    keys.check(access, call.req.header("authorization"));
+    return next();
+  };
+  DESCRIPTIONS.set(guard, { access, ...operation });
+  return guard;
+}
+
+/** The description that a handler carries; undefined for all but those that `guarded` made. */
+export function descriptionOf(handler: object): DescribedRoute | undefined {
+  return DESCRIPTIONS.get(handler);
+}
