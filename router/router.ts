@@ -15,6 +15,7 @@ import type { RouterServices } from "./http/gate/services.ts";
 import { type HttpServer, serveHttp } from "./http/serve.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
+import { Arrivals } from "./pool/arrivals.ts";
 import { createRelay } from "./relay/relay.ts";
 import { createModels } from "./served/models.ts";
 
@@ -63,8 +64,15 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
       ((source) => loadTokenizer(source, { transport, signal: life.signal })),
   });
   const { earlyExit } = options;
-  const moa = createMoa({ config, clock, random, models, ...(earlyExit === undefined ? {} : { earlyExit }) });
-  const relay = createRelay({ clock, random: random.stream("relay"), transport, log: logger("relay") });
+  const arrivals = new Arrivals();
+  const moa = createMoa({ config, clock, random, models, arrivals, earlyExit });
+  const relay = createRelay({
+    clock,
+    random: random.stream("relay"),
+    transport,
+    log: logger("relay"),
+    arrivals,
+  });
   const services: RouterServices = { config, clock, random, transport, models, moa };
   const drain = new Drain({ clock, timeoutMs: config.server.drain_timeout_ms });
   const app = createApp({

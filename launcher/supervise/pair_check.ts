@@ -43,7 +43,7 @@ async function checkModel(name: string, options: PairCheckOptions, signal: Abort
   try {
     await service.start(life.signal);
     // Taken at once, the least busy servers are each taken in turn.
-    const places = config.workers.map(() => service.engine.place({}));
+    const places = config.workers.map(() => service.pool.gate.leaseNow({}));
     for (const [index, place] of places.entries()) {
       await generate(service, place, index, options.clock, life.signal);
     }

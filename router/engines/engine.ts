@@ -1,6 +1,6 @@
 import type { JsonObject } from "../../base/json.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
-import type { Placement, PlacementHint } from "../worker/placement.ts";
+import type { Placement } from "../worker/placement.ts";
 
 /** What an engine is asked to continue. */
 export type Prompt =
@@ -130,8 +130,6 @@ export interface WarmResult {
 /** One protocol family in front of the workers of one model. Stateless: state is in the pool. */
 export interface Engine {
   readonly capabilities: EngineCapabilities;
-  /** Chooses a worker. Throws `no_worker` (503) when none is usable. */
-  place(hint: PlacementHint): Placement;
   /**
    * Prefills a prefix so that a later prompt that starts with it is cheap. Throws `EngineError`.
    * `like`: the sampling of the request to come; what decides in which cache its prefix is (`cache_salt`, …), or how
@@ -139,7 +137,7 @@ export interface Engine {
    */
   warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult>;
   /**
-   * Generates; the last event is `end`. Does not release the placement.
+   * Generates; the last event is `end`. Does not release the place, but for a half of a pair that is done before the other.
    * When the signal aborts or the iteration is ended early, the engine's decode is stopped: the iterator's
    * `return` (or its rejection) settles only after the engine was told, in the order its version needs.
    * Throws `EngineError`, or the signal's reason.

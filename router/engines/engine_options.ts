@@ -13,7 +13,8 @@ import type { WorkerCallOptions } from "../worker/worker_call.ts";
 /** What an engine is made of. */
 export interface EngineOptions {
   readonly config: ModelConfig;
-  readonly pool: Pool;
+  /** For the headers of workers that came later than the configuration. */
+  readonly pool: Pick<Pool, "workers" | "headers">;
   readonly transport: Transport;
   readonly clock: Clock;
   /** For ids that engines know requests by. */

@@ -1,6 +1,5 @@
 import type { EngineCapabilities } from "./engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
-import type { Placement, PlacementHint } from "../worker/placement.ts";
 
 /** What all protocol families have in common: abilities that were probed, and workers in a pool. */
 export abstract class PooledEngine {
@@ -12,9 +11,5 @@ export abstract class PooledEngine {
 
   get capabilities(): EngineCapabilities {
     return this.options.capabilities;
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.options.pool.place(hint);
   }
 }

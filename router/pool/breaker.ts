@@ -38,6 +38,11 @@ export class Breaker {
     return this.#state;
   }
 
+  /** When it will let a probe through, in clock ms; undefined unless it is open. */
+  get opensAtMs(): number | undefined {
+    return this.state === "open" ? this.#openedAtMs + this.#openMs : undefined;
+  }
+
   /** True when a request may be sent now. */
   get admits(): boolean {
     const state = this.state;

@@ -4,15 +4,16 @@ import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
-import { PairPool } from "./pair_pool.ts";
-import type { ManagedPool, WorkerStatus } from "./pool_types.ts";
-import { fullError, unusableError } from "./refusals.ts";
+import { Gate } from "./gate.ts";
+import { PairPlacer } from "./pair_placer.ts";
+import type { Placer } from "./placer.ts";
+import type { ManagedPool } from "./pool_types.ts";
 import { WorkerRegistry } from "./registry.ts";
-import { admitted, Selector } from "./selector.ts";
-import type { Placement, PlacementHint } from "../worker/placement.ts";
+import type { WorkerStatus } from "./worker.ts";
+import { WorkerPlacer } from "./worker_placer.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
-/** What `createPool` needs. */
+/** Options of `createPool`. */
 export interface PoolOptions {
   /** The model's public name. */
   readonly model: string;
@@ -30,7 +31,7 @@ export interface PoolOptions {
  */
 export function createPool(options: PoolOptions): ManagedPool {
   const { config, model } = options;
-  const pool = config.engine.endsWith("-pd") ? new PairPool(options) : new WorkerPool(options);
+  const pool = new ModelPool(options);
   const seen = new Map<string, WorkerAccess>();
   for (const access of config.workers.flatMap((worker) => accessesOf(options, worker))) {
     const known = seen.get(access.url);
@@ -49,7 +50,7 @@ export function createPool(options: PoolOptions): ManagedPool {
 
 function accessesOf({ model, config }: PoolOptions, worker: WorkerConfig): WorkerAccess[] {
   const isPair = typeof worker === "object" && "prefill" in worker;
-  if (isPair !== config.engine.endsWith("-pd")) {
+  if (isPair !== servesInPairs(config)) {
     const what = isPair
       ? `the pair ${worker.prefill} and ${worker.decode}`
       : `the single server ${typeof worker === "string" ? worker : worker.url}`;
@@ -61,18 +62,22 @@ function accessesOf({ model, config }: PoolOptions, worker: WorkerConfig): Worke
   }
   if (typeof worker === "string") return [{ url: worker }];
   if ("url" in worker) {
-    return [{ url: worker.url, ...(worker.api_key === undefined ? {} : { apiKey: worker.api_key }) }];
+    return [{ url: worker.url, apiKey: worker.api_key }];
   }
   const { prefill, decode, bootstrap_host, bootstrap_port } = worker;
   return [
     {
       url: prefill,
       role: "prefill",
-      ...(bootstrap_host === undefined ? {} : { bootstrapHost: bootstrap_host }),
-      ...(bootstrap_port === undefined ? {} : { bootstrapPort: bootstrap_port }),
+      bootstrapHost: bootstrap_host,
+      bootstrapPort: bootstrap_port,
     },
     { url: decode, role: "decode" },
   ];
+}
+
+function servesInPairs({ engine }: ModelConfig): boolean {
+  return engine.endsWith("-pd");
 }
 
 function unsupported(model: string, message: string): CanopyError {
@@ -83,72 +88,59 @@ function unsupported(model: string, message: string): CanopyError {
   });
 }
 
-/** Whole servers: each request goes to one of them. */
-class WorkerPool implements ManagedPool {
+/** The workers of one model behind their gate. */
+class ModelPool implements ManagedPool {
   readonly model: string;
-  readonly #options: PoolOptions;
-  readonly #roster: WorkerRegistry;
-  readonly #chooser: Selector;
+  readonly gate: Gate;
+  readonly #registry: WorkerRegistry;
+  readonly #placer: Placer;
 
   constructor(options: PoolOptions) {
-    const { config, random } = options;
-    this.model = options.model;
-    this.#options = options;
-    this.#roster = new WorkerRegistry(options);
-    this.#chooser = new Selector(config.policy, random.int(Math.max(1, config.workers.length)) - 1);
+    const { model, config, clock, random } = options;
+    this.model = model;
+    const registry = new WorkerRegistry({ ...options, onChange: () => this.gate.wake() });
+    const placerOptions = { model, config, random, registry };
+    const placer = servesInPairs(config) ? new PairPlacer(placerOptions) : new WorkerPlacer(placerOptions);
+    this.gate = new Gate({
+      model,
+      clock,
+      place: (hint) => placer.place(hint),
+      opensAtMs: () => registry.opensAtMs,
+    });
+    this.#registry = registry;
+    this.#placer = placer;
   }
 
   get ready(): boolean {
-    return this.#roster.workers.some((worker) => worker.inService);
+    return this.#placer.ready;
   }
 
   workers(): readonly WorkerStatus[] {
-    return this.#roster.workers.map((worker) => worker.status);
+    return this.#registry.workers.map((worker) => worker.status);
   }
 
   headers(workerId: string): Readonly<Record<string, string>> {
-    return this.#roster.find(workerId)?.headers ?? {};
-  }
-
-  place(hint: PlacementHint): Placement {
-    const { workers } = this.#roster;
-    const usable = admitted(workers.filter((worker) => worker.inService && !hint.exclude?.has(worker.id)));
-    const limit = this.#options.config.max_in_flight;
-    const candidates = usable.filter((worker) => worker.inFlight < limit);
-    if (candidates.length === 0) {
-      if (usable.length > 0) {
-        throw fullError(this.model, `every usable worker has ${limit} requests in flight`);
-      }
-      throw unusableError(this.model, "worker", workers, (hint.exclude?.size ?? 0) > 0);
-    }
-    const worker = this.#chooser.choose(usable, candidates, hint.stickyKey);
-    const hold = worker.take();
-    return { workerId: worker.id, url: worker.url, release: (outcome) => hold.release(outcome) };
+    return this.#registry.find(workerId)?.headers ?? {};
   }
 
   start(signal: AbortSignal): void {
-    this.#roster.start(signal);
+    this.#registry.start(signal);
   }
 
   addWorker(access: WorkerAccess): string {
-    if (access.role !== undefined) {
-      throw new CanopyError(
-        `Cannot add ${access.url} as ${access.role} server: model ${this.model} has whole servers`,
-        { code: "unsupported_worker", status: 400, param: "worker_type" },
-      );
-    }
-    return this.#roster.add(access);
+    this.#placer.checkRole(access);
+    return this.#registry.add(access);
   }
 
   removeWorker(id: string): boolean {
-    return this.#roster.remove(id);
+    return this.#registry.remove(id);
   }
 
   setDraining(id: string, draining: boolean): boolean {
-    return this.#roster.setDraining(id, draining);
+    return this.#registry.setDraining(id, draining);
   }
 
   setDown(id: string, reason: string | undefined): boolean {
-    return this.#roster.setDown(id, reason);
+    return this.#registry.setDown(id, reason);
   }
 }

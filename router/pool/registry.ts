@@ -6,7 +6,7 @@ import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Worker } from "./worker.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
-/** What a `Roster` needs. */
+/** Options of a `WorkerRegistry`. */
 export interface WorkerRegistryOptions {
   /** The model's public name. */
   readonly model: string;
@@ -14,6 +14,8 @@ export interface WorkerRegistryOptions {
   readonly clock: Clock;
   readonly transport: Transport;
   readonly log: Logger;
+  /** Called after a worker has joined, left, or changed its state: there may be more or less room than before. */
+  readonly onChange: () => void;
 }
 
 /** The servers of one model: who joins, who leaves, and the watch over their health. */
@@ -31,6 +33,12 @@ export class WorkerRegistry {
 
   get workers(): readonly Worker[] {
     return this.#workers;
+  }
+
+  /** Earliest time, in clock ms, at which the open breaker of a worker in service will let a probe through. */
+  get opensAtMs(): number | undefined {
+    const times = this.#workers.flatMap(({ inService, breaker }) => inService ? breaker.opensAtMs ?? [] : []);
+    return times.length === 0 ? undefined : Math.min(...times);
   }
 
   /** Checks the workers' health until the signal aborts. Call it once. */
@@ -58,10 +66,14 @@ export class WorkerRegistry {
       config,
       clock,
       transport,
-      onChange: (changed) => this.#logChange(changed),
+      onChange: (changed) => {
+        this.#logChange(changed);
+        this.#options.onChange();
+      },
     });
     this.#workers.push(worker);
     this.#watch(worker);
+    this.#options.onChange();
     return worker.id;
   }
 
@@ -71,6 +83,7 @@ export class WorkerRegistry {
     if (worker === undefined) return false;
     this.#workers = this.#workers.filter((other) => other !== worker);
     this.#watches.get(id)?.abort();
+    this.#options.onChange();
     return true;
   }
 
@@ -79,6 +92,7 @@ export class WorkerRegistry {
     const worker = this.find(id);
     if (worker === undefined) return false;
     worker.draining = draining;
+    this.#options.onChange();
     return true;
   }
 
@@ -114,6 +128,8 @@ export class WorkerRegistry {
     const fields = { model: this.#options.model, worker: id, url, health, error: lastError };
     if (health === "unhealthy") {
       this.#options.log.warning("Worker {worker} of model {model} is out of service: {error}", fields);
-    } else this.#options.log.info("Worker {worker} of model {model} is {health}", fields);
+    } else if (health !== "unknown") {
+      this.#options.log.info("Worker {worker} of model {model} is {health}", fields);
+    }
   }
 }

@@ -11,7 +11,7 @@ const POLICIES: Record<ModelConfig["policy"], Policy> = {
 };
 const STICKY_KEYS = 65_536;
 
-/** Chooses among workers that can take each other's place, and remembers what it chose. */
+/** Selects among workers that can take each other's place, and remembers what it chose. */
 export class Selector {
   readonly #policy: Policy;
   readonly #sticky = new StickyKeys(STICKY_KEYS);
@@ -39,8 +39,8 @@ export class Selector {
 }
 
 /**
- * Those that their breakers admit. A breaker steers work to other workers; where all breakers are open it has
- * nowhere to steer to, and refusing everything would only add an outage to an illness.
+ * Workers that their breakers admit; all of them where no breaker does: a breaker steers work to other workers, and
+ * with nowhere to steer to, refusing every request would only make things worse.
  */
 export function admitted(inService: readonly Worker[]): readonly Worker[] {
   const closed = inService.filter((worker) => worker.breaker.admits);

@@ -3,11 +3,25 @@ import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Breaker } from "./breaker.ts";
 import { type CheckResult, HealthChecker } from "./health.ts";
-import type { WorkerStatus } from "./pool_types.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
 
-/** What a `Worker` is made of. */
+/** State of one server process that serves a model. */
+export interface WorkerStatus {
+  readonly id: string;
+  readonly url: string;
+  /** Its half of the work, where prefill and decode are split. */
+  readonly role?: "prefill" | "decode" | undefined;
+  /** `unknown` until the first check; only `healthy` and `unknown` workers get work. */
+  readonly health: "unknown" | "healthy" | "unhealthy" | "draining";
+  readonly breaker: "closed" | "open" | "half_open";
+  readonly inFlight: number;
+  readonly served: number;
+  readonly failures: number;
+  readonly lastError: string | undefined;
+}
+
+/** Options of a `Worker`. */
 export interface WorkerOptions {
   readonly id: string;
   readonly ordinal: number;
@@ -15,12 +29,12 @@ export interface WorkerOptions {
   readonly config: ModelConfig;
   readonly clock: Clock;
   readonly transport: Transport;
-  /** Called when the worker goes in or out of service. */
+  /** Called when the worker's health changes, or a new process serves in its place. */
   readonly onChange: (worker: Worker) => void;
 }
 
 /** One request's share of a worker. */
-export interface Lease {
+export interface WorkerShare {
   /** Gives it back and says how it went; false, and nothing happens, when it was given back before. */
   release(outcome: PlacementOutcome): boolean;
 }
@@ -75,7 +89,7 @@ export class Worker {
     return {
       id: this.id,
       url: this.url,
-      ...(this.access.role === undefined ? {} : { role: this.access.role }),
+      role: this.access.role,
       health: this.draining
         ? "draining"
         : this.#down === undefined
@@ -103,6 +117,8 @@ export class Worker {
       this.#lastError = undefined;
       this.breaker.reset();
       this.#checker.restart();
+      this.#lastHealth = "unknown";
+      this.#onChange(this);
     }
   }
 
@@ -112,7 +128,7 @@ export class Worker {
   }
 
   /** Counts a request here until it is given back. */
-  take(): Lease {
+  take(): WorkerShare {
     const permit = this.breaker.begin();
     this.#inFlight++;
     let held = true;

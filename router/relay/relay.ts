@@ -4,7 +4,8 @@ import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
-import { PlaceQueue } from "../pool/place_queue.ts";
+import type { Arrivals } from "../pool/arrivals.ts";
+import type { Lease, LeaseHint } from "../pool/lease.ts";
 import { answerStream, errorEventStatus, failureBody } from "./answer_stream.ts";
 import { openableCall } from "./attempt_call.ts";
 import { brokenAnswer, failureOfAnswer, failureOfError, type RelayFailure } from "./failures.ts";
@@ -16,7 +17,7 @@ import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
 import { returnedHeaders } from "../wire/headers.ts";
 import { isHandOffFailure } from "../worker/hand_off.ts";
-import type { Placement, PlacementHint, PlacementOutcome } from "../worker/placement.ts";
+import type { PlacementOutcome } from "../worker/placement.ts";
 
 /** Back-off before the second attempt; each further one waits half as long again, all of them ±20 %. */
 const BACKOFF_MS = 50;
@@ -27,12 +28,14 @@ const MAX_RENAMED_BYTES = 64 * 1024 * 1024;
 /** Clients and load balancers that want one worker for one key say so here (SGLang's bench client sends it). */
 const STICKY_HEADER = "x-smg-routing-key";
 
-/** What `createRelay` needs. */
+/** Options of `createRelay`. */
 export interface RelayOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly transport: Transport;
   readonly log: Logger;
+  /** Shared with the runs: requests wait in the order in which they reach the router. */
+  readonly arrivals: Arrivals;
 }
 
 /** One request of a client, over all its attempts. */
@@ -47,7 +50,7 @@ interface Job {
 /** One attempt, up to the point where the client could be answered. */
 interface Attempt {
   readonly call: RelayCall;
-  readonly placement: Placement;
+  readonly lease: Lease;
   /** What was read of the body. */
   readonly read: readonly Uint8Array[];
   /** True when `read` is the whole body. */
@@ -64,7 +67,6 @@ class WorkerRelay implements Relay {
   readonly #options: RelayOptions;
   readonly #ids: Random;
   readonly #jitter: Random;
-  readonly #queues = new WeakMap<ServedModel, PlaceQueue>();
 
   constructor(options: RelayOptions) {
     this.#options = options;
@@ -77,23 +79,25 @@ class WorkerRelay implements Relay {
     const plan = new RequestPlan(model, request);
     const requestId = request.headers["x-request-id"] ?? `req-${this.#ids.hex(24)}`;
     const job: Job = { model, request, plan, requestId, signal };
-    const stickyKey = request.headers[STICKY_HEADER];
-    const sticky = stickyKey === undefined ? {} : { stickyKey };
+    const hint: LeaseHint = {
+      arrival: this.#options.arrivals.next(),
+      stickyKey: request.headers[STICKY_HEADER],
+    };
     const exclude = new Set<string>();
-    let placement = await this.#queue(model).place(sticky, 0, signal);
+    let lease = await model.pool.gate.lease(hint, signal);
     let mayResend = true;
     for (let retry = 0;; retry++) {
-      let attempt = await this.#try(job, placement);
+      let attempt = await this.#try(job, lease);
       if (attempt.failure?.unseen === true && mayResend) {
         mayResend = false;
-        attempt = await this.#try(job, placement);
+        attempt = await this.#try(job, lease);
       }
       const { call, failure } = attempt;
       if (failure === undefined) return this.#answer(job, attempt, {});
-      exclude.add(placement.workerId);
-      if (placement.prefill !== undefined) exclude.add(placement.prefill.workerId);
+      exclude.add(lease.workerId);
+      if (lease.prefill !== undefined) exclude.add(lease.prefill.workerId);
       const next = failure.retryable && retry < model.config.retries
-        ? await this.#placeAgain(job, attempt, failure, { ...sticky, exclude })
+        ? await this.#placeAgain(job, attempt, failure, { ...hint, exclude })
         : undefined;
       if (next === undefined) return this.#fail(job, attempt, failure, retry > 0);
       this.#options.log.info("Request {request} goes to {worker}: {error}", {
@@ -102,8 +106,8 @@ class WorkerRelay implements Relay {
         error: failure.error.message,
       });
       call.close();
-      placement = next;
-      await this.#backOff(job, retry, placement);
+      lease = next;
+      await this.#backOff(job, retry, lease);
     }
   }
 
@@ -112,11 +116,11 @@ class WorkerRelay implements Relay {
     job: Job,
     attempt: Attempt,
     failure: RelayFailure,
-    hint: PlacementHint,
-  ): Promise<Placement | undefined> {
-    this.#release(job, attempt, failure.outcome);
+    hint: LeaseHint,
+  ): Promise<Lease | undefined> {
+    release(attempt, failure.outcome);
     try {
-      return await this.#queue(job.model).place(hint, 0, job.signal);
+      return await job.model.pool.gate.lease(hint, job.signal);
     } catch (error) {
       if (!job.signal.aborted && CanopyError.is(error) && error.code === "no_worker") return undefined;
       attempt.call.close();
@@ -125,8 +129,8 @@ class WorkerRelay implements Relay {
   }
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
-  async #try(job: Job, placement: Placement): Promise<Attempt> {
-    const call = openableCall({ ...this.#options, random: this.#ids }, job, placement);
+  async #try(job: Job, lease: Lease): Promise<Attempt> {
+    const call = openableCall({ ...this.#options, random: this.#ids }, job, lease);
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
     try {
@@ -135,13 +139,14 @@ class WorkerRelay implements Relay {
       const failure = failureOfAnswer(call, job.request.path);
       const read = call.first === undefined ? [] : [call.first];
       const whole = read.length === 0 || (failure === undefined && await readWhole(job, call, read));
-      return { call, placement, read, whole, failure };
+      lease.promptRead();
+      return { call, lease, read, whole, failure };
     } catch (error) {
       if (!job.signal.aborted) {
-        return { call, placement, read: [], whole: false, failure: failureOfError(call, error) };
+        return { call, lease, read: [], whole: false, failure: failureOfError(call, error) };
       }
       await call.stop(job.signal.reason);
-      this.#queue(job.model).release(placement, "aborted");
+      lease.release("aborted");
       throw job.signal.reason;
     } finally {
       job.signal.removeEventListener("abort", onGone);
@@ -158,7 +163,7 @@ class WorkerRelay implements Relay {
     const { askedModel } = job.plan;
     const rename = askedModel === undefined ? undefined : new ModelRename(askedModel);
     if (whole) {
-      this.#release(job, attempt, wellEnded);
+      release(attempt, wellEnded);
       if (read.length === 0) return new Response(null, { status, headers });
       const body = joined(read);
       return new Response(unshared(rename?.answer(body) ?? body), { status, headers });
@@ -171,7 +176,7 @@ class WorkerRelay implements Relay {
       ...(events ? { events: { endsWithDone: endsWithDone(status, job.request.path), rename } } : {}),
       signal: job.signal,
       describe: (error) => this.#describe(job, call, error),
-      onEnd: (outcome) => this.#release(job, attempt, endOutcome(outcome, wellEnded, refused)),
+      onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
     });
     return new Response(stream, { status, headers });
   }
@@ -188,33 +193,12 @@ class WorkerRelay implements Relay {
       });
     }
     call.close();
-    this.#release(job, attempt, failure.outcome);
+    release(attempt, failure.outcome);
     this.#logFailure(job, failure.error);
     return new Response(failureBody(failure.error), {
       status: failure.error.status,
       headers: { "content-type": "application/json", "x-request-id": job.requestId, ...extra },
     });
-  }
-
-  /** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
-  #release({ model }: Job, { call, placement }: Attempt, outcome: PlacementOutcome): void {
-    const { half } = call;
-    if (outcome === "failed" && half !== undefined) {
-      const both = call.first !== undefined && isHandOffFailure(new TextDecoder().decode(call.first));
-      if (both || half === "prefill") placement.release("failed", "prefill");
-      if (both || half === "decode") placement.release("failed", "decode");
-    }
-    this.#queue(model).release(placement, outcome);
-  }
-
-  /** Requests for which all workers are full wait in line; how many may, is the HTTP server's to bound. */
-  #queue(model: ServedModel): PlaceQueue {
-    let queue = this.#queues.get(model);
-    if (queue === undefined) {
-      queue = new PlaceQueue(model.pool, this.#options.clock);
-      this.#queues.set(model, queue);
-    }
-    return queue;
   }
 
   #describe(job: Job, call: RelayCall, error: unknown): CanopyError {
@@ -231,15 +215,26 @@ class WorkerRelay implements Relay {
     });
   }
 
-  async #backOff({ model, signal }: Job, retry: number, placement: Placement): Promise<void> {
+  async #backOff({ signal }: Job, retry: number, lease: Lease): Promise<void> {
     const jitter = 1 + BACKOFF_JITTER * (2 * this.#jitter.next() - 1);
     try {
       await this.#options.clock.sleep(BACKOFF_MS * BACKOFF_FACTOR ** retry * jitter, signal);
     } catch (error) {
-      this.#queue(model).release(placement, "aborted");
+      lease.release("aborted");
       throw error;
     }
   }
+}
+
+/** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
+function release({ call, lease }: Attempt, outcome: PlacementOutcome): void {
+  const { half } = call;
+  if (outcome === "failed" && half !== undefined) {
+    const both = call.first !== undefined && isHandOffFailure(new TextDecoder().decode(call.first));
+    if (both || half === "prefill") lease.release("failed", "prefill");
+    if (both || half === "decode") lease.release("failed", "decode");
+  }
+  lease.release(outcome);
 }
 
 /**

@@ -9,7 +9,7 @@ import type {
   WarmResult,
 } from "../engines/engine.ts";
 import type { EngineOptions } from "../engines/engine_options.ts";
-import type { Placement, PlacementHint } from "../worker/placement.ts";
+import type { Placement } from "../worker/placement.ts";
 
 /** An engine whose capabilities follow what its workers turn out to be; calls under way keep what they began with. */
 export class LiveEngine implements Engine {
@@ -28,10 +28,6 @@ export class LiveEngine implements Engine {
   /** Goes on with what all workers can do. */
   update(capabilities: EngineCapabilities): void {
     this.#current = createEngine({ ...this.#options, capabilities });
-  }
-
-  place(hint: PlacementHint): Placement {
-    return this.#current.place(hint);
   }
 
   warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {

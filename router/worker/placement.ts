@@ -1,13 +1,4 @@
-/** What `place` is told about the work to come. */
-
-export interface PlacementHint {
-  /** Workers (by id) not to use again: the ones that an earlier attempt failed on. */
-  readonly exclude?: ReadonlySet<string>;
-  /** Equal keys go to the same worker while it is healthy (an agent's warms and its generate). */
-  readonly stickyKey?: string;
-}
 /** The prefill half of a pair. */
-
 export interface PrefillSide {
   readonly workerId: string;
   readonly url: string;
@@ -15,14 +6,17 @@ export interface PrefillSide {
   readonly bootstrapHost: string;
   readonly bootstrapPort: number | undefined;
 }
-/** Where a request runs. Holds the worker's in-flight count: `release` must be called exactly once. */
 
+/** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
+export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
+
+/** Where a call runs, and its way to say early how one half of a pair went; whoever leased the place gives the rest back. */
 export interface Placement {
   /** The worker; of a pair, its decode half. */
   readonly workerId: string;
   readonly url: string;
   /** The prefill half, for engines that split prefill and decode. Its in-flight count is held, too. */
-  readonly prefill?: PrefillSide;
+  readonly prefill?: PrefillSide | undefined;
   /**
    * Tells the pool how it went and gives the place back. Calling it again does nothing.
    * With a `side`, only that half of a pair, and what is still held is given back by the call without one: an engine
@@ -31,6 +25,3 @@ export interface Placement {
    */
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void;
 }
-/** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
-
-export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";

@@ -1,7 +1,7 @@
 import process from "node:process";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 
-/** What it takes to talk to one worker. */
+/** Address of one worker, and its key. */
 export interface WorkerAccess {
   readonly url: string;
   /** Sent as bearer token to this worker; overrides the model's. */

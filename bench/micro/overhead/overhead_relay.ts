@@ -6,6 +6,7 @@ import { cpuMicros, inTurns } from "../measure.ts";
 import { modelSchema } from "../../../cfgs/schema/config.ts";
 import { createEngine } from "../../../router/engines/create.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
+import { Arrivals } from "../../../router/pool/arrivals.ts";
 import { createPool } from "../../../router/pool/pool.ts";
 import { createRelay } from "../../../router/relay/relay.ts";
 import type { Relay } from "../../../router/relay/relay_types.ts";
@@ -110,7 +111,7 @@ function relayed(family: "vllm" | "sglang", model: string, chunks: number): () =
   const pool = createPool({ model: "4b", config, clock, random, transport, log });
   const capabilities = defaultCapabilities(config);
   const engine = createEngine({ config, pool, transport, clock, random, capabilities });
-  const relay: Relay = createRelay({ clock, random, transport, log });
+  const relay: Relay = createRelay({ clock, random, transport, log, arrivals: new Arrivals() });
   const served: ServedModel = { name: "4b", config, engine, pool, membership: pool, tokenizer: undefined };
   const body = encoder.encode(
     '{"model":"4b","stream":true,"messages":[{"role":"user","content":"Say hello."}]}',

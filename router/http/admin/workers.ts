@@ -7,7 +7,7 @@ import type { Call, Env } from "../gate/context.ts";
 import { fieldError } from "../gate/field_error.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
-import type { WorkerStatus } from "../../pool/pool_types.ts";
+import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import type { WorkerAccess } from "../../worker/worker_access.ts";
 

@@ -35,29 +35,29 @@ export function requireWarming(model: ServedModel): void {
 /** Prefills a prompt on one worker, on another one if that fails. Throws `CanopyError`, or the signal's reason. */
 export async function warm(order: WarmOrder, signal: AbortSignal): Promise<WarmedPrefix> {
   const { model, prompt, like, stickyKey } = order;
-  const sticky = stickyKey === undefined ? {} : { stickyKey };
+  const { gate } = model.pool;
   const exclude = new Set<string>();
-  let placement = model.engine.place(sticky);
+  let lease = gate.leaseNow({ stickyKey });
   for (let retriesLeft = model.config.retries;; retriesLeft--) {
     let outcome: PlacementOutcome = "aborted";
     let failure: unknown;
     try {
       signal.throwIfAborted();
-      const { promptTokens, cachedTokens } = await model.engine.warm(prompt, placement, signal, like);
+      const { promptTokens, cachedTokens } = await model.engine.warm(prompt, lease, signal, like);
       outcome = "ok";
-      return { promptTokens, cachedTokens, worker: placement.prefill?.workerId ?? placement.workerId };
+      return { promptTokens, cachedTokens, worker: lease.home };
     } catch (error) {
       signal.throwIfAborted();
       outcome = outcomeOf(error);
       if (retriesLeft <= 0 || !(error instanceof EngineError) || !error.retryable) throw error;
       failure = error;
     } finally {
-      placement.release(outcome);
+      lease.release(outcome);
     }
-    exclude.add(placement.workerId);
-    if (placement.prefill !== undefined) exclude.add(placement.prefill.workerId);
+    exclude.add(lease.workerId);
+    if (lease.prefill !== undefined) exclude.add(lease.prefill.workerId);
     try {
-      placement = model.engine.place({ ...sticky, exclude });
+      lease = gate.leaseNow({ stickyKey, exclude });
     } catch {
       throw failure; // no other worker: the failure is what counts
     }

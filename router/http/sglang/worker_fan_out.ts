@@ -1,7 +1,7 @@
 import { deadlineSignal } from "../../../base/clock.ts";
 import { messageOf } from "../../../base/errors.ts";
 import type { HttpServices } from "../gate/services.ts";
-import type { WorkerStatus } from "../../pool/pool_types.ts";
+import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { workerUrl } from "../../worker/worker_access.ts";
 

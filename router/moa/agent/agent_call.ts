@@ -14,9 +14,9 @@ import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
 import type { AgentUsage } from "../record/usage.ts";
-import { homeOf } from "../warm/warm_control.ts";
+import type { Lease } from "../../pool/lease.ts";
 import { EngineError } from "../../worker/engine_error.ts";
-import type { Placement, PlacementOutcome } from "../../worker/placement.ts";
+import type { PlacementOutcome } from "../../worker/placement.ts";
 
 /** What one attempt sends. */
 type Attempt = Omit<AgentRequest, "logprobs"> & { readonly logprobs: number | undefined };
@@ -189,13 +189,13 @@ export class AgentCall {
     let failure: unknown;
     let logprobs = request.logprobs;
     for (let retriesLeft = this.#context.model.config.retries;; retriesLeft--) {
-      const placement = await this.#place(request.stickyKey, failedOn, failure, signal);
+      const lease = await this.#lease(request.stickyKey, failedOn, failure, signal);
       try {
-        return await this.#attempt({ ...request, logprobs }, placement, signal);
+        return await this.#attempt({ ...request, logprobs }, lease, signal);
       } catch (error) {
         signal.throwIfAborted();
         const untouched = this.log.tokens === 0;
-        const what = { worker: placement.workerId, error: messageOf(error) };
+        const what = { worker: lease.workerId, error: messageOf(error) };
         if (untouched && logprobs !== undefined && request.logprobsOptional === true && isRefused(error)) {
           logprobs = undefined;
           retriesLeft++;
@@ -205,8 +205,8 @@ export class AgentCall {
         const retryable = error instanceof EngineError && error.retryable && untouched;
         if (!retryable || retriesLeft === 0) throw error;
         failure = error;
-        failedOn.add(placement.workerId);
-        if (placement.prefill !== undefined) failedOn.add(placement.prefill.workerId);
+        failedOn.add(lease.workerId);
+        if (lease.prefill !== undefined) failedOn.add(lease.prefill.workerId);
         this.#note("agent_retried", what);
       }
       const { clock, random } = this.#context;
@@ -215,18 +215,15 @@ export class AgentCall {
   }
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
-  async #place(
+  async #lease(
     stickyKey: string | undefined,
     failedOn: ReadonlySet<string>,
     failure: unknown,
     signal: AbortSignal,
-  ): Promise<Placement> {
-    const hint = {
-      ...(failedOn.size === 0 ? {} : { exclude: failedOn }),
-      ...(stickyKey === undefined ? {} : { stickyKey }),
-    };
+  ): Promise<Lease> {
+    const { model, arrival } = this.#context;
     try {
-      return await this.#context.places.place(hint, this.#context.rank, signal);
+      return await model.pool.gate.lease({ arrival, stickyKey, exclude: failedOn }, signal);
     } catch (error) {
       signal.throwIfAborted();
       throw failure ?? error;
@@ -235,43 +232,41 @@ export class AgentCall {
 
   async #attempt(
     request: Attempt,
-    placement: Placement,
+    lease: Lease,
     signal: AbortSignal,
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {
-    const hasRead = this.#context.warming.reads(homeOf(placement));
     const generate: GenerateRequest = {
       id: this.#context.nextRequestId(),
       prompt: request.prompt,
       sampling: request.sampling,
       ...(request.logprobs === undefined ? {} : { logprobs: request.logprobs }),
       ...(request.headers === undefined ? {} : { headers: request.headers }),
-      onPrefilled: hasRead,
+      onPrefilled: () => lease.promptRead(),
     };
-    this.#worker = placement.workerId;
+    this.#worker = lease.workerId;
     this.#placedAtMs = this.#context.trace.nowMs;
     this.#calls++;
-    this.#note("agent_placed", { worker: placement.workerId, request: generate.id });
+    this.#note("agent_placed", { worker: lease.workerId, request: generate.id });
     let outcome: PlacementOutcome = "aborted";
     try {
       let end: Extract<GenerateEvent, { type: "end" }> | undefined;
-      for await (const event of this.#context.model.engine.generate(generate, placement, signal)) {
+      for await (const event of this.#context.model.engine.generate(generate, lease, signal)) {
         signal.throwIfAborted();
         if (event.type === "end") end = event;
         else {
-          if (this.#onDelta(event)) hasRead();
+          if (this.#onDelta(event)) lease.promptRead();
           if (request.forward !== undefined) await request.forward(event, signal);
         }
       }
       signal.throwIfAborted();
-      if (end === undefined) throw unfinishedError(placement);
+      if (end === undefined) throw unfinishedError(lease);
       outcome = "ok";
       return this.#end = end;
     } catch (error) {
       if (!signal.aborted) outcome = attemptOutcome(error);
       throw error;
     } finally {
-      hasRead();
-      this.#context.places.release(placement, outcome);
+      lease.release(outcome);
     }
   }
 

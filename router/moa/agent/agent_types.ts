@@ -3,21 +3,16 @@ import type { Random } from "../../../base/random.ts";
 import type { GenerateEvent, Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "./agent_call.ts";
 import type { Trace } from "../record/trace.ts";
-import type { WarmControl } from "../warm/warm_control.ts";
-import type { PlaceQueue } from "../../pool/place_queue.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** What an agent's call needs from its run. */
 export interface AgentContext {
   readonly model: ServedModel;
-  readonly places: PlaceQueue;
-  /** Of two calls that wait for a place, the one with the lower rank comes first. */
-  readonly rank: number;
+  /** Its run's, and thereby its turn in the queue for a place. */
+  readonly arrival: number;
   readonly clock: Clock;
   readonly random: Random;
   readonly trace: Trace;
-  /** Told of each request before its first token. */
-  readonly warming: WarmControl;
   /** The first token has come. */
   started(call: AgentCall): void;
   /** More tokens have come. */

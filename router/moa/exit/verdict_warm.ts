@@ -1,8 +1,7 @@
 import { attemptOutcome } from "../agent/attempt_outcome.ts";
 import type { Judge } from "./judge.ts";
 import type { ModelAccess } from "../run/run_options.ts";
-import { homeOf } from "../warm/warm_control.ts";
-import type { Placement } from "../../worker/placement.ts";
+import type { Lease } from "../../pool/lease.ts";
 
 /** What came of a warm. */
 export interface VerdictWarm {
@@ -19,38 +18,34 @@ export interface VerdictWarm {
 export async function warmVerdict(
   judge: Judge,
   answer: string,
-  { served, places, warming }: ModelAccess,
+  { served, warming }: ModelAccess,
   stickyKey: string,
   signal: AbortSignal,
 ): Promise<VerdictWarm | undefined> {
-  const { engine } = served;
-  if (engine.capabilities.warm === "none" || warming.off !== undefined || places.waiting > 0) {
-    return undefined;
-  }
-  let placement: Placement | undefined;
+  const { engine, pool: { gate } } = served;
+  if (engine.capabilities.warm === "none" || warming.off !== undefined || gate.waiting > 0) return undefined;
+  let lease: Lease | undefined;
   let endTurn = () => {};
   try {
     const prefix = judge.prefix(answer);
     if (prefix === undefined) return undefined;
-    placement = engine.place({ stickyKey });
-    const home = homeOf(placement);
+    lease = gate.leaseNow({ stickyKey });
+    const { home } = lease;
     if (warming.turns.busyWith(home) !== undefined || warming.turns.pausedMs(home) > 0) {
-      places.release(placement, "aborted");
+      lease.release("aborted");
       return undefined;
     }
     endTurn = warming.turns.take(home, prefix.tokens);
     const { promptTokens, cachedTokens } = await engine.warm(
       prefix.prompt,
-      placement,
+      lease,
       signal,
       prefix.sampling,
     );
-    places.release(placement, "ok");
+    lease.release("ok");
     return { tokens: promptTokens, computed: Math.max(0, promptTokens - (cachedTokens ?? 0)) };
   } catch (error) {
-    if (placement !== undefined) {
-      places.release(placement, signal.aborted ? "aborted" : attemptOutcome(error));
-    }
+    lease?.release(signal.aborted ? "aborted" : attemptOutcome(error));
     return undefined;
   } finally {
     endTurn();

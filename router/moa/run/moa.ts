@@ -14,13 +14,13 @@ import { MoaRun } from "./moa_run.ts";
 import type { Run } from "./run.ts";
 import type { ModelAccess } from "./run_options.ts";
 import { WarmControl } from "../warm/warm_control.ts";
-import { PlaceQueue } from "../../pool/place_queue.ts";
+import type { Arrivals } from "../../pool/arrivals.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Characters of each text in a listing of runs. */
 const LISTED_TEXT_LENGTH = 400;
 
-/** What `createMoa` needs. */
+/** Options of `createMoa`. */
 export interface MoaOptions {
   readonly config: Config;
   /** Built already; by default all graphs of the config are built. */
@@ -28,8 +28,10 @@ export interface MoaOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly models: ReadonlyMap<string, ServedModel>;
+  /** Shared with the relay: requests wait in the order in which they reach the router. */
+  readonly arrivals: Arrivals;
   /** Without them every cluster waits for all its members, and a graph that asks for early exit is refused. */
-  readonly earlyExit?: EarlyExitServices;
+  readonly earlyExit?: EarlyExitServices | undefined;
   /** Ended runs whose records are kept; by default what the config says. */
   readonly maxRunsKept?: number;
 }
@@ -47,7 +49,7 @@ class GraphRunner implements Moa {
   readonly #models: ReadonlyMap<string, ModelAccess>;
   readonly #running = new Map<string, MoaRun>();
   readonly #store: RunStore;
-  #started = 0;
+  readonly #arrivals: Arrivals;
   #closed = false;
 
   constructor(options: MoaOptions) {
@@ -59,10 +61,11 @@ class GraphRunner implements Moa {
     }
     this.#clock = clock;
     this.#random = random.stream("moa");
+    this.#arrivals = options.arrivals;
     this.#models = new Map(
       [...models].map(([name, served]) => [
         name,
-        { served, places: new PlaceQueue(served.engine, clock), warming: new WarmControl(clock) },
+        { served, warming: new WarmControl(clock, served.pool.gate) },
       ]),
     );
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
@@ -83,7 +86,7 @@ class GraphRunner implements Moa {
     const id = `run_${this.#random.hex(32)}`;
     const run = new MoaRun({
       id,
-      rank: this.#started++,
+      arrival: this.#arrivals.next(),
       graph,
       input,
       models: this.#models,

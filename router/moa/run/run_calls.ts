@@ -133,16 +133,14 @@ export class RunCalls {
     grew: (call: AgentCall, tokens: number) => void,
   ): AgentCall {
     const { trace } = this.#options;
-    const { id, clock, random, rank } = this.#options.run;
-    const { served, places, warming } = this.model(node);
+    const { id, clock, random, arrival } = this.#options.run;
+    const { served } = this.model(node);
     return new AgentCall(node, choice, {
       model: served,
-      places,
-      rank,
+      arrival,
       clock,
       random: random.stream(`${node.id}#${choice}`),
       trace,
-      warming,
       started,
       grew,
       // Of fixed length, because SGLang aborts every request whose id begins with the given one.

@@ -4,21 +4,19 @@ import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import type { WarmControl } from "../warm/warm_control.ts";
-import type { PlaceQueue } from "../../pool/place_queue.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
-/** A model, and the line in front of its workers. */
+/** A model, and when its prompts are warmed. */
 export interface ModelAccess {
   readonly served: ServedModel;
-  readonly places: PlaceQueue;
   readonly warming: WarmControl;
 }
 
 /** What a run needs. */
 export interface RunOptions {
   readonly id: string;
-  /** Of two runs that wait for the same workers, the one with the lower rank comes first. */
-  readonly rank: number;
+  /** Its turn wherever its calls wait for a place; all of them bear it, so that the oldest run comes first. */
+  readonly arrival: number;
   readonly graph: AgentGraph;
   readonly input: RunInput;
   readonly models: ReadonlyMap<string, ModelAccess>;

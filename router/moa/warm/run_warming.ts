@@ -8,7 +8,6 @@ import type { RunPrompts } from "../prompt/run_prompts.ts";
 import type { Trace } from "../record/trace.ts";
 import type { WarmControl } from "./warm_control.ts";
 import { TRACED_WAITS, TRACED_WARMS, Warmer } from "./warmer.ts";
-import type { PlaceQueue } from "../../pool/place_queue.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Trace events of one successor's warms: one when each is sent and one when it returns, its waits, and a few more. */
@@ -23,7 +22,6 @@ export interface RunWarmingOptions {
   readonly key: string;
   readonly model: (node: AgentNode) => {
     readonly served: ServedModel;
-    readonly places: PlaceQueue;
     readonly warming: WarmControl;
   };
   readonly sampling: (node: AgentNode) => Sampling;
@@ -116,7 +114,7 @@ export class RunWarming {
 
   #startFor(node: AgentNode): void {
     const { graph, prompts, key, sampling, precursors, clock, trace, onIdle } = this.#options;
-    const { served, places, warming } = this.#options.model(node);
+    const { served, warming } = this.#options.model(node);
     const { capabilities } = served.engine;
     const settings = graph.incrementalPrefill;
     if (capabilities.warm === "none") {
@@ -139,7 +137,6 @@ export class RunWarming {
     const warmer = new Warmer({
       agent: node.id,
       model: served,
-      places,
       control: warming,
       settings,
       prompt,

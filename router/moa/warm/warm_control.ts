@@ -1,7 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { WarmTurns } from "./warm_turns.ts";
-import type { Placement } from "../../worker/placement.ts";
+import type { PromptReads } from "../../pool/gate.ts";
 
 /** Final prompts that a verdict needs, and the weight that each new one takes from those before it. */
 const VERDICT = { prompts: 8, controls: 3, decay: 0.9 };
@@ -76,9 +76,9 @@ export class WarmControl {
   #warmed = emptySums();
   #cold = emptySums();
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, prompts: PromptReads) {
     this.#clock = clock;
-    this.turns = new WarmTurns(clock);
+    this.turns = new WarmTurns(clock, prompts);
   }
 
   /** Why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
@@ -97,11 +97,6 @@ export class WarmControl {
     if (reportsCached) return false;
     const index = this.#prompts++;
     return CONTROLS.includes(index) || (index > CONTROLS.at(-1)! && index % CONTROL_EVERY === 0);
-  }
-
-  /** A request went to a worker; the result is to be called when that has read its prompt, or it has ended. */
-  reads(workerId: string): () => void {
-    return this.turns.reads(workerId);
   }
 
   /** Most new tokens of a warm that stalls the other streams of its worker for at most `ms`. */
@@ -218,11 +213,6 @@ export class WarmControl {
     }
     return load;
   }
-}
-
-/** The server that reads a prompt and keeps its prefix: of a pair, the prefill half. */
-export function homeOf(placement: Placement): string {
-  return placement.prefill?.workerId ?? placement.workerId;
 }
 
 function emptySums() {

@@ -1,11 +1,11 @@
 import type { Clock } from "../../../base/clock.ts";
+import type { PromptReads } from "../../pool/gate.ts";
 
 /** New tokens that a step of a GPU reads in about the time that it needs for one: loading the weights takes as long. */
 const STEP_TOKENS = 256;
 
 interface WorkerTurns {
-  /** Requests whose prompts it has not read yet. */
-  reading: number;
+  readonly id: string;
   /** New tokens of the warms that are under way. */
   warmingTokens: number;
   pausedUntilMs: number;
@@ -14,29 +14,22 @@ interface WorkerTurns {
 }
 
 /**
- * Whose turn it is to warm on each worker of a model, over all runs: as many at a time as fill a step, and only while
- * no real prompt waits there to be read. Without turns every prompt that was held back would be warmed in the moment in
+ * Turns of warms on each worker of a model, over all runs: as many at a time as fill a step, and only while the gate
+ * knows of no real prompt that waits there to be read. Without turns every prompt that was held back would be warmed in the moment in
  * which a worker becomes free, and the next real prompt would wait for them all.
  */
 export class WarmTurns {
   readonly #clock: Clock;
+  readonly #prompts: PromptReads;
   readonly #workers = new Map<string, WorkerTurns>();
 
-  constructor(clock: Clock) {
+  constructor(clock: Clock, prompts: PromptReads) {
     this.#clock = clock;
-  }
-
-  /** A request went to a worker; the result is to be called when that has read its prompt, or it has ended. */
-  reads(workerId: string): () => void {
-    const worker = this.#worker(workerId);
-    worker.reading++;
-    let reading = true;
-    return () => {
-      if (!reading) return;
-      reading = false;
-      worker.reading--;
-      this.#next(worker);
-    };
+    this.#prompts = prompts;
+    prompts.onPromptRead((workerId) => {
+      const worker = this.#workers.get(workerId);
+      if (worker !== undefined) this.#next(worker);
+    });
   }
 
   /**
@@ -44,8 +37,8 @@ export class WarmTurns {
    * for one that has room.
    */
   busyWith(workerId: string, streams = 0): "prompts" | "streams" | "warms" | undefined {
-    const { reading = 0, warmingTokens = 0 } = this.#workers.get(workerId) ?? {};
-    if (reading > 0) return "prompts";
+    const { warmingTokens = 0 } = this.#workers.get(workerId) ?? {};
+    if (this.#prompts.reading(workerId) > 0) return "prompts";
     if (streams >= STEP_TOKENS) return "streams";
     return warmingTokens > 0 && warmingTokens + streams >= STEP_TOKENS ? "warms" : undefined;
   }
@@ -87,7 +80,7 @@ export class WarmTurns {
   /** Calls those in line until the worker is busy. */
   #next(worker: WorkerTurns): void {
     for (const turn of [...worker.line]) {
-      if (!isFree(worker)) return;
+      if (!this.#isFree(worker)) return;
       if (worker.line.delete(turn)) turn();
     }
   }
@@ -96,7 +89,7 @@ export class WarmTurns {
     let worker = this.#workers.get(workerId);
     if (worker === undefined) {
       this.#forgetIdle();
-      worker = { reading: 0, warmingTokens: 0, pausedUntilMs: 0, line: new Set() };
+      worker = { id: workerId, warmingTokens: 0, pausedUntilMs: 0, line: new Set() };
       this.#workers.set(workerId, worker);
     }
     return worker;
@@ -106,11 +99,11 @@ export class WarmTurns {
   #forgetIdle(): void {
     if (this.#workers.size < 1024) return;
     for (const [id, worker] of this.#workers) {
-      if (isFree(worker) && worker.line.size === 0) this.#workers.delete(id);
+      if (this.#isFree(worker) && worker.line.size === 0) this.#workers.delete(id);
     }
   }
-}
 
-function isFree({ reading, warmingTokens }: WorkerTurns): boolean {
-  return reading === 0 && warmingTokens < STEP_TOKENS;
+  #isFree({ id, warmingTokens }: WorkerTurns): boolean {
+    return this.#prompts.reading(id) === 0 && warmingTokens < STEP_TOKENS;
+  }
 }

@@ -6,11 +6,10 @@ import { attemptOutcome } from "../agent/attempt_outcome.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { Trace } from "../record/trace.ts";
 import type { GrowingPrompt } from "./growing_prompt.ts";
-import { homeOf, type WarmControl } from "./warm_control.ts";
+import type { WarmControl } from "./warm_control.ts";
 import { blockTokensOf, isUsable, stepTokens, streamsAt } from "./warm_step.ts";
-import type { PlaceQueue } from "../../pool/place_queue.ts";
+import type { Lease } from "../../pool/lease.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import type { Placement } from "../../worker/placement.ts";
 
 /** Warms of one prompt that the trace shows one by one, and waits for a turn; the others it counts. */
 export const TRACED_WARMS = 48;
@@ -25,7 +24,6 @@ const MAX_FAILURES = 3;
 export interface WarmerOptions {
   readonly agent: string;
   readonly model: ServedModel;
-  readonly places: PlaceQueue;
   readonly control: WarmControl;
   readonly settings: AgentGraph["incrementalPrefill"];
   readonly prompt: GrowingPrompt;
@@ -98,8 +96,8 @@ export class Warmer {
     this.#waitsFor = waitsFor;
     this.#missing = length === undefined ? this.#sent + this.#step() - this.#stable : 0;
     if (length === undefined) return;
-    const placement = this.#place();
-    if (placement !== undefined) void this.#warm(length, placement);
+    const lease = this.#lease();
+    if (lease !== undefined) void this.#warm(length, lease);
   }
 
   /** A precursor has written more tokens. */
@@ -178,31 +176,32 @@ export class Warmer {
   }
 
   /** A place at home, if home has nothing better to do. */
-  #place(): Placement | undefined {
-    const { places, model, stickyKey } = this.#options;
+  #lease(): Lease | undefined {
+    const { model, stickyKey } = this.#options;
+    const { gate } = model.pool;
     if (this.#home !== undefined && this.#delays(this.#home)) return this.#hold();
-    if (places.waiting > 0) return this.#yield(PAUSE_MS.noPlace);
+    if (gate.waiting > 0) return this.#yield(PAUSE_MS.noPlace);
     if (this.#home !== undefined && !this.#isMyTurn(this.#home)) return undefined;
-    let placement: Placement;
+    let lease: Lease;
     try {
-      placement = model.engine.place({ stickyKey });
+      lease = gate.leaseNow({ stickyKey });
     } catch (error) {
       if (!CanopyError.is(error)) throw error;
       return this.#yield(PAUSE_MS.noPlace);
     }
-    const home = homeOf(placement);
+    const { home } = lease;
     if (this.#home !== home && this.#home !== undefined) {
       // The key's home is full, or gone: then what it had is lost, too.
       if (isUsable(model, this.#home)) {
-        placement.release("aborted");
+        lease.release("aborted");
         return this.#yield(PAUSE_MS.noPlace);
       }
       this.#sent = 0;
     }
     this.#home = home;
     const delays = this.#delays(home);
-    if (!delays && this.#isMyTurn(home)) return placement;
-    placement.release("aborted");
+    if (!delays && this.#isMyTurn(home)) return lease;
+    lease.release("aborted");
     return delays ? this.#hold() : undefined;
   }
 
@@ -249,10 +248,10 @@ export class Warmer {
     return undefined;
   }
 
-  async #warm(length: number, placement: Placement): Promise<void> {
-    const { model, settings, control, clock, places, prompt, sampling } = this.#options;
+  async #warm(length: number, lease: Lease): Promise<void> {
+    const { model, settings, control, clock, prompt, sampling } = this.#options;
     const signal = this.#controller.signal;
-    const end = Math.min(length, this.#sent + this.#limit(placement, settings.maxStallMs));
+    const end = Math.min(length, this.#sent + this.#limit(lease, settings.maxStallMs));
     const ids = prompt.stable.slice(0, end);
     const startedMs = clock.now();
     const sentBefore = this.#sent;
@@ -260,9 +259,9 @@ export class Warmer {
     this.#busy = true;
     this.#note("warm_sent", { tokens: end, from: this.#sent, worker: this.#home ?? "" });
     try {
-      const result = await model.engine.warm({ kind: "tokens", ids }, placement, signal, sampling);
+      const result = await model.engine.warm({ kind: "tokens", ids }, lease, signal, sampling);
       const ms = clock.now() - startedMs;
-      places.release(placement, "ok");
+      lease.release("ok");
       const newTokens = Math.max(0, result.promptTokens - (result.cachedTokens ?? sentBefore));
       // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.
       this.#sent = Math.max(this.#sent, end);
@@ -280,7 +279,7 @@ export class Warmer {
       this.#warms++;
       if (paused > 0) this.#sleep(paused);
     } catch (error) {
-      places.release(placement, signal.aborted ? "aborted" : attemptOutcome(error));
+      lease.release(signal.aborted ? "aborted" : attemptOutcome(error));
       if (!signal.aborted) this.#onFailure(error);
     } finally {
       this.#busy = false;
@@ -302,8 +301,8 @@ export class Warmer {
    * Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes, unless the server
    * sees to that itself.
    */
-  #limit(placement: Placement, maxStallMs: number): number {
-    if (placement.prefill !== undefined || this.#options.model.engine.capabilities.smallPieces) {
+  #limit(lease: Lease, maxStallMs: number): number {
+    if (lease.prefill !== undefined || this.#options.model.engine.capabilities.smallPieces) {
       return Infinity;
     }
     // Its own place is counted already.

@@ -5,9 +5,9 @@ import { test } from "node:test";
 import { KeyValuePool, type KeyValues } from "../../../embedded/cache/key_values.ts";
 import { Decoder } from "../../../embedded/model/decoder.ts";
 import { loadOnnxRuntime, type OnnxRuntime } from "../../../ml/onnx/runtime.ts";
-import { bindingWith, OTHER_BINDINGS } from "../../ml/onnx/bindings.ts";
 import { tinyPath } from "../tiny.ts";
 import { writeTinyFused } from "../tiny_fused.ts";
+import { bindingWith, OTHER_BINDINGS } from "../../ml/onnx/bindings.ts";
 
 /** The logits after a prompt and after each of some tokens behind it, and the keys and values in the end. */
 async function generated(runtime: OnnxRuntime, path: string) {

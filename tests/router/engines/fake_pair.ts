@@ -5,7 +5,6 @@ import { modelSchema } from "../../../cfgs/schema/config.ts";
 import { createEngine } from "../../../router/engines/create.ts";
 import type { Engine, EngineCapabilities } from "../../../router/engines/engine.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
-import type { Pool } from "../../../router/pool/pool_types.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
 import type { Placement, PlacementOutcome } from "../../../router/worker/placement.ts";
 
@@ -93,7 +92,7 @@ export class FakePair {
       release: (outcome: PlacementOutcome, side?: Half) =>
         void this.log.push(`${side ?? "rest"} released ${outcome}`),
     };
-    const pool: Pool = { model: "m", place: () => this.at, workers: () => [], ready: true };
+    const pool = { workers: () => [] };
     this.engine = createEngine({
       config,
       pool,

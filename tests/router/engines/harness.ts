@@ -12,8 +12,8 @@ import type {
   GenerateRequest,
   TokenLogprob,
 } from "../../../router/engines/engine.ts";
+import type { EngineOptions } from "../../../router/engines/engine_options.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
-import type { Pool } from "../../../router/pool/pool_types.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
 import type { Placement } from "../../../router/worker/placement.ts";
 
@@ -21,7 +21,7 @@ export const WORKER = "http://worker:8000";
 
 export const placement: Placement = { workerId: "w1", url: WORKER, release: () => {} };
 
-const pool: Pool = { model: "m", place: () => placement, workers: () => [], ready: true };
+const pool: EngineOptions["pool"] = { workers: () => [] };
 
 export const never = new AbortController().signal;
 

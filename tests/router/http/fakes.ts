@@ -14,6 +14,7 @@ import type { TraceEvent } from "../../../router/moa/record/trace.ts";
 import type { RunUsage } from "../../../router/moa/record/usage.ts";
 import type { Moa } from "../../../router/moa/run/moa.ts";
 import type { Run, RunEvent } from "../../../router/moa/run/run.ts";
+import { Gate } from "../../../router/pool/gate.ts";
 import type { Pool } from "../../../router/pool/pool_types.ts";
 import type { Relay, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
@@ -332,13 +333,12 @@ export function fakeApp(options: {
     const fake = options.models?.[name];
     const engine: Engine = {
       capabilities: { ...CAPABILITIES, ...capabilities },
-      place: unused,
       warm: unused,
       generate: unused,
     };
     const pool: Pool = {
       model: name,
-      place: unused,
+      gate: new Gate({ model: name, clock, place: unused }),
       workers: () => [{
         id: `${name}-1`,
         url: "http://worker",

@@ -8,8 +8,12 @@ import type {
   GenerateRequest,
   WarmResult,
 } from "../../../router/engines/engine.ts";
+import { Gate } from "../../../router/pool/gate.ts";
+import type { PlaceHint } from "../../../router/pool/lease.ts";
+import type { Claim } from "../../../router/pool/placer.ts";
+import type { Pool } from "../../../router/pool/pool_types.ts";
 import { EngineError } from "../../../router/worker/engine_error.ts";
-import type { Placement, PlacementHint, PlacementOutcome } from "../../../router/worker/placement.ts";
+import type { Placement, PlacementOutcome } from "../../../router/worker/placement.ts";
 
 /** How a fake engine answers one request. */
 export interface Script {
@@ -44,6 +48,8 @@ export interface FakeCall {
 /** An engine that follows scripts under a virtual clock and keeps account of everything asked of it. */
 export class FakeEngine implements Engine {
   readonly capabilities: EngineCapabilities;
+  /** The workers that it is before. */
+  readonly pool: Pool;
   readonly calls: FakeCall[] = [];
   /** Iterators that have begun and not returned yet. */
   active = 0;
@@ -53,7 +59,6 @@ export class FakeEngine implements Engine {
   /** Placements that were not given back. */
   placed = 0;
   readonly #load = new Map<string, number>();
-  readonly #byPlacement = new Map<Placement, FakeCall>();
   readonly #clock: Clock;
   readonly #script: (request: GenerateRequest, workerId: string) => Script;
   readonly #workers: readonly string[];
@@ -72,6 +77,8 @@ export class FakeEngine implements Engine {
     this.#workers = options.workers ?? ["w1", "w2"];
     this.#capacity = options.capacity ?? Infinity;
     this.#abortMs = options.abortMs ?? 0;
+    const gate = new Gate({ model: "m", clock, place: (hint) => this.#place(hint) });
+    this.pool = { model: "m", gate, workers: () => [], ready: true };
     this.capabilities = {
       version: undefined,
       tokenIds: false,
@@ -86,7 +93,7 @@ export class FakeEngine implements Engine {
     };
   }
 
-  place(hint: PlacementHint): Placement {
+  #place(hint: PlaceHint): Claim {
     const allowed = this.#workers.filter((worker) => !hint.exclude?.has(worker));
     if (allowed.length === 0) throw new CanopyError("No worker left", { code: "no_worker", status: 503 });
     const load = (worker: string) => this.#load.get(worker) ?? 0;
@@ -97,19 +104,17 @@ export class FakeEngine implements Engine {
     this.#load.set(worker, load(worker) + 1);
     this.placed++;
     let released = false;
-    const placement: Placement = {
+    return {
       workerId: worker,
       url: `http://${worker}`,
-      release: (outcome) => {
+      release: () => {
         if (released) throw new Error("released twice");
         released = true;
         this.placed--;
         this.#load.set(worker, load(worker) - 1);
-        const call = this.#byPlacement.get(placement);
-        if (call !== undefined) call.outcome = outcome;
+        return true;
       },
     };
-    return placement;
   }
 
   warm(): Promise<WarmResult> {
@@ -130,7 +135,11 @@ export class FakeEngine implements Engine {
       endedAtMs: undefined,
     };
     this.calls.push(call);
-    this.#byPlacement.set(at, call);
+    const release = at.release.bind(at);
+    at.release = (outcome) => {
+      call.outcome = outcome;
+      release(outcome);
+    };
     this.active++;
     this.maxActive = Math.max(this.maxActive, this.active);
     let over = false;

@@ -8,6 +8,7 @@ import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.t
 import type { RunInput } from "../../../router/moa/graph/run_input.ts";
 import { createMoa, type Moa } from "../../../router/moa/run/moa.ts";
 import type { Run, RunEvent } from "../../../router/moa/run/run.ts";
+import { Arrivals } from "../../../router/pool/arrivals.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
 import { FakeEngine, type Script } from "./fake_engine.ts";
 import { noMembership } from "../no_membership.ts";
@@ -60,12 +61,11 @@ export function makeWorld(options: WorldOptions): World {
       options.script?.({ model: name, prompt: promptText(request), request, workerId }) ?? { pieces: ["ok"] };
     const engine = new FakeEngine(clock, script, options);
     engines.set(name, engine);
-    const pool = { model: name, place: engine.place.bind(engine), workers: () => [], ready: true };
     models.set(name, {
       name,
       config: config.models[name]!,
       engine,
-      pool,
+      pool: engine.pool,
       membership: noMembership,
       tokenizer: options.tokenizer,
     });
@@ -75,6 +75,7 @@ export function makeWorld(options: WorldOptions): World {
     clock,
     random: new Random("test"),
     models,
+    arrivals: new Arrivals(),
     ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
     ...(options.maxRunsKept === undefined ? {} : { maxRunsKept: options.maxRunsKept }),
   });

@@ -6,10 +6,11 @@ import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import { modelSchema } from "../../../cfgs/schema/config.ts";
+import type { Lease, PlaceHint } from "../../../router/pool/lease.ts";
 import { createPool } from "../../../router/pool/pool.ts";
 import type { ManagedPool } from "../../../router/pool/pool_types.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
-import type { Placement, PlacementHint, PlacementOutcome } from "../../../router/worker/placement.ts";
+import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 
 /** Pairs `p1 d1`, `p2 d2`, …: any prefill server with any decode server. */
 function setUp(
@@ -39,7 +40,7 @@ function setUp(
   return { clock, down, pool };
 }
 
-function hosts(placement: Placement): string {
+function hosts(placement: Lease): string {
   assert.ok(placement.prefill !== undefined);
   return `${new URL(placement.prefill.url).host} ${new URL(placement.url).host}`;
 }
@@ -67,14 +68,14 @@ test("servers that stand in several pairs are one server each, and every prefill
     "m.d4 decode",
     "m.p5 prefill",
   ]);
-  const met = new Set(Array.from({ length: 24 }, () => hosts(pool.place({}))));
+  const met = new Set(Array.from({ length: 24 }, () => hosts(pool.gate.leaseNow({}))));
   assert.equal(met.size, 6, [...met].join(", "));
   assert.deepEqual(inFlight(pool), { p1: 12, p2: 12, d1: 8, d2: 8, d3: 8 });
 });
 
 test("a placement names the bootstrap registry as decode servers reach it", () => {
   const { pool } = setUp({}, [["p1:30000", "d1"]]);
-  const { prefill } = pool.place({});
+  const { prefill } = pool.gate.leaseNow({});
   assert.deepEqual(prefill, {
     workerId: "m.p1",
     url: "http://p1:30000",
@@ -82,26 +83,26 @@ test("a placement names the bootstrap registry as decode servers reach it", () =
     bootstrapPort: 8998,
   });
   const workers = [{ prefill: "http://[::1]:1", decode: "http://d" }];
-  assert.deepEqual(setUp({ workers }).pool.place({}).prefill, {
+  assert.deepEqual(setUp({ workers }).pool.gate.leaseNow({}).prefill, {
     workerId: "m.p1",
     url: "http://[::1]:1",
     bootstrapHost: "[::1]",
     bootstrapPort: undefined,
   });
   const named = [{ prefill: "http://p:1", decode: "http://d", bootstrap_host: "10.0.0.7" }];
-  assert.equal(setUp({ workers: named }).pool.place({}).prefill?.bootstrapHost, "10.0.0.7");
+  assert.equal(setUp({ workers: named }).pool.gate.leaseNow({}).prefill?.bootstrapHost, "10.0.0.7");
 });
 
 test("equal sticky keys keep both halves, and lose only the half that goes out of service", () => {
   const { pool } = setUp();
-  const place = (hint: PlacementHint = {}) => {
-    const placement = pool.place({ stickyKey: "k", ...hint });
+  const place = (hint: PlaceHint = {}) => {
+    const placement = pool.gate.leaseNow({ stickyKey: "k", ...hint });
     placement.release("ok");
     return placement;
   };
   const home = place();
   for (let i = 0; i < 8; i++) {
-    pool.place({});
+    pool.gate.leaseNow({});
     assert.equal(hosts(place()), hosts(home));
   }
   assert.ok(pool.setDraining(home.workerId, true));
@@ -112,14 +113,14 @@ test("equal sticky keys keep both halves, and lose only the half that goes out o
 
 test("the window counts hand-offs of one pair: it opens again when the prefill half is given back", () => {
   const { pool } = setUp({ pair_window: 2 }, [["p1", "d1"]]);
-  const first = pool.place({});
-  pool.place({});
-  const full = refusal(() => pool.place({}));
+  const first = pool.gate.leaseNow({});
+  pool.gate.leaseNow({});
+  const full = refusal(() => pool.gate.leaseNow({}));
   assert.equal(full.code, "no_worker");
   assert.ok((full.retryAfterSeconds ?? 0) > 0);
   first.release("ok", "prefill");
   assert.deepEqual(inFlight(pool), { p1: 1, d1: 2 });
-  pool.place({});
+  pool.gate.leaseNow({});
   assert.deepEqual(inFlight(pool), { p1: 2, d1: 3 });
   first.release("ok");
   first.release("ok");
@@ -128,21 +129,21 @@ test("the window counts hand-offs of one pair: it opens again when the prefill h
 
 test("a prefill server whose windows are all shut is passed over", () => {
   const { pool } = setUp({ pair_window: 1, policy: "round_robin" }, [["p1", "d1"], ["p2", "d1"]]);
-  const met = [hosts(pool.place({})), hosts(pool.place({}))].sort();
+  const met = [hosts(pool.gate.leaseNow({})), hosts(pool.gate.leaseNow({}))].sort();
   assert.deepEqual(met, ["p1 d1", "p2 d1"]);
-  assert.equal(refusal(() => pool.place({})).status, 503);
+  assert.equal(refusal(() => pool.gate.leaseNow({})).status, 503);
 });
 
 test("one failure counts once: against the half that was named, else against decode", () => {
   const { pool } = setUp({}, [["p1", "d1"]]);
   const failures = () => pool.workers().map((worker) => worker.failures);
-  pool.place({}).release("failed");
+  pool.gate.leaseNow({}).release("failed");
   assert.deepEqual(failures(), [0, 1]);
-  const named = pool.place({});
+  const named = pool.gate.leaseNow({});
   named.release("failed", "prefill");
   named.release("failed");
   assert.deepEqual(failures(), [1, 1]);
-  const both = pool.place({});
+  const both = pool.gate.leaseNow({});
   both.release("failed", "prefill");
   both.release("failed", "decode");
   both.release("failed");
@@ -152,13 +153,13 @@ test("one failure counts once: against the half that was named, else against dec
 
 test("halves that failed before are avoided while there are others, and tried again when there are none", () => {
   const { pool } = setUp();
-  const first = pool.place({});
+  const first = pool.gate.leaseNow({});
   const exclude = new Set([first.workerId, first.prefill!.workerId]);
-  const second = pool.place({ exclude });
+  const second = pool.gate.leaseNow({ exclude });
   assert.notEqual(second.workerId, first.workerId);
   assert.notEqual(second.prefill?.workerId, first.prefill?.workerId);
   const all = new Set(pool.workers().map((worker) => worker.id));
-  pool.place({ exclude: all });
+  pool.gate.leaseNow({ exclude: all });
 });
 
 test("a half without a server in service is named, whatever the other half is", async () => {
@@ -168,12 +169,12 @@ test("a half without a server in service is named, whatever the other half is", 
   pool.start(stop.signal);
   await clock.advance(20_000);
   assert.equal(pool.ready, false);
-  const error = refusal(() => pool.place({}));
+  const error = refusal(() => pool.gate.leaseNow({}));
   assert.match(error.message, /model m has no usable decode server: of its 2 decode servers 2 are unhealthy/);
   down.delete("d2");
   await clock.advance(40_000);
   assert.equal(pool.ready, true);
-  assert.match(hosts(pool.place({})), / d2$/);
+  assert.match(hosts(pool.gate.leaseNow({})), / d2$/);
   stop.abort();
   await clock.advance();
   assert.equal(clock.pendingTimers, 0);
@@ -186,16 +187,16 @@ test("vLLM's decode servers work alone while no prefill server is in service", a
   down.add("p1").add("p2");
   await clock.advance(20_000);
   assert.equal(pool.ready, true);
-  const places = Array.from({ length: 4 }, () => pool.place({}));
+  const places = Array.from({ length: 4 }, () => pool.gate.leaseNow({}));
   assert.ok(places.every((place) => place.prefill === undefined));
   assert.deepEqual(inFlight(pool), { p1: 0, d1: 2, p2: 0, d2: 2 });
-  assert.match(refusal(() => pool.place({})).message, /every usable decode server has 2 requests/);
+  assert.match(refusal(() => pool.gate.leaseNow({})).message, /every usable decode server has 2 requests/);
   places[0]?.release("ok", "prefill");
   assert.deepEqual(inFlight(pool), { p1: 0, d1: 2, p2: 0, d2: 2 });
   for (const place of places) place.release("ok");
   down.delete("p1");
   await clock.advance(40_000);
-  const place = pool.place({});
+  const place = pool.gate.leaseNow({});
   assert.match(hosts(place), /^p1 /);
   place.release("ok");
   assert.deepEqual(inFlight(pool), { p1: 0, d1: 0, p2: 0, d2: 0 });
@@ -230,7 +231,7 @@ test("both halves' requests and all windows are counted exactly under any interl
   fc.assert(
     fc.property(fc.array(step, { maxLength: 100 }), (steps) => {
       const { pool } = setUp({ pair_window: 2, max_in_flight: 5, breaker: { failures: 2 } });
-      const live: { placement: Placement; prefill: boolean }[] = [];
+      const live: { placement: Lease; prefill: boolean }[] = [];
       let added = 0;
       for (const { kind, which, outcome } of steps) {
         const id = pool.workers()[which % Math.max(1, pool.workers().length)]?.id ?? "none";
@@ -241,7 +242,7 @@ test("both halves' requests and all windows are counted exactly under any interl
         if (kind === "drain") pool.setDraining(id, which % 2 === 0);
         if (kind === "place") {
           try {
-            const placement = pool.place(which % 3 === 0 ? { stickyKey: `k${which % 5}` } : {});
+            const placement = pool.gate.leaseNow(which % 3 === 0 ? { stickyKey: `k${which % 5}` } : {});
             live.push({ placement, prefill: true });
           } catch (error) {
             assert.ok(CanopyError.is(error) && error.code === "no_worker");

@@ -12,9 +12,10 @@ import {
   TransportError,
 } from "../../../base/transport.ts";
 import { type ModelConfig, modelSchema } from "../../../cfgs/schema/config.ts";
+import type { Lease } from "../../../router/pool/lease.ts";
 import { createPool } from "../../../router/pool/pool.ts";
 import type { ManagedPool } from "../../../router/pool/pool_types.ts";
-import type { Placement, PlacementOutcome } from "../../../router/worker/placement.ts";
+import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 import { workerHeaders, workerUrl } from "../../../router/worker/worker_access.ts";
 
 /** Answers health checks as told, after `delayMs`; notes what was asked when, and how many at once. */
@@ -82,16 +83,16 @@ function refusal(place: () => unknown): CanopyError {
 
 test("requests spread over idle workers and avoid busy ones", () => {
   const { pool } = setUp();
-  const first = [pool.place({}), pool.place({}), pool.place({})];
+  const first = [pool.gate.leaseNow({}), pool.gate.leaseNow({}), pool.gate.leaseNow({})];
   assert.equal(new Set(first.map((placement) => placement.workerId)).size, 3);
   first[1]!.release("ok");
-  assert.equal(pool.place({}).workerId, first[1]!.workerId);
+  assert.equal(pool.gate.leaseNow({}).workerId, first[1]!.workerId);
 });
 
 test("equal sticky keys go to one worker, until it is drained, excluded or removed", () => {
   const { pool } = setUp();
   const place = (exclude?: string) => {
-    const placement = pool.place({
+    const placement = pool.gate.leaseNow({
       stickyKey: "k",
       ...(exclude === undefined ? {} : { exclude: new Set([exclude]) }),
     });
@@ -100,7 +101,7 @@ test("equal sticky keys go to one worker, until it is drained, excluded or remov
   };
   const home = place();
   for (let i = 0; i < 10; i++) {
-    pool.place({});
+    pool.gate.leaseNow({});
     assert.equal(place(), home);
   }
   assert.ok(pool.setDraining(home, true));
@@ -116,18 +117,18 @@ test("equal sticky keys go to one worker, until it is drained, excluded or remov
 
 test("a full worker gets nothing; when all are full the answer is 503 with Retry-After", () => {
   const { pool } = setUp({ max_in_flight: 2 });
-  const placed = Array.from({ length: 6 }, () => pool.place({ stickyKey: "same" }));
+  const placed = Array.from({ length: 6 }, () => pool.gate.leaseNow({ stickyKey: "same" }));
   assert.deepEqual(pool.workers().map((worker) => worker.inFlight), [2, 2, 2]);
-  const error = refusal(() => pool.place({}));
+  const error = refusal(() => pool.gate.leaseNow({}));
   assert.equal(error.code, "no_worker");
   assert.equal(error.status, 503);
   assert.ok((error.retryAfterSeconds ?? 0) > 0);
   placed[3]!.release("aborted");
-  assert.equal(pool.place({}).workerId, placed[3]!.workerId);
+  assert.equal(pool.gate.leaseNow({}).workerId, placed[3]!.workerId);
 });
 
 test("a model without usable workers is refused by name", async () => {
-  const empty = refusal(() => setUp({}, []).pool.place({}));
+  const empty = refusal(() => setUp({}, []).pool.gate.leaseNow({}));
   assert.equal(empty.status, 503);
   assert.match(empty.message, /model m has no usable worker: it has no workers/);
   const { pool, clock, transport } = setUp();
@@ -137,7 +138,7 @@ test("a model without usable workers is refused by name", async () => {
   await clock.advance(20_000);
   assert.deepEqual(health(pool), ["unhealthy", "unhealthy", "unhealthy"]);
   assert.equal(pool.ready, false);
-  const error = refusal(() => pool.place({}));
+  const error = refusal(() => pool.gate.leaseNow({}));
   assert.equal(error.code, "no_worker");
   assert.match(error.message, /model m .*3 are unhealthy/);
   stop.abort();
@@ -198,11 +199,11 @@ test("a failed request has its worker checked at once, but many do not cause a s
   const stop = new AbortController();
   pool.start(stop.signal);
   await clock.advance(5_000);
-  pool.place({}).release("failed");
+  pool.gate.leaseNow({}).release("failed");
   await clock.advance(5_000);
   assert.deepEqual(transport.timesOf("a"), [0, 5_000]);
   for (let ms = 1; ms <= 1_000; ms++) {
-    pool.place({}).release("failed");
+    pool.gate.leaseNow({}).release("failed");
     await clock.advance(5_000 + ms);
   }
   assert.ok(transport.asked.length <= 12, `${transport.asked.length} checks`);
@@ -229,16 +230,16 @@ test("an open breaker steers work elsewhere, and never takes the last worker awa
   const ids = pool.workers().map((worker) => worker.id);
   const failOn = (id: string) => {
     const others = new Set(ids.filter((other) => other !== id));
-    pool.place({ exclude: others }).release("failed");
+    pool.gate.leaseNow({ exclude: others }).release("failed");
   };
   failOn(ids[0]!);
   failOn(ids[0]!);
   assert.equal(pool.workers()[0]!.breaker, "open");
-  for (let i = 0; i < 5; i++) assert.equal(pool.place({}).workerId, ids[1]);
+  for (let i = 0; i < 5; i++) assert.equal(pool.gate.leaseNow({}).workerId, ids[1]);
   failOn(ids[1]!);
   failOn(ids[1]!);
   assert.deepEqual(pool.workers().map((worker) => worker.breaker), ["open", "open"]);
-  pool.place({}).release("ok");
+  pool.gate.leaseNow({}).release("ok");
   assert.ok(pool.workers().some((worker) => worker.breaker === "closed"));
   await clock.advance(1_000);
   assert.ok(pool.ready);
@@ -256,8 +257,8 @@ test("requests in flight are counted exactly under any interleaving, however oft
       fc.constantFrom("round_robin", "least_in_flight"),
       (steps, policy) => {
         const { pool } = setUp({ policy, max_in_flight: 4, breaker: { failures: 2 } });
-        const live: Placement[] = [];
-        const released: Placement[] = [];
+        const live: Lease[] = [];
+        const released: Lease[] = [];
         let added = 0;
         for (const { kind, which, outcome } of steps) {
           const id = pool.workers()[which % Math.max(1, pool.workers().length)]?.id ?? "none";
@@ -266,7 +267,7 @@ test("requests in flight are counted exactly under any interleaving, however oft
           if (kind === "drain") pool.setDraining(id, which % 2 === 0);
           if (kind === "place") {
             try {
-              live.push(pool.place(which % 3 === 0 ? { stickyKey: `k${which % 5}` } : {}));
+              live.push(pool.gate.leaseNow(which % 3 === 0 ? { stickyKey: `k${which % 5}` } : {}));
             } catch (error) {
               assert.ok(CanopyError.is(error) && error.code === "no_worker");
               const free = pool.workers().filter((worker) =>
@@ -336,13 +337,13 @@ test("a worker whose process has ended gets nothing from that moment, and a new 
     await clock.sleep(10);
     const [a] = pool.workers();
     assert.ok(a !== undefined);
-    pool.place({ exclude: new Set(["m.w2"]) }).release("failed");
+    pool.gate.leaseNow({ exclude: new Set(["m.w2"]) }).release("failed");
     assert.equal(pool.workers()[0]?.breaker, "open");
     transport.state.set("a", "refuse");
     assert.ok(pool.setDown(a.id, "the engine was killed"));
     assert.deepEqual(health(pool), ["unhealthy", "healthy"]);
     assert.equal(pool.workers()[0]?.lastError, "the engine was killed");
-    for (let i = 0; i < 4; i++) assert.equal(pool.place({}).url, "http://b");
+    for (let i = 0; i < 4; i++) assert.equal(pool.gate.leaseNow({}).url, "http://b");
     await clock.sleep(30_000);
     transport.state.set("a", 200);
     const asked = transport.timesOf("a").length;
@@ -351,7 +352,7 @@ test("a worker whose process has ended gets nothing from that moment, and a new 
     assert.deepEqual(health(pool), ["healthy", "healthy"]);
     assert.equal(transport.timesOf("a").length, asked + 1, "asked at once");
     assert.equal(pool.workers()[0]?.breaker, "closed");
-    assert.equal(pool.place({}).url, "http://a");
+    assert.equal(pool.gate.leaseNow({}).url, "http://a");
     assert.equal(pool.setDown("m.w9", undefined), false);
     life.abort();
   });

@@ -9,6 +9,7 @@ import {
 } from "../../../base/transport.ts";
 import { modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Engine } from "../../../router/engines/engine.ts";
+import { Arrivals } from "../../../router/pool/arrivals.ts";
 import { createPool } from "../../../router/pool/pool.ts";
 import type { ManagedPool } from "../../../router/pool/pool_types.ts";
 import { createRelay } from "../../../router/relay/relay.ts";
@@ -170,7 +171,7 @@ export function relayBench(config: Record<string, unknown> = {}, name = "m"): Re
     membership: pool,
     tokenizer: undefined,
   };
-  const relay = createRelay({ clock, random, transport: workers, log });
+  const relay = createRelay({ clock, random, transport: workers, log, arrivals: new Arrivals() });
   const gone = new AbortController();
   return {
     clock,
@@ -211,9 +212,6 @@ const noEngine: Engine = {
     abort: "close",
     contextTokens: undefined,
     maxStopStrings: undefined,
-  },
-  place: () => {
-    throw new Error("not used");
   },
   warm: () => Promise.reject(new Error("not used")),
   generate: () => {

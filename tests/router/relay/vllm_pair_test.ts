@@ -5,6 +5,7 @@ import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import { createEngine } from "../../../router/engines/create.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
+import { Arrivals } from "../../../router/pool/arrivals.ts";
 import { createPool } from "../../../router/pool/pool.ts";
 import type { ManagedPool } from "../../../router/pool/pool_types.ts";
 import { createRelay } from "../../../router/relay/relay.ts";
@@ -46,7 +47,7 @@ function relayTest(what: string, run: (bench: Bench) => Promise<void>, version =
       membership: pool,
       tokenizer: undefined,
     };
-    const relay = createRelay({ clock, random, transport, log });
+    const relay = createRelay({ clock, random, transport, log, arrivals: new Arrivals() });
     const gone = new AbortController();
     const post = (body: string, path = COMPLETIONS) =>
       relay.relay(model, {

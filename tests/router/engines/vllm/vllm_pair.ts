@@ -44,7 +44,7 @@ export function pairEngine(
   );
   const engine = createEngine({
     config,
-    pool: { model: "m", place: () => new PairPlace(), workers: () => [], ready: true },
+    pool: { workers: () => [] },
     transport,
     clock,
     random: new Random("pair"),

@@ -6,6 +6,7 @@ import type { EngineCapabilities } from "../../../../router/engines/engine.ts";
 import { createApp } from "../../../../router/http/app.ts";
 import { Drain } from "../../../../router/http/gate/drain.ts";
 import { createMoa } from "../../../../router/moa/run/moa.ts";
+import { Arrivals } from "../../../../router/pool/arrivals.ts";
 import type { ServedModel } from "../../../../router/served/served_model.ts";
 import { fakeGraph, FakeRelay } from "../fakes.ts";
 import { FakeEngine, type Script } from "../../moa/fake_engine.ts";
@@ -41,14 +42,20 @@ export function graphApp(options: GraphAppOptions = {}) {
       { capabilities: { contextTokens: 8192, ...options.capabilities } },
     );
     engines.set(name, engine);
-    const pool = { model: name, place: engine.place.bind(engine), workers: () => [], ready: true };
     const tokenizer = modelConfig.tokenizer === false ? undefined : characterTokenizer;
-    models.set(name, { name, config: modelConfig, engine, pool, membership: noMembership, tokenizer });
+    models.set(name, {
+      name,
+      config: modelConfig,
+      engine,
+      pool: engine.pool,
+      membership: noMembership,
+      tokenizer,
+    });
   }
   const random = new Random("graphs");
   const graphs = new Map([["moa", fakeGraph("moa")]]);
   const drain = new Drain({ clock, timeoutMs: config.server.drain_timeout_ms });
-  const moa = createMoa({ config, graphs, clock, random, models });
+  const moa = createMoa({ config, graphs, clock, random, models, arrivals: new Arrivals() });
   const relay = new FakeRelay();
   const transport = { send: () => Promise.reject(new Error("unused")), close: () => Promise.resolve() };
   const app = createApp({ config, clock, random, transport, models, moa, relay, drain });

@@ -21,8 +21,7 @@ const { models } = configSchema.parse({ models: { m: { model: "some/model", engi
 
 function served(tokenizer: ModelTokenizer | undefined, tokenIds = true): ServedModel {
   const engine = new FakeEngine(new VirtualClock(), () => ({ pieces: [] }), { capabilities: { tokenIds } });
-  const pool = { model: "m", place: engine.place.bind(engine), workers: () => [], ready: true };
-  return { name: "m", config: models["m"]!, engine, pool, membership: noMembership, tokenizer };
+  return { name: "m", config: models["m"]!, engine, pool: engine.pool, membership: noMembership, tokenizer };
 }
 
 /** An agent with this prompt. */

@@ -2,15 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../../base/clock.ts";
 import { WarmTurns } from "../../../../router/moa/warm/warm_turns.ts";
+import { FakePrompts } from "./fake_prompts.ts";
 
 test("A worker has something better to do while a prompt waits there for its first token", () => {
-  const turns = new WarmTurns(new VirtualClock());
+  const prompts = new FakePrompts();
+  const turns = new WarmTurns(new VirtualClock(), prompts);
   assert.equal(turns.busyWith("w"), undefined);
-  const hasRead = turns.reads("w");
-  const hasReadToo = turns.reads("w");
+  const hasRead = prompts.reads("w");
+  const hasReadToo = prompts.reads("w");
   assert.equal(turns.busyWith("w"), "prompts");
   assert.equal(turns.busyWith("other"), undefined);
-  hasRead();
   hasRead();
   assert.equal(turns.busyWith("w"), "prompts", "the second one still waits");
   hasReadToo();
@@ -18,7 +19,7 @@ test("A worker has something better to do while a prompt waits there for its fir
 });
 
 test("Small warms share a step, a large one fills it", () => {
-  const turns = new WarmTurns(new VirtualClock());
+  const turns = new WarmTurns(new VirtualClock(), new FakePrompts());
   const ends = [100, 100, 100].map((tokens) => {
     assert.equal(turns.busyWith("w"), undefined);
     return turns.take("w", tokens);
@@ -29,7 +30,7 @@ test("Small warms share a step, a large one fills it", () => {
 });
 
 test("Streams take their part of each step, and leave no room for warms when they fill it", () => {
-  const turns = new WarmTurns(new VirtualClock());
+  const turns = new WarmTurns(new VirtualClock(), new FakePrompts());
   assert.equal(turns.busyWith("w", 255), undefined, "one warm is always possible, as long as there is room");
   assert.equal(turns.busyWith("w", 256), "streams");
   turns.take("w", 100);
@@ -38,10 +39,11 @@ test("Streams take their part of each step, and leave no room for warms when the
 });
 
 test("A full step at a time: those in line have their turns in the order in which they came", () => {
-  const turns = new WarmTurns(new VirtualClock());
+  const prompts = new FakePrompts();
+  const turns = new WarmTurns(new VirtualClock(), prompts);
   const took: number[] = [];
   const ends: (() => void)[] = [];
-  const hasRead = turns.reads("w");
+  const hasRead = prompts.reads("w");
   const lines = [0, 1, 2, 3].map((index) =>
     turns.wait("w", () => {
       took.push(index);
@@ -54,7 +56,7 @@ test("A full step at a time: those in line have their turns in the order in whic
   hasRead();
   assert.deepEqual(took, [0]);
   assert.equal(turns.busyWith("w"), "warms");
-  const readsAgain = turns.reads("w");
+  const readsAgain = prompts.reads("w");
   ends[0]!();
   assert.deepEqual(took, [0], "a real prompt comes first");
   readsAgain();
@@ -67,7 +69,7 @@ test("A full step at a time: those in line have their turns in the order in whic
 });
 
 test("A turn that is not taken goes to the next in line, and nobody has two places in it", () => {
-  const turns = new WarmTurns(new VirtualClock());
+  const turns = new WarmTurns(new VirtualClock(), new FakePrompts());
   const took: string[] = [];
   const end = turns.take("w", 256);
   const leave = () => took.push("left");
@@ -83,7 +85,7 @@ test("A turn that is not taken goes to the next in line, and nobody has two plac
 
 test("A pause lasts as long as its longest, and ends by itself", async () => {
   const clock = new VirtualClock();
-  const turns = new WarmTurns(clock);
+  const turns = new WarmTurns(clock, new FakePrompts());
   turns.pause("w", 100);
   turns.pause("w", 50);
   assert.equal(turns.pausedMs("w"), 100);

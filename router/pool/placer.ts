@@ -1,0 +1,46 @@
+import type { Random } from "../../base/random.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import type { PlaceHint } from "./lease.ts";
+import type { WorkerRegistry } from "./registry.ts";
+import type { Worker } from "./worker.ts";
+import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
+
+/** Options of a placer. */
+export interface PlacerOptions {
+  /** The model's public name. */
+  readonly model: string;
+  readonly config: ModelConfig;
+  readonly random: Random;
+  readonly registry: WorkerRegistry;
+}
+
+/** A place that a placer took for one request: a share of one worker, or of both workers of a pair. */
+export interface Claim {
+  /** The worker; of a pair, its decode half. */
+  readonly workerId: string;
+  readonly url: string;
+  readonly prefill?: PrefillSide | undefined;
+  /** Gives back what is still held (with a `side`, of that half); false when that is nothing. */
+  release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean;
+}
+
+/** Chooses workers for requests, as whole servers or in pairs. Knows nothing of queues. */
+export interface Placer {
+  /** True when at least one worker, or one of either half, can take work. */
+  readonly ready: boolean;
+  /** Throws `no_worker` (503), with a time after which to ask again when the workers are only full. */
+  place(hint: PlaceHint): Claim;
+  /** Throws 400 `unsupported_worker` for a role that the model's engine does not have. */
+  checkRole(access: WorkerAccess): void;
+}
+
+/** A share of a whole server, or of a decode server that works alone. */
+export function claimOf(worker: Worker): Claim {
+  const share = worker.take();
+  return {
+    workerId: worker.id,
+    url: worker.url,
+    release: (outcome, side) => side !== "prefill" && share.release(outcome),
+  };
+}

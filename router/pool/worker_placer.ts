@@ -1,0 +1,43 @@
+import { CanopyError } from "../../base/errors.ts";
+import type { PlaceHint } from "./lease.ts";
+import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
+import { fullError, unusableError } from "./refusals.ts";
+import { admitted, Selector } from "./selector.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
+
+/** Whole servers: each request goes to one of them. */
+export class WorkerPlacer implements Placer {
+  readonly #options: PlacerOptions;
+  readonly #selector: Selector;
+
+  constructor(options: PlacerOptions) {
+    const { config, random } = options;
+    this.#options = options;
+    this.#selector = new Selector(config.policy, random.int(Math.max(1, config.workers.length)) - 1);
+  }
+
+  get ready(): boolean {
+    return this.#options.registry.workers.some((worker) => worker.inService);
+  }
+
+  place(hint: PlaceHint): Claim {
+    const { model, config: { max_in_flight }, registry: { workers } } = this.#options;
+    const usable = admitted(workers.filter((worker) => worker.inService && !hint.exclude?.has(worker.id)));
+    const candidates = usable.filter((worker) => worker.inFlight < max_in_flight);
+    if (candidates.length === 0) {
+      if (usable.length > 0) {
+        throw fullError(model, `every usable worker has ${max_in_flight} requests in flight`);
+      }
+      throw unusableError(model, "worker", workers, (hint.exclude?.size ?? 0) > 0);
+    }
+    return claimOf(this.#selector.choose(usable, candidates, hint.stickyKey));
+  }
+
+  checkRole({ url, role }: WorkerAccess): void {
+    if (role === undefined) return;
+    throw new CanopyError(
+      `Cannot add ${url} as ${role} server: model ${this.#options.model} has whole servers`,
+      { code: "unsupported_worker", status: 400, param: "worker_type" },
+    );
+  }
+}
