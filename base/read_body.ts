@@ -1,3 +1,5 @@
+import { copied } from "./bytes.ts";
+
 /**
  * All bytes of a body, in memory of their own. Throws an error that begins with `what`, such as "its answer", when there
  * are more than `maxBytes`, and what the body throws.
@@ -14,13 +16,7 @@ export async function readBytes(
     if (bytes > maxBytes) throw new Error(`${what} is longer than ${maxBytes} bytes`);
     chunks.push(chunk);
   }
-  const whole = new Uint8Array(bytes);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.length;
-  }
-  return whole;
+  return copied(chunks);
 }
 
 /** All of a body as text; throws as `readBytes` does. */

@@ -1,4 +1,5 @@
-import { bytesField, type Field, floatField, join, numberField } from "./protobuf.ts";
+import { copied } from "../../base/bytes.ts";
+import { bytesField, type Field, floatField, numberField } from "./protobuf.ts";
 
 /** Field numbers are those of onnx.proto. */
 const IR_VERSION = 8;
@@ -45,7 +46,7 @@ export interface OnnxGraph {
 
 /** The graph as the bytes of an ONNX model with operator set 17, and set 1 of ONNX Runtime's own operators. */
 export function encodeModel(graph: OnnxGraph): Uint8Array {
-  return join([
+  return copied([
     numberField(1, IR_VERSION),
     bytesField(8, [bytesField(1, ""), numberField(2, 17)]),
     bytesField(8, [bytesField(1, "com.microsoft"), numberField(2, 1)]),

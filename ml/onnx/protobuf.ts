@@ -1,3 +1,5 @@
+import { copied } from "../../base/bytes.ts";
+
 /** Bytes of one field of a Protocol Buffers message; a message is its fields, joined. */
 export type Field = Uint8Array;
 
@@ -13,17 +15,6 @@ function varint(value: number): number[] {
   return [...bytes, left];
 }
 
-/** Joins byte strings. */
-export function join(parts: readonly Uint8Array[]): Uint8Array {
-  const joined = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    joined.set(part, at);
-    at += part.length;
-  }
-  return joined;
-}
-
 /** A whole number that is not negative (int32, int64, enum). */
 export function numberField(field: number, value: number): Field {
   return Uint8Array.from([...varint(field * 8), ...varint(value)]);
@@ -33,7 +24,7 @@ export function numberField(field: number, value: number): Field {
 export function floatField(field: number, value: number): Field {
   const bytes = new Uint8Array(4);
   new DataView(bytes.buffer).setFloat32(0, value, true);
-  return join([Uint8Array.from(varint(field * 8 + 5)), bytes]);
+  return copied([Uint8Array.from(varint(field * 8 + 5)), bytes]);
 }
 
 /** Bytes, a text, or a message given by its fields. */
@@ -42,6 +33,6 @@ export function bytesField(field: number, value: Uint8Array | string | readonly 
     ? encoder.encode(value)
     : value instanceof Uint8Array
     ? value
-    : join(value);
-  return join([Uint8Array.from([...varint(field * 8 + 2), ...varint(bytes.length)]), bytes]);
+    : copied(value);
+  return copied([Uint8Array.from([...varint(field * 8 + 2), ...varint(bytes.length)]), bytes]);
 }

@@ -1,3 +1,5 @@
+import { copied } from "../../base/bytes.ts";
+
 const NEWLINE = 0x0a;
 const RETURN = 0x0d;
 const EMPTY = new Uint8Array(0);
@@ -35,7 +37,7 @@ export class EventFrames {
 
   /** Takes a chunk in and returns the events that are complete now; may be empty. */
   push(chunk: Uint8Array): Uint8Array {
-    const bytes = this.#held.length === 0 ? chunk : concat(this.#held, chunk);
+    const bytes = this.#held.length === 0 ? chunk : copied([this.#held, chunk]);
     const end = endsEvent(bytes, bytes.length) ? bytes.length : lastEventEnd(bytes);
     if (end === 0 && bytes.length > MAX_HELD_BYTES) {
       this.#torn = true;
@@ -96,11 +98,4 @@ function lastEventEnd(bytes: Uint8Array): number {
     at = bytes.lastIndexOf(NEWLINE, at - 1);
   }
   return 0;
-}
-
-function concat(a: Uint8Array, b: Uint8Array): Uint8Array {
-  const joined = new Uint8Array(a.length + b.length);
-  joined.set(a);
-  joined.set(b, a.length);
-  return joined;
 }

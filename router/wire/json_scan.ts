@@ -1,4 +1,4 @@
-import { badRequest, type CanopyError } from "../../base/errors.ts";
+import { CanopyError } from "../../base/errors.ts";
 
 /** A range of bytes: `start` inclusive, `end` exclusive. */
 export interface ByteRange {
@@ -18,16 +18,46 @@ const CLOSE_OBJECT = 0x7d;
 const OPEN_ARRAY = 0x5b;
 const CLOSE_ARRAY = 0x5d;
 const ESCAPES = new Set(Array.from('"\\/bfnrt', (letter) => letter.charCodeAt(0)));
+const STRING_RULE = "a string that is closed, with line breaks and quotes escaped";
 const LITERALS = ["true", "false", "null"].map((text) => new TextEncoder().encode(text));
+
+/** The 400 `invalid_json` for bytes that break JSON's grammar (RFC 8259), and where. */
+export class JsonFault extends CanopyError {
+  /** Index of the first byte that cannot be. */
+  readonly at: number;
+  /** Such as `a value` or `"," or "}"`. */
+  readonly expected: string;
+
+  constructor(at: number, expected: string) {
+    const message = `Cannot read the body as JSON: at byte ${at} ${expected} is expected; send valid JSON`;
+    super(message, { code: "invalid_json", status: 400 });
+    this.at = at;
+    this.expected = expected;
+  }
+}
+
+/**
+ * Finds the first fault of bytes that `JSON.parse` has refused; undefined when there is none, and depth or size was too
+ * much for it. The runtimes' own messages differ, and Bun's name no position.
+ */
+export function findJsonFault(bytes: Uint8Array): JsonFault | undefined {
+  try {
+    const rest = skipSpace(bytes, skipValue(bytes, skipSpace(bytes, 0)));
+    return rest < bytes.length ? new JsonFault(rest, "the end") : undefined;
+  } catch (error) {
+    if (error instanceof JsonFault) return error;
+    throw error;
+  }
+}
 
 /**
  * Walks the members of the JSON object in `bytes`, without decoding them, up to its closing brace; returns the
  * index behind that brace, or behind the value at which the visitor ended the walk.
- * Throws 400 `invalid_json` where the grammar (RFC 8259) is broken before that; UTF-8 is not checked.
+ * Throws `JsonFault` where the grammar is broken before that; UTF-8 is not checked.
  */
 export function walkObject(bytes: Uint8Array, start: number, visit: MemberVisitor): number {
   let at = skipSpace(bytes, start);
-  if (bytes[at] !== OPEN_OBJECT) throw invalid(at, "a JSON object is expected");
+  if (bytes[at] !== OPEN_OBJECT) throw new JsonFault(at, "an object");
   at = skipSpace(bytes, at + 1);
   if (bytes[at] === CLOSE_OBJECT) return at + 1;
   while (true) {
@@ -38,7 +68,7 @@ export function walkObject(bytes: Uint8Array, start: number, visit: MemberVisito
     if (visit(key, { start: valueStart, end: valueEnd }) === true) return valueEnd;
     at = skipSpace(bytes, valueEnd);
     if (bytes[at] === CLOSE_OBJECT) return at + 1;
-    if (bytes[at] !== COMMA) throw invalid(at, "',' or '}' is expected");
+    if (bytes[at] !== COMMA) throw new JsonFault(at, '"," or "}"');
     at = skipSpace(bytes, at + 1);
   }
 }
@@ -52,7 +82,7 @@ export function walkArray(bytes: Uint8Array, start: number, visit: (item: ByteRa
     visit({ start: at, end });
     at = skipSpace(bytes, end);
     if (bytes[at] === CLOSE_ARRAY) return;
-    if (bytes[at] !== COMMA) throw invalid(at, "',' or ']' is expected");
+    if (bytes[at] !== COMMA) throw new JsonFault(at, '"," or "]"');
     at = skipSpace(bytes, at + 1);
   }
 }
@@ -87,15 +117,6 @@ export function decodeString(bytes: Uint8Array, range: ByteRange): string | unde
   return typeof value === "string" ? value : undefined;
 }
 
-/** The error for bytes that are not what they should be. */
-export function invalid(at: number, expected: string): CanopyError {
-  return badRequest(
-    undefined,
-    `Cannot read the body as JSON: at byte ${at} ${expected}; send valid JSON`,
-    "invalid_json",
-  );
-}
-
 /** Iterative, so that depth costs memory (a byte range bounded by the body), never the stack. */
 function skipValue(bytes: Uint8Array, start: number): number {
   let at = start;
@@ -122,7 +143,7 @@ function skipValue(bytes: Uint8Array, start: number): number {
         at++;
         continue;
       }
-      if (bytes[at] !== COMMA) throw invalid(at, "',' or a closing bracket is expected");
+      if (bytes[at] !== COMMA) throw new JsonFault(at, `"," or "${String.fromCharCode(closer)}"`);
       at = skipSpace(bytes, at + 1);
       if (closer === CLOSE_OBJECT) at = skipSpace(bytes, skipColon(bytes, skipString(bytes, at)));
       break;
@@ -132,61 +153,53 @@ function skipValue(bytes: Uint8Array, start: number): number {
 
 function skipColon(bytes: Uint8Array, start: number): number {
   const at = skipSpace(bytes, start);
-  if (bytes[at] !== COLON) throw invalid(at, "':' is expected");
+  if (bytes[at] !== COLON) throw new JsonFault(at, '":"');
   return at + 1;
 }
 
 function skipString(bytes: Uint8Array, start: number): number {
-  if (bytes[start] !== QUOTE) throw invalid(start, "a string is expected");
+  if (bytes[start] !== QUOTE) throw new JsonFault(start, "a property name in double quotes");
   let at = start + 1;
   while (true) {
     const byte = bytes[at];
     if (byte === QUOTE) return at + 1;
-    if (byte === undefined) throw invalid(at, "a string does not end");
-    if (byte < 0x20) throw invalid(at, "a string holds a bare control character");
-    at = byte === BACKSLASH ? skipEscape(bytes, at + 1) : at + 1;
+    if (byte === undefined || byte < 0x20) throw new JsonFault(at, STRING_RULE);
+    at = byte === BACKSLASH ? skipEscape(bytes, at) : at + 1;
   }
 }
 
-function skipEscape(bytes: Uint8Array, at: number): number {
-  const byte = bytes[at];
-  if (byte === 0x75 /* u */) {
-    for (let i = 1; i <= 4; i++) {
-      if (!isHexDigit(bytes[at + i])) throw invalid(at + i, "four hexadecimal digits are expected");
-    }
-    return at + 5;
+function skipEscape(bytes: Uint8Array, start: number): number {
+  const byte = bytes[start + 1];
+  if (byte !== 0x75 /* u */) {
+    if (byte === undefined || !ESCAPES.has(byte)) throw new JsonFault(start, STRING_RULE);
+    return start + 2;
   }
-  if (byte === undefined || !ESCAPES.has(byte)) throw invalid(at, "an escape is not one of JSON's");
-  return at + 1;
+  for (let i = 2; i < 6; i++) if (!isHexDigit(bytes[start + i])) throw new JsonFault(start, STRING_RULE);
+  return start + 6;
 }
 
 function skipScalar(bytes: Uint8Array, start: number): number {
-  for (const literal of LITERALS) {
-    if (bytes[start] !== literal[0]) continue;
-    for (let i = 1; i < literal.length; i++) {
-      if (bytes[start + i] !== literal[i]) throw invalid(start, "a value is expected");
-    }
-    return start + literal.length;
-  }
-  return skipNumber(bytes, start);
+  const literal = LITERALS.find(([first]) => first === bytes[start]);
+  if (literal === undefined) return skipNumber(bytes, start);
+  if (literal.some((byte, i) => byte !== bytes[start + i])) throw new JsonFault(start, "a value");
+  return start + literal.length;
 }
 
+/** The longest beginning that is a number: what is wrong with the rest is seen by what follows a value. */
 function skipNumber(bytes: Uint8Array, start: number): number {
   let at = bytes[start] === 0x2d /* - */ ? start + 1 : start;
+  if (!isDigit(bytes[at])) throw new JsonFault(start, "a value");
   at = bytes[at] === 0x30 /* 0 */ ? at + 1 : skipDigits(bytes, at);
-  if (bytes[at] === 0x2e /* . */) at = skipDigits(bytes, at + 1);
-  if (bytes[at] === 0x65 /* e */ || bytes[at] === 0x45 /* E */) {
-    at++;
-    if (bytes[at] === 0x2b /* + */ || bytes[at] === 0x2d /* - */) at++;
-    at = skipDigits(bytes, at);
-  }
-  return at;
+  if (bytes[at] === 0x2e /* . */ && isDigit(bytes[at + 1])) at = skipDigits(bytes, at + 1);
+  if (bytes[at] !== 0x65 /* e */ && bytes[at] !== 0x45 /* E */) return at;
+  const sign = bytes[at + 1];
+  const digits = sign === 0x2b /* + */ || sign === 0x2d /* - */ ? at + 2 : at + 1;
+  return isDigit(bytes[digits]) ? skipDigits(bytes, digits) : at;
 }
 
 function skipDigits(bytes: Uint8Array, start: number): number {
   let at = start;
   while (isDigit(bytes[at])) at++;
-  if (at === start) throw invalid(start, "a value is expected");
   return at;
 }
 

@@ -2,7 +2,7 @@ import {
   type ByteRange,
   contentIs,
   decodeString,
-  invalid,
+  JsonFault,
   skipSpace,
   walkArray,
   walkObject,
@@ -40,7 +40,7 @@ export function readTopLevel(body: Uint8Array, names: readonly string[]): TopLev
     }
   });
   const rest = skipSpace(body, end);
-  if (rest < body.length) throw invalid(rest, "the body should end");
+  if (rest < body.length) throw new JsonFault(rest, "the end");
   return { openedAt: body.indexOf(0x7b) + 1, empty, values };
 }
 

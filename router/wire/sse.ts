@@ -6,6 +6,16 @@ const DEFAULT_MAX_EVENT_LENGTH = 32 * 1024 * 1024;
 /** The data of the event that ends an OpenAI-style stream; it counts only as a whole event. */
 export const DONE = "[DONE]";
 
+const ENCODER = new TextEncoder();
+
+/** One event of an event stream: JSON of the value. */
+export function sseEvent(value: object): Uint8Array<ArrayBuffer> {
+  return ENCODER.encode(`data: ${JSON.stringify(value)}\n\n`);
+}
+
+/** The event that ends an OpenAI-style stream. */
+export const DONE_EVENT: Uint8Array<ArrayBuffer> = ENCODER.encode(`data: ${DONE}\n\n`);
+
 /** Cuts the bytes of an event stream into events, wherever the pieces of the stream begin and end. */
 export class SseParser {
   readonly #decoder = new TextDecoder();

@@ -1,6 +1,7 @@
+import { joined } from "../../../base/bytes.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
-import { findJsonFault } from "../../wire/json_position.ts";
+import { findJsonFault } from "../../wire/json_scan.ts";
 
 /**
  * Reads a request's body whole. Throws 413 above `maxBytes`, 415 for a compressed body, the signal's reason
@@ -28,7 +29,7 @@ export async function readBody(
   const onAbort = () => void reader.cancel(signal.reason).catch(() => {});
   signal.addEventListener("abort", onAbort, { once: true });
   try {
-    const chunks: Uint8Array[] = [];
+    const chunks: Uint8Array<ArrayBuffer>[] = [];
     let length = 0;
     while (true) {
       signal.throwIfAborted();
@@ -42,20 +43,10 @@ export async function readBody(
       chunks.push(value);
     }
     signal.throwIfAborted();
-    return join(chunks, length);
+    return joined(chunks);
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
-}
-
-function join(chunks: readonly Uint8Array[], length: number): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(length);
-  let at = 0;
-  for (const chunk of chunks) {
-    whole.set(chunk, at);
-    at += chunk.byteLength;
-  }
-  return whole;
 }
 
 function tooLarge(size: string, maxBytes: number): CanopyError {
@@ -99,31 +90,26 @@ function decodeUtf8(bytes: Uint8Array<ArrayBuffer>): string {
 }
 
 function invalidJson(text: string): CanopyError {
-  if (text.trim() === "") {
-    return badRequest("body", "The body is empty: send a JSON object (position 0)", "invalid_json");
+  const bytes = new TextEncoder().encode(text);
+  const fault = findJsonFault(bytes);
+  let problem = "cannot be parsed as JSON: it is nested too deeply or too large";
+  if (text.trim() === "") problem = "is empty: send a JSON object (position 0)";
+  else if (fault !== undefined) {
+    const position = utf8.decode(bytes.subarray(0, fault.at)).length;
+    const found = [...text.slice(position, position + 2)][0];
+    const shown = found === undefined ? "the end of the body" : JSON.stringify(found);
+    problem = `is not valid JSON at position ${position}: expected ${fault.expected}, found ${shown}`;
   }
-  const fault = findJsonFault(text);
-  if (fault === undefined) {
-    return badRequest(
-      "body",
-      "The body cannot be parsed as JSON: it is nested too deeply or too large",
-      "invalid_json",
-    );
-  }
-  const found = fault.position >= text.length
-    ? "the end of the body"
-    : JSON.stringify([...text.slice(fault.position, fault.position + 2)][0]);
-  return badRequest(
-    "body",
-    `The body is not valid JSON at position ${fault.position}: expected ${fault.expected}, found ${found}`,
-    "invalid_json",
-  );
+  return badRequest("body", `The body ${problem}`, "invalid_json");
 }
 
 /** Deepest nesting of lists and objects inside one field of a request to a virtual model. */
 const MAX_DEPTH = 100;
 
-/** Throws 400 naming the top-level field that nests deeper than any client needs (and than recursion can bear). */
+/**
+ * Throws 400 naming the top-level field that nests deeper than any client needs (and than recursion can bear). Values
+ * are walked, not bytes: a prompt of megabytes is one step.
+ */
 export function refuseDeepNesting(body: JsonObject): void {
   for (const [name, field] of Object.entries(body)) {
     let level: unknown[] = typeof field === "object" && field !== null ? [field] : [];

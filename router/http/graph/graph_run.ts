@@ -1,6 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
 import type { AgentEvent } from "../../moa/agent/agent_events.ts";
@@ -73,29 +74,22 @@ function isFruitless(event: AgentEvent): boolean {
   return event.type === "end" && event.record.state !== "done";
 }
 
-const utf8 = new TextEncoder();
-const DONE = utf8.encode("data: [DONE]\n\n");
-
-function sse(data: object): Uint8Array {
-  return utf8.encode(`data: ${JSON.stringify(data)}\n\n`);
-}
-
 async function* streamed(
   held: readonly AgentEvent[],
   events: AsyncIterator<AgentEvent>,
   { run, work, chunk, closing }: EventStreamOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   try {
-    for (const event of held) for (const piece of chunk(event)) yield sse(piece);
+    for (const event of held) for (const piece of chunk(event)) yield sseEvent(piece);
     for (let next = await events.next(); next.done !== true; next = await events.next()) {
-      for (const piece of chunk(next.value)) yield sse(piece);
+      for (const piece of chunk(next.value)) yield sseEvent(piece);
     }
     await finished(run);
-    for (const piece of closing()) yield sse(piece);
-    yield DONE;
+    for (const piece of closing()) yield sseEvent(piece);
+    yield DONE_EVENT;
   } catch (error) {
     work.end("stream_error");
-    yield sse(errorBody(asCanopyError(error)));
+    yield sseEvent(errorBody(asCanopyError(error)));
   } finally {
     await events.return?.();
   }

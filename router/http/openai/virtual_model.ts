@@ -4,6 +4,7 @@ import { refuseDeadly } from "../../engines/guards.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { AnswerWriter } from "./answer.ts";
 import { ChatAnswer } from "./chat_answer.ts";
@@ -89,13 +90,6 @@ function newAnswer(http: HttpServices, kind: VirtualRequest["kind"], plan: Compl
   return new CompletionAnswer({ id: `cmpl-${id}`, created, model }, { choices, logprobs, echo });
 }
 
-const utf8 = new TextEncoder();
-const DONE = utf8.encode("data: [DONE]\n\n");
-
-function sse(data: object): Uint8Array {
-  return utf8.encode(`data: ${JSON.stringify(data)}\n\n`);
-}
-
 /** The events of a stream. A failure becomes its last event, without `[DONE]`. */
 async function* streamed(
   first: IteratorResult<RunEvent, void>,
@@ -110,18 +104,18 @@ async function* streamed(
   try {
     for (let next = first; next.done !== true; next = await events.next()) {
       for (const chunk of answer.chunks(next.value)) {
-        if (plan.continuousUsage) yield sse({ ...chunk, usage: usageOf(group) });
-        else yield sse(plan.includeUsage ? { ...chunk, usage: null } : chunk);
+        if (plan.continuousUsage) yield sseEvent({ ...chunk, usage: usageOf(group) });
+        else yield sseEvent(plan.includeUsage ? { ...chunk, usage: null } : chunk);
       }
     }
     if (plan.includeUsage || plan.include !== undefined) {
       const usage = plan.includeUsage ? { usage: usageOf(group) } : {};
-      yield sse(answer.closing({ ...usage, ...canopyOf(group, plan) }));
+      yield sseEvent(answer.closing({ ...usage, ...canopyOf(group, plan) }));
     }
-    yield DONE;
+    yield DONE_EVENT;
   } catch (error) {
     work.end("stream_error");
-    yield sse(errorBody(asCanopyError(error)));
+    yield sseEvent(errorBody(asCanopyError(error)));
   } finally {
     await events.return();
   }

@@ -1,6 +1,7 @@
 import { Hono } from "hono";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
+import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 import type { Call, Env } from "../gate/context.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { promptBody } from "../gate/prompt_body.ts";
@@ -145,8 +146,6 @@ function agentBody(agent: AgentRecord): Json {
   };
 }
 
-const utf8 = new TextEncoder();
-
 /** One `data:` line per event, `[DONE]` at the end of the run. */
 function eventStream(run: Run, client: AbortSignal): Response {
   const gone = new AbortController();
@@ -160,10 +159,10 @@ function eventStream(run: Run, client: AbortSignal): Response {
       async pull(controller) {
         try {
           const next = await events.next();
-          if (next.done !== true) return controller.enqueue(line(JSON.stringify(traceEventBody(next.value))));
-          controller.enqueue(line("[DONE]"));
+          if (next.done !== true) return controller.enqueue(sseEvent(traceEventBody(next.value)));
+          controller.enqueue(DONE_EVENT);
         } catch (error) {
-          if (!gone.signal.aborted) controller.enqueue(line(JSON.stringify(errorBody(asCanopyError(error)))));
+          if (!gone.signal.aborted) controller.enqueue(sseEvent(errorBody(asCanopyError(error))));
         }
         finish();
         controller.close();
@@ -179,8 +178,4 @@ function eventStream(run: Run, client: AbortSignal): Response {
   return new Response(body, {
     headers: { "content-type": "text/event-stream", "cache-control": "no-cache" },
   });
-}
-
-function line(data: string): Uint8Array {
-  return utf8.encode(`data: ${data}\n\n`);
 }
