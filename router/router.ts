@@ -7,7 +7,7 @@ import type { Random } from "../base/random.ts";
 import type { Transport } from "../base/transport.ts";
 import type { Config } from "../cfgs/schema/config.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
-import type { ModelTokenizer } from "../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import { createApp } from "./http/app.ts";
 import type { Env } from "./http/gate/context.ts";
 import { Drain } from "./http/gate/drain.ts";

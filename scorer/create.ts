@@ -5,12 +5,12 @@ import type { Transport } from "../base/transport.ts";
 import type { ScorerConfig } from "../cfgs/schema/scorer.ts";
 import type { Environment } from "../ml/hub/environment.ts";
 import type { Embedder } from "./embedders/embedder.ts";
-import { LexicalEmbedder } from "./embedders/lexical.ts";
+import { LexicalEmbedder } from "./embedders/lexical_embedder.ts";
 import { findOnnxFiles } from "./embedders/onnx_files.ts";
 import type { Scorer } from "./scorer.ts";
 import { InlineScorer } from "./thread/inline_scorer.ts";
 import { WorkerScorer } from "./thread/worker_scorer.ts";
-import { startWorkerThread } from "./thread/worker_thread.ts";
+import { startScorerThread } from "./thread/worker_thread.ts";
 
 export interface CreateScorerOptions {
   readonly clock: Clock;
@@ -39,7 +39,7 @@ export async function createScorer(config: ScorerConfig, options: CreateScorerOp
     return new WorkerScorer({
       clock,
       log,
-      start: startWorkerThread,
+      start: startScorerThread,
       maxQueued,
       embedder: { files, model, threads, span, maxTokens, maxCachedTokens, whitening },
     });
@@ -69,7 +69,7 @@ async function endpointScorer(config: ScorerConfig, options: CreateScorerOptions
     clock,
     log,
     transport,
-    start: startWorkerThread,
+    start: startScorerThread,
     maxQueued,
     embedder: { url, model, apiKey, span, maxTokens, whitening },
   });

@@ -335,8 +335,8 @@ test("threads are started, and functions of C called, in one place each", () => 
     ).map(({ path }) => `${path}: start threads by startThread (ml/onnx/thread.ts)`),
   );
   assertNone(
-    sources.filter((file) => file.path !== "ml/onnx/foreign.ts" && file.text.includes('"bun:ffi"'))
-      .map((file) => `${file.path}: take foreignFunctions (ml/onnx/foreign.ts)`),
+    sources.filter((file) => file.path !== "ml/onnx/foreign_functions.ts" && file.text.includes('"bun:ffi"'))
+      .map((file) => `${file.path}: take foreignFunctions (ml/onnx/foreign_functions.ts)`),
   );
 });
 

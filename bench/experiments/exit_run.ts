@@ -13,7 +13,7 @@ import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
-import { LexicalEmbedder } from "../../scorer/embedders/lexical.ts";
+import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../scorer/thread/inline_scorer.ts";

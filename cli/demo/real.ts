@@ -13,7 +13,7 @@ import { isFolder } from "../../ml/hub/cache.ts";
 import { hubCache, hubEndpoint, hubIsOffline } from "../../ml/hub/environment.ts";
 import { findExport, type OnnxFiles } from "../../ml/hub/onnx_files.ts";
 import { pullModel, pullSize } from "../../ml/hub/pull.ts";
-import { weightFiles } from "../../ml/hub/weights.ts";
+import { weightFiles } from "../../ml/hub/weight_files.ts";
 
 /** Models of three sizes that a laptop runs, from the smallest to the largest. */
 export const REAL_MODELS: readonly string[] = [

@@ -7,7 +7,7 @@ import { Progress } from "../kit/progress.ts";
 import { progressOf } from "../kit/pull_progress.ts";
 import { isHubId } from "../../ml/hub/cache.ts";
 import { pullModel } from "../../ml/hub/pull.ts";
-import { weightFiles } from "../../ml/hub/weights.ts";
+import { weightFiles } from "../../ml/hub/weight_files.ts";
 
 const defaults = scorerSchema.parse({});
 

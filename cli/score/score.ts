@@ -7,9 +7,9 @@ import { EMBEDDER_OPTIONS, openEmbedder } from "../kit/answers/embedder_options.
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
+import { qualityOf } from "../../scorer/metrics/quality.ts";
 import { confidenceOf } from "../../scorer/policy/confidence.ts";
 import { finite } from "../../scorer/policy/evidence.ts";
-import { qualityOf } from "../../scorer/policy/quality.ts";
 import type { SimilarityMetric } from "../../scorer/scorer.ts";
 
 const SIMILARITIES = ["fcs", "fcs_u", "cosine"] as const;

@@ -4,13 +4,8 @@ import type { Extension } from "../cache/key_values.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
 import type { CacheTensors, DecoderSteps, NextToken } from "./decoder_steps.ts";
 import { findBatches, findGrowth } from "./decoder_trials.ts";
-import {
-  halfToNumber,
-  type OnnxFallback,
-  type OnnxRuntime,
-  type OnnxSession,
-  type Tensor,
-} from "../../ml/onnx/runtime.ts";
+import type { OnnxFallback, OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
+import { halfToNumber } from "../../ml/onnx/tensor_numbers.ts";
 import { feedNextTokens, feedTokens } from "../../ml/onnx/transformer_inputs.ts";
 
 /** A decoder with a cache on ONNX Runtime. */

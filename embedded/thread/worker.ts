@@ -8,8 +8,8 @@ import { longestBatched } from "../scheduler/batch.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
 import { SequenceMemory } from "../scheduler/sequence_memory.ts";
 import type { DecoderOptions, FromDecoder, ToDecoder } from "./worker_thread.ts";
-import { yieldToOtherThreads } from "../../ml/onnx/priority.ts";
 import { loadOnnxRuntime } from "../../ml/onnx/runtime.ts";
+import { yieldToOtherThreads } from "../../ml/onnx/thread_priority.ts";
 
 // The thread that `WorkerGenerator` starts: it may be blocked for as long as a step of the model takes.
 

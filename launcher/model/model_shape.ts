@@ -4,7 +4,7 @@ import { knownModelConfig } from "./known_models.ts";
 import { type ModelFacts, parseModelConfig } from "./model_config.ts";
 import { kvBytesPerTokenOf, weightBytesOf } from "./model_weights.ts";
 import { HubError } from "../../ml/hub/client.ts";
-import { type ModelFiles, type ModelFilesOptions, openModelFiles } from "../../ml/hub/tokenizer_files.ts";
+import { type ModelFiles, type ModelFilesOptions, openModelFiles } from "../../ml/hub/model_files.ts";
 
 /** Sizes of a model, computed from its config and weight files. */
 export interface ModelShape {

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, write
 import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { foreignFunctions } from "./foreign.ts";
+import { foreignFunctions } from "./foreign_functions.ts";
 
 /** What Bun tells of a file that was compiled into the program. */
 interface EmbeddedFile {

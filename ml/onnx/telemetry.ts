@@ -1,5 +1,5 @@
 import process from "node:process";
-import { foreignFunctions } from "./foreign.ts";
+import { foreignFunctions } from "./foreign_functions.ts";
 
 const VARIABLE = "ORT_DISABLE_TELEMETRY";
 

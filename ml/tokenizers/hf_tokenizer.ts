@@ -2,11 +2,12 @@ import { Template } from "@huggingface/jinja";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import { loadTokenizerFiles, type ModelFilesOptions, type TokenizerFiles } from "../hub/tokenizer_files.ts";
+import type { ModelFilesOptions } from "../hub/model_files.ts";
 import type { ChatMessage } from "./chat_message.ts";
-import { type StreamedFiles, streamingOf } from "./hf_stream_rules.ts";
+import { type StreamedFiles, streamingOf } from "./hf_streaming.ts";
+import type { ModelTokenizer } from "./model_tokenizer.ts";
 import type { Streaming } from "./token_stream.ts";
-import type { ModelTokenizer } from "./tokenizer.ts";
+import { loadTokenizerFiles, type TokenizerFiles } from "./tokenizer_files.ts";
 
 /**
  * The tokenizer of a model, from a local folder or by its Hub id.

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities, GenerateRequest } from "./engine.ts";
 import { refuseDeadly } from "./guards.ts";
 import type { Pool } from "../pool/pool_types.ts";

@@ -4,7 +4,7 @@ import { type Logger, logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities } from "../engines/engine.ts";
 import { defaultCapabilities, probe } from "../engines/probe.ts";
 import { createPool } from "../pool/pool.ts";

@@ -1,5 +1,5 @@
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { Engine } from "../engines/engine.ts";
 import type { ManagedPool, Pool } from "../pool/pool_types.ts";
 

@@ -1,7 +1,7 @@
+import type { CacheBudget } from "./cache_budget.ts";
 import type { AnswerEmbedding } from "./embedder.ts";
-import type { CacheBudget } from "./onnx_cache_budget.ts";
+import type { AnswerTokens } from "./embedding_tokenizer.ts";
 import { OnnxFeatures } from "./onnx_features.ts";
-import type { AnswerTokens } from "./onnx_tokens.ts";
 import type { EmbeddingModel, KeyValueCache } from "../onnx/embedding_model.ts";
 import { FeatureSum } from "../onnx/feature_sum.ts";
 import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";

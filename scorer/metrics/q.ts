@@ -1,7 +1,8 @@
 import type { Random } from "../../base/random.ts";
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
+import { qualityOf } from "./quality.ts";
+import { drawFor } from "./random.ts";
 import { confidenceOf } from "../policy/confidence.ts";
-import { drawFor } from "../policy/draw.ts";
 import { finite, knownSimilarity, similarityTable } from "../policy/evidence.ts";
 import type {
   ClusterState,
@@ -11,7 +12,6 @@ import type {
   ExitPolicy,
   PolicyNeeds,
 } from "../policy/exit_policy.ts";
-import { qualityOf } from "../policy/quality.ts";
 import { pairsOf } from "../policy/vote.ts";
 
 /**

@@ -1,6 +1,5 @@
 import type { Random } from "../../base/random.ts";
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
-import { drawFor } from "../policy/draw.ts";
 import type {
   ClusterState,
   EvidenceWanted,
@@ -33,4 +32,9 @@ export class RandomPolicy implements ExitPolicy {
       numbers: { probability: this.#probability, u },
     };
   }
+}
+
+/** The one draw of a decision, in [0, 1): the same for the same seed, run, cluster and number of completions. */
+export function drawFor(random: Random, { runId, cluster, completions }: ClusterState): number {
+  return random.stream(JSON.stringify(["early exit", runId, cluster, completions.length])).next();
 }

@@ -1,11 +1,5 @@
-import {
-  halfBits,
-  type OnnxFallback,
-  type OnnxRuntime,
-  type OnnxSession,
-  type Tensor,
-  toFloat32,
-} from "../../ml/onnx/runtime.ts";
+import type { OnnxFallback, OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
+import { halfBits, toFloat32 } from "../../ml/onnx/tensor_numbers.ts";
 import { feedTokens } from "../../ml/onnx/transformer_inputs.ts";
 import { CacheRoom } from "./cache_room.ts";
 import { type EmbeddingExport, readExport } from "./embedding_export.ts";

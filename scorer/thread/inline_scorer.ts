@@ -1,9 +1,7 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import type { Embedder } from "../embedders/embedder.ts";
+import type { AnswerEmbedding, AnswerFeatures, Embedder } from "../embedders/embedder.ts";
 import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "../scorer.ts";
-import { type AnswerPair, type ComparedAnswer, pairOf, settle, unknown } from "./answer_pair.ts";
-import { oriented, resultOf } from "./comparison_result.ts";
 
 /** Most characters that are embedded at once, about 128 tokens: what an answer that has ended waits for at most. */
 const STEP_LENGTH = 512;
@@ -14,10 +12,42 @@ const TURN_MS = 2;
 /** Longest wait for the steps in flight when the scorer is closed, in ms. */
 const CLOSE_MS = 5_000;
 
+/** How far rounding takes a similarity out of its range. */
+const ROUNDING = 1e-5;
+
 export interface InlineScorerOptions {
   readonly clock: Clock;
   /** Answers that have ended and may wait to be embedded; further ones are not compared. */
   readonly maxQueued: number;
+}
+
+/** An answer that is embedded and compared with others. */
+interface ComparedAnswer {
+  readonly id: AnswerId;
+  /** When it was opened, among all answers. */
+  readonly order: number;
+  /** What has come and is not embedded yet. */
+  text: string;
+  state: "growing" | "ended" | "done" | "failed";
+  /** Why it failed. */
+  reason: string;
+  /** A call of its embedding is running. */
+  inStep: boolean;
+  embedding: AnswerEmbedding | undefined;
+  features: AnswerFeatures | undefined;
+  /** The pairs with other answers that were asked for, by their keys. */
+  readonly pairs: Map<string, AnswerPair>;
+}
+
+/** One comparison, made at most once. */
+interface AnswerPair {
+  readonly key: string;
+  readonly metric: SimilarityMetric;
+  /** Opened before `b`, or the same. */
+  readonly a: ComparedAnswer;
+  readonly b: ComparedAnswer;
+  readonly waiters: Set<(result: Similarity) => void>;
+  result: Similarity | undefined;
 }
 
 /**
@@ -272,4 +302,59 @@ function firstPiece(text: string): string {
   if (text.length <= STEP_LENGTH) return text;
   const unit = text.charCodeAt(STEP_LENGTH - 1);
   return text.slice(0, unit >= 0xd800 && unit <= 0xdbff ? STEP_LENGTH - 1 : STEP_LENGTH);
+}
+
+/** The pair of `a`, which was opened first or is the same, and `b`; made when it is asked for first. */
+function pairOf(a: ComparedAnswer, b: ComparedAnswer, metric: SimilarityMetric): AnswerPair {
+  const key = `${a.order} ${b.order} ${metric}`;
+  let pair = a.pairs.get(key);
+  if (pair === undefined) {
+    pair = { key, metric, a, b, waiters: new Set(), result: undefined };
+    a.pairs.set(key, pair);
+    b.pairs.set(key, pair);
+  }
+  return pair;
+}
+
+/** Tells all who wait. */
+function settle(pair: AnswerPair, result: Similarity): void {
+  pair.result = result;
+  for (const waiter of [...pair.waiters]) waiter(result);
+}
+
+/** The result of a pair that cannot be compared. */
+function unknown({ metric, a, b }: AnswerPair, reason: string): Similarity {
+  return { metric, value: undefined, reason, tokens: [a.features?.tokens ?? 0, b.features?.tokens ?? 0] };
+}
+
+/** What an embedder's comparison of two answers comes to; a value that is none, such as NaN, is unknown. */
+function resultOf(
+  metric: SimilarityMetric,
+  a: AnswerFeatures,
+  b: AnswerFeatures,
+  value: number | undefined,
+): Similarity {
+  const tokens: [number, number] = [a.tokens, b.tokens];
+  const dimensions: [number, number] | undefined =
+    metric === "cosine" || a.effectiveDimensions === undefined || b.effectiveDimensions === undefined
+      ? undefined
+      : [a.effectiveDimensions, b.effectiveDimensions];
+  const common = { metric, tokens, ...(dimensions === undefined ? {} : { effectiveDimensions: dimensions }) };
+  if (value === undefined) return { ...common, value, reason: "one of the answers has nothing to compare" };
+  const least = metric === "cosine" ? -1 : 0;
+  if (!(value >= least - ROUNDING && value <= 1 + ROUNDING)) {
+    return { ...common, value: undefined, reason: `the embedder gave ${value}, which is no similarity` };
+  }
+  return { ...common, value: Math.min(1, Math.max(least, value)) };
+}
+
+/** The same comparison, or the other way round. */
+function oriented(result: Similarity, swapped: boolean): Similarity {
+  if (!swapped) return result;
+  const { tokens, effectiveDimensions: dimensions } = result;
+  return {
+    ...result,
+    tokens: [tokens[1], tokens[0]],
+    ...(dimensions === undefined ? {} : { effectiveDimensions: [dimensions[1], dimensions[0]] }),
+  };
 }

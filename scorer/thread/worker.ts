@@ -1,10 +1,10 @@
 import { parentPort, workerData } from "node:worker_threads";
 import { SystemClock } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
-import { yieldToOtherThreads } from "../../ml/onnx/priority.ts";
 import { loadOnnxRuntime } from "../../ml/onnx/runtime.ts";
-import { HttpEmbedder } from "../embedders/http.ts";
-import { OnnxEmbedder } from "../embedders/onnx.ts";
+import { yieldToOtherThreads } from "../../ml/onnx/thread_priority.ts";
+import { HttpEmbedder } from "../embedders/http_embedder.ts";
+import { OnnxEmbedder } from "../embedders/onnx_embedder.ts";
 import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { AnswerFeed } from "../scorer.ts";
 import { Whitening } from "../similarity/whitening.ts";
@@ -15,7 +15,7 @@ import type {
   FromScorerThread,
   ScorerThreadOptions,
   ToScorerThread,
-} from "./worker_messages.ts";
+} from "./worker_thread.ts";
 
 // The thread that `WorkerScorer` starts: it may be blocked for as long as a step of the model takes.
 

@@ -4,15 +4,15 @@ import type { Logger } from "../../base/log.ts";
 import type { Transport } from "../../base/transport.ts";
 import { ModelThread } from "../../ml/onnx/model_thread.ts";
 import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "../scorer.ts";
-import { ThreadRequests } from "./thread_requests.ts";
+import { ThreadRequests } from "./thread_transport.ts";
 import type {
-  AnswerNews,
+  AnswerUpdate,
   ComparisonRequest,
   FromScorerThread,
   ScorerThreadOptions,
+  StartScorerThread,
   ToScorerThread,
-} from "./worker_messages.ts";
-import type { StartThread } from "./worker_thread.ts";
+} from "./worker_thread.ts";
 
 /** Most characters of all answers that wait to be sent. */
 const MAX_WAITING_LENGTH = 16 * 1024 * 1024;
@@ -22,7 +22,7 @@ const SENT_LENGTH = 128;
 export interface WorkerScorerOptions extends ScorerThreadOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  readonly start: StartThread;
+  readonly start: StartScorerThread;
   /** The way to the endpoint, for an embedder that has one. */
   readonly transport?: Transport;
 }
@@ -187,7 +187,7 @@ export class WorkerScorer implements Scorer {
   /** Sends what there is, unless the thread still has to take what it was sent. */
   #flush(): void {
     if (this.#busy || this.#facts === undefined) return;
-    const answers: AnswerNews[] = [];
+    const answers: AnswerUpdate[] = [];
     for (const answer of this.#changed) {
       const { key, sent, text, ended } = answer;
       answers.push({ key, opened: !sent, text, ended });

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import { Random } from "../../base/random.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { Choice, ChoiceOptions, Collector } from "../engine/choice.ts";
 import { type CostModel, costModel } from "../engine/cost.ts";
 import type { Strike } from "../engine/faults.ts";

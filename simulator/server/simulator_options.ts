@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { Fault } from "../engine/faults.ts";
 import type { PdFabric } from "../pd/fabric.ts";
 import type { ScriptedAnswers } from "../text/scripted.ts";

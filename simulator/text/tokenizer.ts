@@ -1,7 +1,7 @@
 import type { Json } from "../../base/json.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import { type Streaming, tokenStreams } from "../../ml/tokenizers/token_stream.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
 import { SPECIAL_TOKENS, TOKEN_TEXTS } from "./vocabulary.ts";
 
 const FIRST_TEXT = 256;

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { loadTokenizer } from "../../ml/tokenizers/hf_tokenizer.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import { MemoryTransport } from "../../router/transport/memory.ts";
 
 const fixtures = join(fileURLToPath(new URL(".", import.meta.url)), "..", "fixtures");

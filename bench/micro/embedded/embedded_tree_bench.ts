@@ -27,7 +27,7 @@ import { configSchema } from "../../../cfgs/schema/config.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
 import { createRouter } from "../../../router/router.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
-import { LexicalEmbedder } from "../../../scorer/embedders/lexical.ts";
+import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
 import { exitPolicyOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../../scorer/thread/inline_scorer.ts";

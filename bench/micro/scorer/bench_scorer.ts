@@ -2,9 +2,9 @@ import type { Clock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import { cpuMicros } from "../measure.ts";
-import type { EmbeddingTokenizer } from "../../../scorer/embedders/onnx_tokens.ts";
+import type { EmbeddingTokenizer } from "../../../scorer/embedders/embedding_tokenizer.ts";
 import { WorkerScorer } from "../../../scorer/thread/worker_scorer.ts";
-import { startWorkerThread } from "../../../scorer/thread/worker_thread.ts";
+import { startScorerThread } from "../../../scorer/thread/worker_thread.ts";
 
 /** Time, and CPU time of the process. */
 export interface Cost {
@@ -69,7 +69,7 @@ export class BenchScorer {
     this.#scorer = new WorkerScorer({
       clock,
       log: logger("bench"),
-      start: startWorkerThread,
+      start: startScorerThread,
       maxQueued: 256,
       embedder: {
         files: { folder, path },

@@ -3,8 +3,8 @@ import { Random } from "../../../base/random.ts";
 import { median } from "../measure.ts";
 import { type BenchScorer, type Cost, costOf } from "./bench_scorer.ts";
 import type { OnnxRuntime, Tensor } from "../../../ml/onnx/runtime.ts";
+import type { EmbeddingTokenizer } from "../../../scorer/embedders/embedding_tokenizer.ts";
 import { STEP_TOKENS } from "../../../scorer/embedders/onnx_answer.ts";
-import type { EmbeddingTokenizer } from "../../../scorer/embedders/onnx_tokens.ts";
 import { FeatureSum } from "../../../scorer/onnx/feature_sum.ts";
 import type { SimilarityGraphs } from "../../../scorer/onnx/similarity_graphs.ts";
 

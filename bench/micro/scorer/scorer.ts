@@ -16,7 +16,7 @@ import { answerOf, BenchScorer, type Cost } from "./bench_scorer.ts";
 import { similarityCost, stepping } from "./measures.ts";
 import { QWEN06, writeModel } from "./model.ts";
 import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
-import { EmbeddingTokenizer } from "../../../scorer/embedders/onnx_tokens.ts";
+import { EmbeddingTokenizer } from "../../../scorer/embedders/embedding_tokenizer.ts";
 import { SimilarityGraphs } from "../../../scorer/onnx/similarity_graphs.ts";
 
 const clock = new SystemClock();

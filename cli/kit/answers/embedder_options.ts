@@ -3,8 +3,8 @@ import { scorerSchema } from "../../../cfgs/schema/scorer.ts";
 import type { OptionValues } from "../command.ts";
 import type { Io } from "../io.ts";
 import type { Embedder } from "../../../scorer/embedders/embedder.ts";
-import { LexicalEmbedder } from "../../../scorer/embedders/lexical.ts";
-import { OnnxEmbedder } from "../../../scorer/embedders/onnx.ts";
+import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
+import { OnnxEmbedder } from "../../../scorer/embedders/onnx_embedder.ts";
 import { findOnnxFiles } from "../../../scorer/embedders/onnx_files.ts";
 
 /** Options of the commands that compare answers. */

@@ -1,4 +1,4 @@
-import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { Prompt } from "../../engines/engine.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 

@@ -1,5 +1,5 @@
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { mediaParts, textOf } from "./conversation.ts";
 import type { FilledPrompt } from "./open_prompt.ts";

@@ -12,7 +12,8 @@ import {
   type OnnxGraph,
   type Value,
 } from "../../../ml/onnx/onnx_file.ts";
-import { halfToNumber, loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
+import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
+import { halfToNumber } from "../../../ml/onnx/tensor_numbers.ts";
 import { tinyPath } from "../tiny.ts";
 import { writeTinyFused } from "../tiny_fused.ts";
 

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { findExport, type OnnxUse } from "../../../ml/hub/onnx_files.ts";
-import { weightFiles } from "../../../ml/hub/weights.ts";
+import { weightFiles } from "../../../ml/hub/weight_files.ts";
 
 /** The file that is found in a folder with these, relative to it. */
 async function found(names: readonly string[], verb: OnnxUse): Promise<string | undefined> {

@@ -8,7 +8,7 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { Environment } from "../../../ml/hub/environment.ts";
 import { type Pulled, pullModel, type PullOptions, type PullProgress } from "../../../ml/hub/pull.ts";
-import { weightFiles } from "../../../ml/hub/weights.ts";
+import { weightFiles } from "../../../ml/hub/weight_files.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
 import { findOnnxFiles } from "../../../scorer/embedders/onnx_files.ts";
 import { COMMIT, FakeHub, type FakeHubOptions } from "./fake_hub.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { TokenStream } from "../../../ml/tokenizers/token_stream.ts";
-import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
 import { type Fixture, loadFixture, randomText, shapes, variant } from "./tokenizer_shapes.ts";
 
 const qwen = await loadFixture("tiny-qwen3");

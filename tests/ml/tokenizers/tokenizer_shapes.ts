@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import { HfTokenizer } from "../../../ml/tokenizers/hf_tokenizer.ts";
-import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import { BuiltinTokenizer } from "../../../simulator/text/tokenizer.ts";
 
 /** A tokenizer with the files that it was made from. */

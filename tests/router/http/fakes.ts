@@ -3,7 +3,7 @@ import { AsyncQueue } from "../../../base/queue.ts";
 import { Random } from "../../../base/random.ts";
 import { type Config, configSchema } from "../../../cfgs/schema/config.ts";
 import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
-import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { Engine, EngineCapabilities } from "../../../router/engines/engine.ts";
 import { type AppServices, createApp } from "../../../router/http/app.ts";
 import type { AgentEvent } from "../../../router/moa/agent/agent_events.ts";

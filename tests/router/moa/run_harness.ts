@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import { type Config, configSchema } from "../../../cfgs/schema/config.ts";
-import type { ModelTokenizer } from "../../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
 import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
 import type { RunInput } from "../../../router/moa/graph/run_input.ts";

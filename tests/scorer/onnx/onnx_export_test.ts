@@ -4,9 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { encodeModel, type OnnxGraph, type Value } from "../../../ml/onnx/onnx_file.ts";
-import { halfToNumber, loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
+import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
+import { halfToNumber } from "../../../ml/onnx/tensor_numbers.ts";
+import { EmbeddingTokenizer } from "../../../scorer/embedders/embedding_tokenizer.ts";
 import { findOnnxFiles } from "../../../scorer/embedders/onnx_files.ts";
-import { EmbeddingTokenizer } from "../../../scorer/embedders/onnx_tokens.ts";
 import { readExport } from "../../../scorer/onnx/embedding_export.ts";
 import { embed, modelFolder, openEmbedder } from "./onnx_reference.ts";
 

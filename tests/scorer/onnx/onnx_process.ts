@@ -1,7 +1,7 @@
 import { SystemClock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import { WorkerScorer } from "../../../scorer/thread/worker_scorer.ts";
-import { startWorkerThread } from "../../../scorer/thread/worker_thread.ts";
+import { startScorerThread } from "../../../scorer/thread/worker_thread.ts";
 import { modelFolder } from "./onnx_reference.ts";
 
 // A program of its own: compares two answers in a Worker that it does not close, and ends.
@@ -9,7 +9,7 @@ import { modelFolder } from "./onnx_reference.ts";
 const scorer = new WorkerScorer({
   clock: new SystemClock(),
   log: logger("test"),
-  start: startWorkerThread,
+  start: startScorerThread,
   maxQueued: 8,
   embedder: {
     files: { folder: modelFolder, path: `${modelFolder}/model.onnx` },

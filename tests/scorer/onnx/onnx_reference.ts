@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../../base/clock.ts";
-import { OnnxEmbedder } from "../../../scorer/embedders/onnx.ts";
 import type { OnnxAnswer } from "../../../scorer/embedders/onnx_answer.ts";
+import { OnnxEmbedder } from "../../../scorer/embedders/onnx_embedder.ts";
 import type { OnnxFeatures } from "../../../scorer/embedders/onnx_features.ts";
 
 /** A tiny model in the form of Qwen3-Embedding, with numbers computed by torch; both made by the scripts in there. */

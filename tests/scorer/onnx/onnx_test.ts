@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
+import { EmbeddingTokenizer } from "../../../scorer/embedders/embedding_tokenizer.ts";
 import type { OnnxFeatures } from "../../../scorer/embedders/onnx_features.ts";
-import { EmbeddingTokenizer } from "../../../scorer/embedders/onnx_tokens.ts";
 import {
   distance,
   embed,

@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import type { ThreadEvents } from "../../../ml/onnx/thread.ts";
-import type { FromScorerThread, ToScorerThread } from "../../../scorer/thread/worker_messages.ts";
 import { WorkerScorer } from "../../../scorer/thread/worker_scorer.ts";
+import type { FromScorerThread, ToScorerThread } from "../../../scorer/thread/worker_thread.ts";
 
 const facts = { embedder: "onnx", model: "m", details: {} } as const;
 

@@ -10,14 +10,14 @@ import { promisify } from "node:util";
 import { SystemClock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import { WorkerScorer } from "../../../scorer/thread/worker_scorer.ts";
-import { startWorkerThread } from "../../../scorer/thread/worker_thread.ts";
+import { startScorerThread } from "../../../scorer/thread/worker_thread.ts";
 import { modelFolder, reference, referenceText } from "../onnx/onnx_reference.ts";
 
 function open(file: string, folder = modelFolder): WorkerScorer {
   return new WorkerScorer({
     clock: new SystemClock(),
     log: logger("test"),
-    start: startWorkerThread,
+    start: startScorerThread,
     maxQueued: 256,
     embedder: {
       files: { folder, path: `${folder}/${file}` },

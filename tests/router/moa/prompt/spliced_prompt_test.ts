@@ -4,7 +4,7 @@ import { VirtualClock } from "../../../../base/clock.ts";
 import { Random } from "../../../../base/random.ts";
 import { configSchema, promptSchema } from "../../../../cfgs/schema/config.ts";
 import { HfTokenizer } from "../../../../ml/tokenizers/hf_tokenizer.ts";
-import type { ModelTokenizer } from "../../../../ml/tokenizers/tokenizer.ts";
+import type { ModelTokenizer } from "../../../../ml/tokenizers/model_tokenizer.ts";
 import type { AgentNode, Graph } from "../../../../router/moa/graph/graph_types.ts";
 import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import { parseTemplate } from "../../../../router/moa/graph/template.ts";

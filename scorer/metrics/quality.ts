@@ -1,4 +1,4 @@
-import { meanConfidence } from "./confidence.ts";
+import { meanConfidence } from "../policy/confidence.ts";
 
 /** Parameters of Q. */
 export interface QualitySettings {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
+import { qualityOf } from "../../../scorer/metrics/quality.ts";
 import { confidenceOf } from "../../../scorer/policy/confidence.ts";
-import { qualityOf } from "../../../scorer/policy/quality.ts";
 import { referenceGroups } from "../reference.ts";
 
 const settings = { tau: 0.7, gamma: 0.5, literal: false };

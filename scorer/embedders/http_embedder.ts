@@ -11,7 +11,7 @@ import {
   MAX_ANSWER_BYTES,
   poolingEndpoint,
   tokenizeEndpoint,
-} from "./http_wire.ts";
+} from "./embedding_endpoint.ts";
 import { OnnxFeatures } from "./onnx_features.ts";
 import { NoFeatures, PooledFeatures, RowFeatures } from "./row_features.ts";
 import { FeatureSum } from "../onnx/feature_sum.ts";

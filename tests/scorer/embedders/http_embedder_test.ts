@@ -6,7 +6,7 @@ import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
 import { loadOnnxRuntime } from "../../../ml/onnx/runtime.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
-import { HttpEmbedder, type HttpEmbedderOptions } from "../../../scorer/embedders/http.ts";
+import { HttpEmbedder, type HttpEmbedderOptions } from "../../../scorer/embedders/http_embedder.ts";
 import { SimilarityGraphs } from "../../../scorer/onnx/similarity_graphs.ts";
 import { RowCorrelation } from "../../../scorer/similarity/row_correlation.ts";
 import { cosine, frobeniusCosine, unbiasedCosine } from "../../../scorer/similarity/similarity.ts";

@@ -7,7 +7,7 @@ import {
   embeddingsEndpoint,
   poolingEndpoint,
   tokenizeEndpoint,
-} from "../../../scorer/embedders/http_wire.ts";
+} from "../../../scorer/embedders/embedding_endpoint.ts";
 import { cosine } from "../../../scorer/similarity/similarity.ts";
 import { embed, openEmbedder } from "../onnx/onnx_reference.ts";
 

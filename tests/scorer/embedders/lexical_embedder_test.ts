@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { AnswerEmbedding, AnswerFeatures } from "../../../scorer/embedders/embedder.ts";
-import { LexicalEmbedder } from "../../../scorer/embedders/lexical.ts";
+import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
 import { lexicalFeatures, lexicalTokens, lexicalWeight } from "../../../scorer/embedders/lexical_tokens.ts";
 import type { SimilarityMetric } from "../../../scorer/scorer.ts";
 import { RowCorrelation } from "../../../scorer/similarity/row_correlation.ts";

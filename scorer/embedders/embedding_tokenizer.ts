@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { Tokenizer } from "@huggingface/tokenizers";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
-import { streamingOf } from "../../ml/tokenizers/hf_stream_rules.ts";
+import { streamingOf } from "../../ml/tokenizers/hf_streaming.ts";
 import type { TokenStream } from "../../ml/tokenizers/token_stream.ts";
 
 /** The token that Qwen3-Embedding pools at. Its configuration names another one, `<|im_end|>`, as the end. */
