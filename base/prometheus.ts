@@ -1,88 +1,145 @@
 /** Names and values of a series' labels. */
 export type Labels = Readonly<Record<string, string>>;
 
-/** A family of values read at the time of the scrape. */
-export interface Gauge {
-  readonly name: string;
-  readonly help: string;
-  readonly values: readonly { readonly labels: Labels; readonly value: number }[];
+/** What one series, or several by their labels, are worth. */
+type Samples<Value> = Value | Iterable<readonly [Labels, Value]>;
+
+/** Observations, counted up to each of some bounds. */
+export class Distribution {
+  /** Upper bounds, ascending. */
+  readonly bounds: readonly number[];
+  /** Observations of at most each bound. */
+  readonly counts: number[];
+  sum = 0;
+  count = 0;
+
+  constructor(bounds: readonly number[]) {
+    this.bounds = bounds;
+    this.counts = bounds.map(() => 0);
+  }
+
+  observe(value: number): void {
+    this.sum += value;
+    this.count++;
+    for (let at = 0; at < this.bounds.length; at++) if (value <= this.bounds[at]!) this.counts[at]!++;
+  }
+}
+
+/** Writes Prometheus' text format, one family of series after the other. */
+export class MetricsText {
+  readonly #lines: string[] = [];
+  readonly #common: string;
+  readonly #format: (value: number) => string;
+
+  /** `labels`: of all series. `format`: the spelling of numbers, by default JavaScript's. */
+  constructor(options: { labels?: Labels; format?: (value: number) => string } = {}) {
+    this.#common = labelText(options.labels ?? {});
+    this.#format = options.format ?? String;
+  }
+
+  gauge(name: string, help: string, samples: Samples<number>): void {
+    this.#numbers("gauge", name, help, samples);
+  }
+
+  counter(name: string, help: string, samples: Samples<number>): void {
+    this.#numbers("counter", name, help, samples);
+  }
+
+  histogram(name: string, help: string, samples: Samples<Distribution>): void {
+    this.#head("histogram", name, help);
+    for (const [labels, { bounds, counts, sum, count }] of seriesOf(samples)) {
+      for (const [at, bound] of bounds.entries()) {
+        this.#line(`${name}_bucket`, { ...labels, le: this.#format(bound) }, counts[at]!);
+      }
+      this.#line(`${name}_bucket`, { ...labels, le: "+Inf" }, count);
+      this.#line(`${name}_count`, labels, count);
+      this.#line(`${name}_sum`, labels, sum);
+    }
+  }
+
+  toString(): string {
+    return this.#lines.join("\n") + "\n";
+  }
+
+  #numbers(type: string, name: string, help: string, samples: Samples<number>): void {
+    this.#head(type, name, help);
+    for (const [labels, value] of seriesOf(samples)) this.#line(name, labels, value);
+  }
+
+  #head(type: string, name: string, help: string): void {
+    this.#lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
+  }
+
+  #line(name: string, labels: Labels, value: number): void {
+    const all = [this.#common, labelText(labels)].filter((part) => part !== "").join(",");
+    this.#lines.push(`${name}${all === "" ? "" : `{${all}}`} ${this.#format(value)}`);
+  }
+}
+
+/** Series by their labels, made when they are first used; all of a family have the same labels in one order. */
+class Family<Value> {
+  protected readonly name: string;
+  protected readonly help: string;
+  readonly #first: () => Value;
+  readonly #series = new Map<string, { readonly labels: Labels; value: Value }>();
+
+  protected constructor(name: string, help: string, first: () => Value) {
+    this.name = name;
+    this.help = help;
+    this.#first = first;
+  }
+
+  protected of(labels: Labels): { value: Value } {
+    const key = Object.values(labels).join("\0");
+    let series = this.#series.get(key);
+    if (series === undefined) this.#series.set(key, series = { labels, value: this.#first() });
+    return series;
+  }
+
+  protected *samples(): Generator<readonly [Labels, Value]> {
+    for (const { labels, value } of this.#series.values()) yield [labels, value];
+  }
 }
 
 /** Numbers that only grow, by their labels. */
-export class Counter {
-  readonly #name: string;
-  readonly #help: string;
-  readonly #values = new Map<string, number>();
-
+export class Counter extends Family<number> {
   constructor(name: string, help: string) {
-    this.#name = name;
-    this.#help = help;
+    super(name, help, () => 0);
   }
 
   add(labels: Labels, amount = 1): void {
-    const text = labelText(labels);
-    this.#values.set(text, (this.#values.get(text) ?? 0) + amount);
+    this.of(labels).value += amount;
   }
 
-  render(lines: string[]): void {
-    head(lines, this.#name, this.#help, "counter");
-    for (const [labels, value] of this.#values) lines.push(`${this.#name}${labels} ${value}`);
+  write(text: MetricsText): void {
+    text.counter(this.name, this.help, this.samples());
   }
 }
 
-/** Counts of what was observed up to each of some bounds, by its labels. */
-export class Histogram {
-  readonly #name: string;
-  readonly #help: string;
-  readonly #bounds: readonly number[];
-  readonly #series = new Map<string, { readonly counts: number[]; sum: number; count: number }>();
-
+/** Distributions by their labels. */
+export class Histogram extends Family<Distribution> {
   /** `bounds`: upper bounds, ascending. */
   constructor(name: string, help: string, bounds: readonly number[]) {
-    this.#name = name;
-    this.#help = help;
-    this.#bounds = bounds;
+    super(name, help, () => new Distribution(bounds));
   }
 
   observe(labels: Labels, value: number): void {
-    const text = labelText(labels);
-    let series = this.#series.get(text);
-    if (series === undefined) {
-      series = { counts: this.#bounds.map(() => 0), sum: 0, count: 0 };
-      this.#series.set(text, series);
-    }
-    series.sum += value;
-    series.count++;
-    for (const [at, bound] of this.#bounds.entries()) if (value <= bound) series.counts[at]!++;
+    this.of(labels).value.observe(value);
   }
 
-  render(lines: string[]): void {
-    const name = this.#name;
-    head(lines, name, this.#help, "histogram");
-    for (const [labels, { counts, sum, count }] of this.#series) {
-      const inner = labels.slice(1, -1);
-      for (const [at, bound] of this.#bounds.entries()) {
-        lines.push(`${name}_bucket{${inner},le="${bound}"} ${counts[at]}`);
-      }
-      lines.push(`${name}_bucket{${inner},le="+Inf"} ${count}`);
-      lines.push(`${name}_sum${labels} ${sum}`, `${name}_count${labels} ${count}`);
-    }
+  write(text: MetricsText): void {
+    text.histogram(this.name, this.help, this.samples());
   }
 }
 
-/** Writes a gauge's values. */
-export function renderGauge(lines: string[], { name, help, values }: Gauge): void {
-  head(lines, name, help, "gauge");
-  for (const { labels, value } of values) lines.push(`${name}${labelText(labels)} ${value}`);
-}
-
-function head(lines: string[], name: string, help: string, type: string): void {
-  lines.push(`# HELP ${name} ${help}`, `# TYPE ${name} ${type}`);
+function seriesOf<Value extends number | Distribution>(
+  samples: Samples<Value>,
+): Iterable<readonly [Labels, Value]> {
+  return typeof samples === "object" && Symbol.iterator in samples ? samples : [[{}, samples]];
 }
 
 function labelText(labels: Labels): string {
-  const parts = Object.entries(labels).map(([name, value]) => `${name}="${escapeLabel(value)}"`);
-  return parts.length === 0 ? "" : `{${parts.join(",")}}`;
+  return Object.entries(labels).map(([name, value]) => `${name}="${escapeLabel(value)}"`).join(",");
 }
 
 function escapeLabel(value: string): string {

@@ -1,6 +1,7 @@
 import { unixSeconds } from "../../base/clock.ts";
 import type { JsonObject } from "../../base/json.ts";
-import { MetricsText } from "../engine/metrics.ts";
+import { MetricsText } from "../../base/prometheus.ts";
+import { pythonFloat } from "../engine/metrics.ts";
 import { SGLANG, versionNumber } from "../engine/sglang_version.ts";
 import { BOOTSTRAP_PORT } from "../pd/role.ts";
 import type { Backend } from "../server/backend.ts";
@@ -163,7 +164,7 @@ export function sglangMetrics(backend: Backend): string {
   const engineType = named ? backend.pd?.role ?? "unified" : "unified";
   const engine = { engine_type: engineType, model_name: backend.model };
   const rank = { ...engine, ...(named ? { moe_ep_rank: "0" } : {}), pp_rank: "0", tp_rank: "0" };
-  const text = new MetricsText({});
+  const text = new MetricsText({ format: pythonFloat });
   const gauge = (name: string, help: string, value: number) =>
     text.gauge(`sglang:${name}`, help, [[rank, value]]);
   const count = (name: string, help: string, labels: Record<string, string>, value: number) =>
@@ -202,9 +203,8 @@ export function sglangMetrics(backend: Backend): string {
   );
   count("num_aborted_requests_total", "Number of requests aborted.", {}, stats.aborted);
   const histograms = new MetricsText({
-    engine_type: engineType,
-    is_streaming: "false",
-    model_name: backend.model,
+    labels: { engine_type: engineType, is_streaming: "false", model_name: backend.model },
+    format: pythonFloat,
   });
   histograms.histogram(
     "sglang:time_to_first_token_seconds",
@@ -212,7 +212,7 @@ export function sglangMetrics(backend: Backend): string {
     metrics.firstTokenSeconds,
   );
   histograms.histogram("sglang:e2e_request_latency_seconds", "End-to-end latency.", metrics.requestSeconds);
-  const queue = new MetricsText(rank);
+  const queue = new MetricsText({ labels: rank, format: pythonFloat });
   queue.histogram("sglang:queue_time_seconds", "Time in the queue.", metrics.queueSeconds);
   return text.toString() + histograms.toString() + queue.toString();
 }

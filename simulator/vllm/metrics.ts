@@ -1,11 +1,15 @@
-import { MetricsText } from "../engine/metrics.ts";
+import { MetricsText } from "../../base/prometheus.ts";
+import { pythonFloat } from "../engine/metrics.ts";
 import type { Backend } from "../server/backend.ts";
 
 /** `GET /metrics` of vLLM: the names that routers and dashboards read, with its labels. */
 export function vllmMetrics(backend: Backend): string {
   const { scheduler, metrics, options } = backend;
   const { stats } = scheduler;
-  const text = new MetricsText({ engine: "0", model_name: backend.model });
+  const text = new MetricsText({
+    labels: { engine: "0", model_name: backend.model },
+    format: pythonFloat,
+  });
   const count = (name: string, help: string, value: number) => text.counter(`vllm:${name}`, help, value);
   const gauge = (name: string, help: string, value: number) => text.gauge(`vllm:${name}`, help, value);
   gauge("num_requests_running", "Number of requests in model execution batches.", scheduler.running);

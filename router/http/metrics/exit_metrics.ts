@@ -1,10 +1,10 @@
-import { Counter, Histogram, renderGauge } from "../../../base/prometheus.ts";
+import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
 import type { RunRecord } from "../../moa/record/run_record.ts";
 
 /** Upper bounds in seconds of the time that a decision takes. */
 const DECISION_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5];
 
-/** What GET /metrics shows of early exit: decisions, and how much of each model was needed. */
+/** Counts of early exit for GET /metrics: decisions, and how much of each model was needed. */
 export class ExitMetrics {
   readonly #decisions = new Counter(
     "canopy_exit_decisions_total",
@@ -47,23 +47,23 @@ export class ExitMetrics {
     }
   }
 
-  render(lines: string[]): void {
+  write(text: MetricsText): void {
     for (const family of [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents]) {
-      family.render(lines);
+      family.write(text);
     }
     const shares = [...this.#shares];
     const calls = shares.reduce((sum, [, share]) => sum + share.calls, 0);
-    renderGauge(lines, {
-      name: "canopy_call_share",
-      help: "Share of a model in all engine calls of runs.",
-      values: shares.map(([model, share]) => ({ labels: { model }, value: calls && share.calls / calls })),
-    });
-    renderGauge(lines, {
-      name: "canopy_activation_share",
-      help: "Of the agents of a model, in runs that ended well: the share that answered.",
-      values: shares.filter(([, { agents }]) => agents > 0)
-        .map(([model, { agents, done }]) => ({ labels: { model }, value: done / agents })),
-    });
+    text.gauge(
+      "canopy_call_share",
+      "Share of a model in all engine calls of runs.",
+      shares.map(([model, share]) => [{ model }, calls && share.calls / calls] as const),
+    );
+    text.gauge(
+      "canopy_activation_share",
+      "Of the agents of a model, in runs that ended well: the share that answered.",
+      shares.filter(([, { agents }]) => agents > 0)
+        .map(([model, { agents, done }]) => [{ model }, done / agents] as const),
+    );
   }
 
   #of(model: string): { calls: number; agents: number; done: number } {

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../base/clock.ts";
-import { Counter, type Gauge, Histogram, renderGauge } from "../../../base/prometheus.ts";
+import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
 import { byModel } from "./by_model.ts";
 import { ExitMetrics } from "./exit_metrics.ts";
 import type { Run } from "../../moa/run/run.ts";
@@ -8,8 +8,8 @@ import type { Run } from "../../moa/run/run.ts";
 const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640];
 
 /**
- * What GET /metrics shows of requests and runs, in Prometheus' text format. Labels are names from the config and a
- * few fixed words, so the number of series is bounded.
+ * Counts of requests and runs for GET /metrics. Labels are names from the config and a few fixed words, so the number
+ * of series is bounded.
  */
 export class Metrics {
   readonly #clock: Clock;
@@ -54,16 +54,13 @@ export class Metrics {
     });
   }
 
-  /** The text of GET /metrics; `gauges` are read now. */
-  render(gauges: readonly Gauge[]): string {
-    const lines: string[] = [];
+  /** Writes what was counted so far. */
+  write(text: MetricsText): void {
     for (const family of [this.#requests, this.#agentCalls, this.#tokens, this.#runSeconds, this.#exits]) {
-      family.render(lines);
+      family.write(text);
     }
-    for (const gauge of gauges) renderGauge(lines, gauge);
-    return lines.join("\n") + "\n";
   }
 }
 
-/** How a request ended: `cancelled` by the client or the drain; `stream_error` after the head was sent. */
+/** The end of a request: `cancelled` by the client or the drain; `stream_error` after the head was sent. */
 export type Outcome = "ok" | "client_error" | "server_error" | "cancelled" | "stream_error";
