@@ -1,4 +1,6 @@
 import { CanopyError } from "../../base/errors.ts";
+import { formatPath } from "../schema/config_path.ts";
+import type { ConfigFinding } from "../schema/explain.ts";
 
 /** A place in a file; lines and columns count from 1. */
 export interface Location {
@@ -23,6 +25,24 @@ export interface ConfigProblem {
   readonly message: string;
 }
 
+/** A finding as a problem of `file` (a flag, a variable), or of a line in it. */
+export function problemOf(
+  finding: Pick<ConfigFinding, "severity" | "path" | "value" | "message">,
+  file: string,
+  location?: Pick<Location, "line" | "column">,
+): ConfigProblem {
+  const { severity, path, value, message } = finding;
+  return {
+    severity,
+    file,
+    line: location?.line,
+    column: location?.column,
+    path: formatPath(path),
+    value,
+    message,
+  };
+}
+
 /** `canopy.jsonc:12:7: server.port is "x": expected a whole number`. */
 export function configProblemText(problem: ConfigProblem): string {
   const place = problem.line === undefined
@@ -39,5 +59,10 @@ export class ConfigError extends CanopyError {
   constructor(problems: readonly ConfigProblem[]) {
     super(problems.map(configProblemText).join("\n"), { code: "config_invalid", status: 500 });
     this.problems = problems;
+  }
+
+  /** An error about a whole file. */
+  static of(file: string, message: string): ConfigError {
+    return new ConfigError([problemOf({ severity: "error", path: [], value: undefined, message }, file)]);
   }
 }

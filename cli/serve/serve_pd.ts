@@ -1,6 +1,6 @@
 import { deadlineSignal } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
-import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { isJsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "../kit/args.ts";
@@ -83,9 +83,8 @@ Example:
     }
     const name = await modelName(servers, values, io);
     const loaded = loadCheckedConfig({
-      text: JSON.stringify(configOf(name, prefills, values)),
+      value: configOf(name, prefills, values),
       path: "the command line",
-      syntax: "jsonc",
       env: io.env,
       overrides: overridesOf({ ...values, "base-port": undefined }),
     });
@@ -105,7 +104,7 @@ function prefillOf(text: string): Prefill {
   return port === "none" ? { prefill } : { prefill, bootstrap_port: Number(port) };
 }
 
-function configOf(name: string, prefills: readonly Prefill[], values: Values): JsonObject {
+function configOf(name: string, prefills: readonly Prefill[], values: Values): unknown {
   const many = Math.max(prefills.length, values.decode.length);
   const workers = Array.from({ length: many }, (_, i) => ({
     ...prefills[i % prefills.length],
@@ -113,16 +112,16 @@ function configOf(name: string, prefills: readonly Prefill[], values: Values): J
   }));
   const running = values["max-concurrent-requests"] ?? -1;
   return {
-    server: given({
+    server: {
       port: PORT,
       max_running: running > 0 ? running : 4_096,
       max_queued: values["queue-size"],
       queue_timeout_ms: ms(values["queue-timeout-secs"]),
       max_body_bytes: values["max-payload-size"],
       log_level: levelOf(values["log-level"]),
-    }),
+    },
     models: {
-      [name]: given({
+      [name]: {
         model: name,
         engine: "sglang-pd",
         workers,
@@ -132,17 +131,17 @@ function configOf(name: string, prefills: readonly Prefill[], values: Values): J
         max_in_flight: 4_096,
         first_token_timeout_ms: ms(values["request-timeout-secs"] ?? 1_800),
         retries: values["disable-retries"] ? 0 : values["retry-max-retries"],
-        health: given({
+        health: {
           interval_ms: ms(values["health-check-interval-secs"]),
           timeout_ms: ms(values["health-check-timeout-secs"]),
           failures: values["health-failure-threshold"],
           successes: values["health-success-threshold"],
-        }),
-        breaker: given({
+        },
+        breaker: {
           failures: values["cb-failure-threshold"],
           open_ms: ms(values["cb-timeout-duration-secs"]),
-        }),
-      }),
+        },
+      },
     },
   };
 }
@@ -155,12 +154,6 @@ function ms(seconds: number | undefined): number | undefined {
 function levelOf(text: string | undefined): string | undefined {
   const level = text?.toLowerCase();
   return level === "warn" ? "warning" : level === "critical" ? "fatal" : level;
-}
-
-function given(values: Readonly<Record<string, JsonObject[string] | undefined>>): JsonObject {
-  const object: JsonObject = {};
-  for (const [name, value] of Object.entries(values)) if (value !== undefined) object[name] = value;
-  return object;
 }
 
 /** The first name that a server gives its model; servers that are still starting are asked again. */

@@ -40,9 +40,7 @@ export function fixtureShape(model: string, kvCacheType: "auto" | "fp8" = "auto"
 
 /** A configuration from its text, or a preset by its name. */
 export function configOf(preset: string | JsonObject): Config {
-  const source = typeof preset === "string"
-    ? { path: preset }
-    : { text: JSON.stringify(preset), path: "test.json" };
+  const source = typeof preset === "string" ? { path: preset } : { value: preset, path: "test.json" };
   return loadCheckedConfig({ ...source, env: {} }).config;
 }
 

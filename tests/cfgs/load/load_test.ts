@@ -370,3 +370,19 @@ function put(value: unknown, path: readonly (string | number)[], leaf: unknown):
   object[String(part)] = put(object[String(part)], rest, leaf);
   return object;
 }
+
+test("A configuration may be given as a value: undefined is absent, problems name it without lines", () => {
+  const model = { model: "x", engine: "vllm", workers: ["http://h:1"], api_key: undefined };
+  const given = (value: unknown) => ({ text: undefined, value, path: "the command line" });
+  const loaded = load("", given({ server: { max_queued: 5, host: undefined }, models: { a: model } }));
+  assert.deepEqual([loaded.source, loaded.format], ["the command line", "canopy"]);
+  assert.equal(loaded.config.server.host, "127.0.0.1");
+  assert.deepEqual(loaded.provenance(["server", "max_queued"]), { kind: "value", name: "the command line" });
+  assert.deepEqual(loaded.provenance(["server", "host"]), { kind: "default" });
+  assert.equal(loaded.locate(["server", "max_queued"]), undefined);
+  const override = { path: "server.port", value: "7", origin: "--port" };
+  assert.equal(load("", { ...given({ models: { a: model } }), overrides: [override] }).config.server.port, 7);
+  assert.deepEqual(complaints("", given({ models: { a: { ...model, retries: -1 } } })), [
+    "the command line: models.a.retries is -1: expected at least 0",
+  ]);
+});
