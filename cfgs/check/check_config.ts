@@ -1,10 +1,10 @@
-import { didYouMean, quoteList } from "../../base/nearest.ts";
+import { quoteList } from "../../base/nearest.ts";
 import { checkEarlyExit } from "./check_early_exit.ts";
 import { checkPrompt } from "./check_prompt.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, ModelConfig } from "../schema/config.ts";
-import { type ConfigPath, formatPath } from "../schema/config_path.ts";
-import type { ConfigFinding } from "../schema/explain.ts";
+import type { ConfigPath } from "../schema/config_path.ts";
+import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
@@ -12,7 +12,7 @@ import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 export function checkConfig(config: Config): ConfigFinding[] {
   const findings: ConfigFinding[] = [];
   if (Object.keys(config.models).length === 0) {
-    findings.push(problem("error", ["models"], {}, "is empty: give at least one model"));
+    findings.push(findingAt(["models"], "is empty: give at least one model", { value: {} }));
   }
   for (const [name, model] of Object.entries(config.models)) findings.push(...checkModel(name, model));
   const used = new Set<string>();
@@ -20,7 +20,7 @@ export function checkConfig(config: Config): ConfigFinding[] {
   for (const [name, model] of Object.entries(config.models)) {
     if (model.served || used.has(name)) continue;
     findings.push(
-      problem("warning", ["models", name], undefined, "is used by no graph, and not served by itself"),
+      findingAt(["models", name], "is used by no graph, and not served by itself", { severity: "warning" }),
     );
   }
   return unique(findings);
@@ -37,25 +37,25 @@ function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
       ? `is one server, but the engine "${model.engine}" needs pairs: give { "prefill": URL, "decode": URL }`
       : `is a pair, but the engine "${model.engine}" needs single servers: give a URL, or use "${model.engine}-pd"`;
     const value = typeof worker === "string" ? worker : undefined;
-    findings.push(problem("error", [...path, "workers", index], value, message));
+    findings.push(findingAt([...path, "workers", index], message, { value }));
   }
   for (const [index, worker] of model.workers.entries()) {
     const first = model.workers.findIndex((other) => JSON.stringify(other) === JSON.stringify(worker));
     if (first === index) continue;
     const message = `is the same as workers[${first}]: it would count twice`;
-    findings.push(problem("warning", [...path, "workers", index], undefined, message));
+    findings.push(findingAt([...path, "workers", index], message, { severity: "warning" }));
   }
   if (model.engine === "onnx") {
     if (model.workers.length > 0) {
       const message = 'is not empty, but the engine "onnx" runs in this process: leave the workers out';
-      findings.push(problem("error", [...path, "workers"], undefined, message));
+      findings.push(findingAt([...path, "workers"], message));
     }
   } else if (model.onnx !== undefined) {
     const message = `is for the engine "onnx", but the engine is "${model.engine}": leave it out`;
-    findings.push(problem("error", [...path, "onnx"], undefined, message));
+    findings.push(findingAt([...path, "onnx"], message));
   } else if (model.workers.length === 0 && model.launch === undefined) {
     const message = "is empty: only `canopy launch`, which starts the engines itself, can use this model";
-    findings.push(problem("warning", [...path, "workers"], [], message));
+    findings.push(findingAt([...path, "workers"], message, { value: [], severity: "warning" }));
   }
   return findings;
 }
@@ -66,34 +66,34 @@ function checkGraph(config: Config, name: string, used: Set<string>): ConfigFind
   const path: ConfigPath = ["graphs", name];
   const findings: ConfigFinding[] = [];
   if (Object.hasOwn(config.models, name)) {
-    findings.push(problem("error", path, name, `has the name of a model: clients could not tell them apart`));
+    findings.push(
+      findingAt(path, `has the name of a model: clients could not tell them apart`, { value: name }),
+    );
   }
   const { graph: expanded, problems } = expandGraph(graph, path);
-  findings.push(...problems.map(({ path, message }) => problem("error", path, undefined, message)));
+  findings.push(...problems.map(({ path, message }) => findingAt(path, message)));
   const agents = expanded?.agents ?? [];
   const members = new Map(expanded?.clusters.map((cluster) => [cluster.id, cluster.agents]));
   for (const agent of agents) {
     const { model, prompt } = agent.config;
     used.add(model);
     if (!Object.hasOwn(config.models, model)) {
-      findings.push(problem("error", [...agent.path, "model"], model, unknownModel(config, name, model)));
+      findings.push(findingAt([...agent.path, "model"], unknownModel(config, name, model), { value: model }));
     }
     const template = promptNamed(config, prompt);
     if (template === undefined) {
       const known = [...Object.keys(config.prompts), ...Object.keys(builtinPrompts)];
-      const message = `is ${JSON.stringify(prompt)}: expected one of ${quoteList(known)}${
-        didYouMean(prompt, known)
-      }`;
-      findings.push(problem("error", promptPath(config, agent.path, prompt), prompt, message));
+      const path = promptPath(config, agent.path, prompt);
+      findings.push(findingAt(path, notOneOf(prompt, known), { value: prompt }));
     } else if (graph.compat === "moa-vllm") {
       if (typeof template === "object" && "text" in template) continue;
       const message = `is "${prompt}", which is not a raw prompt: compat "moa-vllm" needs { "text": … }`;
-      findings.push(problem("error", promptPath(config, agent.path, prompt), prompt, message));
+      findings.push(findingAt(promptPath(config, agent.path, prompt), message, { value: prompt }));
     } else {
       findings.push(...checkPrompt(agent, template, agent.reads.flatMap((id) => members.get(id) ?? [])));
     }
   }
-  findings.push(...checkEarlyExit(config, graph, path, expanded));
+  findings.push(...checkEarlyExit(config, { graph, path, expanded }));
   if (expanded !== undefined) findings.push(...checkContext(config, expanded));
   return findings;
 }
@@ -103,8 +103,7 @@ function unknownModel(config: Config, graph: string, model: string): string {
   if (Object.hasOwn(config.graphs, model)) {
     return `is "${model}", a graph: an agent calls a model, one of ${quoteList(Object.keys(config.models))}`;
   }
-  const known = Object.keys(config.models);
-  return `is ${JSON.stringify(model)}: expected one of ${quoteList(known)}${didYouMean(model, known)}`;
+  return notOneOf(model, Object.keys(config.models));
 }
 
 /** The prompt name stands at the agent or, for all agents of a layer, at the layer. */
@@ -143,18 +142,9 @@ function checkContext(config: Config, graph: ExpandedGraph): ConfigFinding[] {
     const message =
       `cannot fit: agent ${agent.id} reads up to ${read} tokens and writes up to ${own}, but the ` +
       `context of "${model}" is ${context}: lower max_tokens, or let it read fewer agents`;
-    findings.push(problem("error", agent.path, undefined, message));
+    findings.push(findingAt(agent.path, message));
   }
   return findings;
-}
-
-function problem(
-  severity: "error" | "warning",
-  path: ConfigPath,
-  value: unknown,
-  what: string,
-): ConfigFinding {
-  return { severity, path, atKey: false, value, message: `${formatPath(path)} ${what}` };
 }
 
 /** Agents that are written once and stand in several clusters report once. */

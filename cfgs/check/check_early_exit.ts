@@ -1,19 +1,23 @@
 import { didYouMean, quoteList } from "../../base/nearest.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
-import { type ConfigPath, formatPath } from "../schema/config_path.ts";
+import type { ConfigPath } from "../schema/config_path.ts";
 import type { EarlyExitConfig } from "../schema/early_exit.ts";
-import type { ConfigFinding } from "../schema/explain.ts";
+import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
-/** Says what is wrong or without effect in a graph's settings of early exit. `expanded`: undefined where it cannot be run. */
+/** A graph with its path in the configuration; `expanded` is undefined where it cannot be run. */
+export interface PlacedGraph {
+  readonly graph: GraphConfig;
+  readonly path: ConfigPath;
+  readonly expanded: ExpandedGraph | undefined;
+}
+
+/** Says what is wrong or without effect in a graph's settings of early exit. */
 export function checkEarlyExit(
-  config: Config,
-  graph: GraphConfig,
-  path: ConfigPath,
-  expanded: ExpandedGraph | undefined,
+  { models }: Pick<Config, "models">,
+  { graph, path, expanded }: PlacedGraph,
 ): ConfigFinding[] {
   const findings: ConfigFinding[] = [];
-  const models = Object.keys(config.models);
   const members = new Set((expanded?.agents ?? []).flatMap(({ id, config }) => [id, config.model]));
   for (const { settings, at } of writtenIn(graph, path)) {
     for (const [index, name] of settings.never_skip.entries()) {
@@ -22,20 +26,21 @@ export function checkEarlyExit(
       const message = `is ${JSON.stringify(name)}: expected an agent of the graph or a model of one: ${
         quoteList(known)
       }${didYouMean(name, known)}`;
-      findings.push(finding("error", [...at, "never_skip", index], name, message));
+      findings.push(findingAt([...at, "never_skip", index], message, { value: name }));
     }
     const { model } = settings.verdict;
-    if (model !== undefined && !Object.hasOwn(config.models, model)) {
-      const message = `is ${JSON.stringify(model)}: expected one of ${quoteList(models)}${
-        didYouMean(model, models)
-      }`;
-      findings.push(finding("error", [...at, "verdict", "model"], model, message));
+    if (model !== undefined && !Object.hasOwn(models, model)) {
+      findings.push(
+        findingAt([...at, "verdict", "model"], notOneOf(model, Object.keys(models)), { value: model }),
+      );
     }
     if (settings.skip_root !== undefined && expanded !== undefined && !canSkipRoot(expanded, settings)) {
       const message = settings.metric === "none"
         ? 'has no effect with metric "none": nothing tells whether the answers agree'
         : "has no effect: the root does not read one cluster of several agents to which this applies";
-      findings.push(finding("warning", [...at, "skip_root"], settings.skip_root, message));
+      findings.push(
+        findingAt([...at, "skip_root"], message, { value: settings.skip_root, severity: "warning" }),
+      );
     }
   }
   return findings;
@@ -63,13 +68,4 @@ function canSkipRoot(graph: ExpandedGraph, settings: EarlyExitConfig): boolean {
   const last = root?.reads.length === 1 ? graph.clusters.find(({ id }) => id === root.reads[0]) : undefined;
   return settings.metric !== "none" && last !== undefined && last.agents.length > 1 &&
     last.earlyExit === settings;
-}
-
-function finding(
-  severity: ConfigFinding["severity"],
-  path: ConfigPath,
-  value: unknown,
-  what: string,
-): ConfigFinding {
-  return { severity, path, atKey: false, value, message: `${formatPath(path)} ${what}` };
 }

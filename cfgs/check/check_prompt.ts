@@ -4,11 +4,11 @@ import { formatPath } from "../schema/config_path.ts";
 import type { ConfigFinding } from "../schema/explain.ts";
 import type { ExpandedAgent } from "../topology/expanded_graph.ts";
 
-/** What a prompt template asks for. */
+/** Placeholders of a prompt template. */
 export interface PromptNeeds {
-  /** `[responses]` stands in it. */
+  /** True when it has `[responses]`. */
   readonly responses: boolean;
-  /** The question gets in: `[input_prompts]`, or the conversation itself. */
+  /** True when the question gets in: by `[input_prompts]`, or as the conversation itself. */
   readonly question: boolean;
   /** Agents named by `<|answer:ID|>`. */
   readonly answers: readonly string[];

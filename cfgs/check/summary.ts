@@ -3,7 +3,7 @@ import { type EarlyExitConfig, leastAnswers } from "../schema/early_exit.ts";
 import { shownSecret } from "../schema/secrets.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 
-/** What would be run, for people: models with their workers, graphs with their agents and calls. */
+/** A configuration for people: models with their workers, graphs with their agents and calls. */
 export function summaryText(config: Config): string {
   const lines: string[] = [];
   for (const [name, model] of Object.entries(config.models)) {

@@ -8,7 +8,7 @@ export type ConfigFormat = "canopy" | "moa-vllm" | "tree";
 /** A config of another format, rewritten as an unchecked Canopy config. */
 export interface Converted {
   readonly value: unknown;
-  /** Where a value of the Canopy config came from; undefined for what the format fixes or leaves to defaults. */
+  /** Path in the source of a value of the Canopy config; undefined for what the format fixes or leaves to defaults. */
   sourceOf(path: ConfigPath): ConfigPath | undefined;
   /** Paths are those of the source. */
   readonly findings: readonly ConfigFinding[];

@@ -8,7 +8,7 @@ import { findNode, type SourceNode, toJson } from "../source/source.ts";
 /** Port of the first model when `model2port.json` is absent. */
 export const DEFAULT_BASE_PORT = 8010;
 
-/** What MoA-vllm's Python code takes from an agent; everything else it ignores. */
+/** Fields of an agent that MoA-vllm's Python code reads; it ignores all others. */
 const agentSchema = z.looseObject({
   model: z.string().min(1),
   prompt: z.string(),
@@ -18,12 +18,12 @@ const agentSchema = z.looseObject({
   max_output_tokens: samplingSchema.shape.max_tokens,
 });
 
-/** MoA-vllm's own defaults; the penalty is fixed in its code. */
+/** MoA-vllm's own defaults; the penalty is a constant of its code. */
 const SAMPLING_DEFAULTS = { temperature: 0.7, top_p: 0.9, max_tokens: 1024, repetition_penalty: 1.1 };
 
 const RESPONSES = { item: "[answer]", separator: "" };
 
-/** What the conversion needs besides the file. */
+/** Options of `convertMoaVllm`. */
 export interface MoaVllmOptions {
   /** `cluster`: each layer has a level of named clusters (the tree format). */
   readonly levels: "layer" | "cluster";
@@ -37,7 +37,7 @@ interface State {
   readonly findings: ConfigFinding[];
   /** Text to the name under which it stands in `prompts`. */
   readonly prompts: Map<string, string>;
-  /** In first-seen order. */
+  /** Models in the order of their first agents. */
   readonly models: Set<string>;
   readonly sources: Map<string, ConfigPath>;
 }
@@ -61,7 +61,7 @@ export function convertMoaVllm(root: SourceNode, options: MoaVllmOptions): Conve
     }
     for (const [name, { node }] of found.entries) {
       const path = [stage, name];
-      const clusters = convertLayer(node, path, layers.length, stage, state);
+      const clusters = convertLayer({ node, path }, layers.length, state);
       if (clusters === undefined) continue;
       layers.push({ clusters });
       last = { path, agents: clusters.reduce((sum, cluster) => sum + cluster.agents.length, 0) };
@@ -88,13 +88,14 @@ export function convertMoaVllm(root: SourceNode, options: MoaVllmOptions): Conve
   };
 }
 
-function convertLayer(
-  node: SourceNode,
-  path: ConfigPath,
-  index: number,
-  stage: string,
-  state: State,
-): { agents: unknown[] }[] | undefined {
+/** A part of MoA-vllm's file with its path there, which begins with its stage. */
+interface Part {
+  readonly node: SourceNode;
+  readonly path: ConfigPath;
+}
+
+function convertLayer(part: Part, index: number, state: State): { agents: unknown[] }[] | undefined {
+  const { node, path } = part;
   if (node.kind !== "map" || node.entries.size === 0) {
     state.findings.push(wrongValue(path, toJson(node), "an object with the layer's agents"));
     return undefined;
@@ -105,26 +106,24 @@ function convertLayer(
     [...node.entries.values()].every((entry) => isCluster(entry.node));
   const clusters = clustered
     ? [...node.entries].map(([name, entry]) => ({ path: [...path, name], node: entry.node }))
-    : [{ path, node }];
+    : [part];
   return clusters.map((cluster, at) => {
     const clusterTarget = [...target, "clusters", at];
     state.sources.set(JSON.stringify(clusterTarget), cluster.path);
     const members = cluster.node.kind === "map" ? [...cluster.node.entries] : [];
     return {
       agents: members.map(([name, entry], n) =>
-        convertAgent(entry.node, [...cluster.path, name], [...clusterTarget, "agents", n], stage, state)
+        convertAgent(
+          { path: [...cluster.path, name], node: entry.node },
+          [...clusterTarget, "agents", n],
+          state,
+        )
       ),
     };
   });
 }
 
-function convertAgent(
-  node: SourceNode,
-  path: ConfigPath,
-  target: ConfigPath,
-  stage: string,
-  state: State,
-): unknown {
+function convertAgent({ node, path }: Part, target: ConfigPath, state: State): unknown {
   const value = toJson(node);
   const problems = explain(agentSchema, value, path);
   state.findings.push(...problems);
@@ -137,30 +136,25 @@ function convertAgent(
   if (max_output_tokens !== undefined) {
     warn(state, [...path, "max_output_tokens"], "is MoA-vllm's older spelling of max_tokens");
   }
-  const maxTokens = max_tokens ?? max_output_tokens;
-  const given = {
-    ...(temperature === undefined ? {} : { temperature }),
-    ...(top_p === undefined ? {} : { top_p }),
-    ...(maxTokens === undefined ? {} : { max_tokens: maxTokens }),
-  };
   state.models.add(model);
   const source = (keys: ConfigPath, key: string) => {
     state.sources.set(JSON.stringify([...target, ...keys]), [...path, key]);
   };
   state.sources.set(JSON.stringify(target), path);
-  for (const key of Object.keys(given)) source(["sampling", key], key);
-  if (max_tokens === undefined && maxTokens !== undefined) {
-    source(["sampling", "max_tokens"], "max_output_tokens");
-  }
+  if (temperature !== undefined) source(["sampling", "temperature"], "temperature");
+  if (top_p !== undefined) source(["sampling", "top_p"], "top_p");
+  if (max_tokens !== undefined) source(["sampling", "max_tokens"], "max_tokens");
+  else if (max_output_tokens !== undefined) source(["sampling", "max_tokens"], "max_output_tokens");
+  const promptPath = [...path, "prompt"];
   return {
     model,
-    prompt: promptName(
-      currentSpelling(prompt, [...path, "prompt"], state),
-      [...path, "prompt"],
-      stage,
-      state,
-    ),
-    sampling: { ...SAMPLING_DEFAULTS, ...given },
+    prompt: promptName(currentSpelling(prompt, promptPath, state), promptPath, state),
+    sampling: {
+      temperature: temperature ?? SAMPLING_DEFAULTS.temperature,
+      top_p: top_p ?? SAMPLING_DEFAULTS.top_p,
+      max_tokens: max_tokens ?? max_output_tokens ?? SAMPLING_DEFAULTS.max_tokens,
+      repetition_penalty: SAMPLING_DEFAULTS.repetition_penalty,
+    },
   };
 }
 
@@ -182,9 +176,10 @@ function currentSpelling(prompt: string, path: ConfigPath, state: State): string
 }
 
 /** Equal texts share one entry of `prompts`, named after the stage that has it first. */
-function promptName(text: string, path: ConfigPath, stage: string, state: State): string {
+function promptName(text: string, path: ConfigPath, state: State): string {
   const known = state.prompts.get(text);
   if (known !== undefined) return known;
+  const stage = String(path[0]);
   const count = [...state.prompts.values()].filter((name) => name.startsWith(stage)).length;
   const name = count === 0 ? stage : `${stage}-${count + 1}`;
   state.prompts.set(text, name);

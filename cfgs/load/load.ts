@@ -1,11 +1,11 @@
 import { checkConfig } from "../check/check_config.ts";
 import type { ConfigFormat } from "../formats/format.ts";
-import { type Config, configSchema } from "../schema/config.ts";
-import { type ConfigPath, isWithin, valueAt } from "../schema/config_path.ts";
-import { type ConfigFinding, explain } from "../schema/explain.ts";
 import { type AppliedOverride, applyOverrides, type Override, overrideOf } from "./overrides.ts";
 import { ConfigError, type ConfigProblem, type Location, problemOf } from "./problems.ts";
 import { type ConfigSource, readConfig } from "./read_config.ts";
+import { type Config, configSchema } from "../schema/config.ts";
+import { type ConfigPath, isWithin, valueAt } from "../schema/config_path.ts";
+import { type ConfigFinding, explain } from "../schema/explain.ts";
 
 /** Source of a configuration, and what to put over it. */
 export interface LoadConfigOptions extends ConfigSource {

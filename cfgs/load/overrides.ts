@@ -9,7 +9,7 @@ export interface Override {
   readonly path: string;
   /** A text is read as JSON where that fits, else as it is, else as a list separated by commas. */
   readonly value: unknown;
-  /** What the user wrote it with, such as `--port`. */
+  /** Flag that the user wrote it with, such as `--port`. */
   readonly origin: string;
 }
 
@@ -21,7 +21,7 @@ export interface AppliedOverride {
   readonly name: string;
 }
 
-/** A finding that an override is to blame for, or that says where it cannot go. */
+/** A finding about an override: it has no such path, or cannot be put there. */
 export interface OverrideFinding extends ConfigFinding {
   readonly origin: string;
 }
@@ -98,7 +98,7 @@ export function overrideOf(
   return applied.findLast((override) => isWithin(path, override.path));
 }
 
-/** What a text may mean: JSON, the text itself, a list. Anything else means itself. */
+/** Meanings that a text may have: JSON, the text itself, a list. Any other value has one. */
 function candidatesOf(value: unknown): unknown[] {
   if (typeof value !== "string") return [value];
   const candidates: unknown[] = [];

@@ -5,12 +5,12 @@ import { didYouMean } from "../../base/nearest.ts";
 import { type ConfigFormat, type Converted, detectFormat } from "../formats/format.ts";
 import { convertMoaVllm, DEFAULT_BASE_PORT } from "../formats/moa_vllm.ts";
 import { readModelPorts } from "../formats/model2port.ts";
+import { ConfigError, type ConfigProblem, type Location, problemOf } from "./problems.ts";
 import { presetNames, presetText } from "../presets/presets.ts";
 import { type ConfigPath, valueAt } from "../schema/config_path.ts";
 import { findNode, lineFinder, MAX_SOURCE_LENGTH, type SourceNode, toJson } from "../source/source.ts";
 import { parseJsonc } from "../source/source_jsonc.ts";
 import { parseYaml } from "../source/source_yaml.ts";
-import { ConfigError, type ConfigProblem, type Location, problemOf } from "./problems.ts";
 
 /** Where a configuration is read. */
 export interface ConfigSource {

@@ -20,7 +20,7 @@ export const samplingSchema = z.looseObject({
 
 const workerUrl = z.url({ protocol: /^https?$/ });
 
-/** Where a model is served. */
+/** A server of a model, or a pair of them. */
 export const workerSchema = z.union([
   workerUrl,
   z.strictObject({
@@ -85,7 +85,7 @@ export const modelSchema = z.strictObject({
   launch: modelLaunchSchema.optional().describe("How its engines are planned and started"),
 });
 
-/** How the answers of an agent's precursors are written into its prompt where `[responses]` stands. */
+/** Layout of precursors' answers in place of `[responses]`. */
 export const responsesFormatSchema = z.strictObject({
   item: z.string().default("[index]. [answer]").describe(
     "One answer; [index] counts from 1, [agent] is its id",
@@ -125,7 +125,7 @@ export const agentSchema = z.strictObject({
   deadline_ms: z.number().positive().optional().describe("Longest time for this agent"),
 });
 
-/** What happens in a cluster when agents fail or are late. */
+/** Rules of a cluster for agents that fail or are late. */
 const clusterRules = {
   min_responses: z.int().min(1).optional().describe("Answers that a cluster needs to go on; default: one"),
   deadline_ms: z.number().positive().optional().describe("Longest time for each agent"),

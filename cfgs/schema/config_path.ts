@@ -36,7 +36,7 @@ export function isWithin(path: ConfigPath, ancestor: ConfigPath): boolean {
   return ancestor.length <= path.length && ancestor.every((part, at) => part === path[at]);
 }
 
-/** What stands at a path of a value; undefined when there is nothing. */
+/** Value at a path inside another value; undefined when there is none. */
 export function valueAt(value: unknown, path: ConfigPath): unknown {
   let at: unknown = value;
   for (const part of path) {
@@ -55,5 +55,5 @@ function unquote(quoted: string): string | undefined {
   }
 }
 
-/** Where something stands in a config file: object keys and list indices from the top. */
+/** Place in a configuration: object keys and list indices from the top. */
 export type ConfigPath = readonly (string | number)[];

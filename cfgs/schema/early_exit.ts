@@ -3,10 +3,10 @@ import { patternProblem } from "./safe_pattern.ts";
 
 const share = z.number().min(0).max(1);
 
-/** What final answers are taken from a text, tried in this order. */
+/** Kinds of final answers in a text, tried in this order. */
 export const ANSWER_KINDS = ["pattern", "field", "boxed", "code", "choice", "number", "math"] as const;
 
-/** How final answers are found in texts, and when enough of them are equal. */
+/** Rules that find final answers in texts, and say when enough of them are equal. */
 export const answerRulesSchema = z.strictObject({
   extract: z.array(z.enum(ANSWER_KINDS)).min(1).default([...ANSWER_KINDS]).describe(
     "Kinds of final answers to look for, in this order; the first that a text has is its answer",

@@ -4,7 +4,7 @@ import { type ConfigPath, formatPath, valueAt } from "./config_path.ts";
 import { isSecretPath, shownSecret } from "./secrets.ts";
 import { describeSchema, keysOf, schemasAt, unwrap } from "./walk.ts";
 
-/** What is wrong at one place of a value, before it is known in which file and line that stands. */
+/** A problem at one place of a value; the file and line are added by the loader. */
 export interface ConfigFinding {
   readonly severity: "error" | "warning";
   readonly path: ConfigPath;
@@ -12,6 +12,21 @@ export interface ConfigFinding {
   readonly atKey: boolean;
   readonly value: unknown;
   readonly message: string;
+}
+
+/** A finding about the value at a path; `what` follows the path in its sentence. */
+export function findingAt(
+  path: ConfigPath,
+  what: string,
+  { value, severity = "error" }: { readonly value?: unknown; readonly severity?: ConfigFinding["severity"] } =
+    {},
+): ConfigFinding {
+  return { severity, path, atKey: false, value, message: `${formatPath(path)} ${what}` };
+}
+
+/** Words about a name that is none of those known: `is "x": expected one of "y"; did you mean "y"?` */
+export function notOneOf(given: string, known: readonly string[]): string {
+  return `is ${JSON.stringify(given)}: expected one of ${quoteList(known)}${didYouMean(given, known)}`;
 }
 
 /** `PATH is VALUE: expected …` */
@@ -57,7 +72,7 @@ export function explain(schema: z.ZodType, value: unknown, path: ConfigPath = []
     const issuePath = issue.path.map((part) => typeof part === "symbol" ? String(part) : part);
     const union = firstUnion(schema, issuePath);
     if (union === undefined) {
-      findings.push(...explainIssue(issue, schema, value, path, issuePath));
+      findings.push(...explainIssue(issue, issuePath, { schema, value, path }));
       continue;
     }
     const key = JSON.stringify(union.path);
@@ -112,14 +127,14 @@ function sameKind(schema: unknown, value: unknown): boolean {
   return false;
 }
 
+/** Explains an issue at `issuePath` inside a checked value, which itself stands at `checked.path`. */
 function explainIssue(
   issue: z.core.$ZodIssue,
-  schema: unknown,
-  value: unknown,
-  base: ConfigPath,
   issuePath: ConfigPath,
+  checked: { readonly schema: unknown; readonly value: unknown; readonly path: ConfigPath },
 ): ConfigFinding[] {
-  const path = [...base, ...issuePath];
+  const { schema, value } = checked;
+  const path = [...checked.path, ...issuePath];
   const given = valueAt(value, issuePath);
   const target = schemasAt(schema, issuePath)[0];
   if (issue.code === "unrecognized_keys") {

@@ -13,7 +13,7 @@ const extraArgs = z.array(z.string()).default([]).describe("Passed to the engine
 const environment = z.record(z.string().min(1), z.string()).default({}).describe("Environment of the engine");
 const device = z.enum(["gpu", "cpu"]);
 
-/** How the engines of one family are started. */
+/** Start of the engines of one family. */
 export const engineLaunchSchema = z.strictObject({
   version: version.optional(),
   command: command.optional(),
@@ -22,7 +22,7 @@ export const engineLaunchSchema = z.strictObject({
   env: environment,
 });
 
-/** How the engines of one model are started; wins over what is said of its family. */
+/** Start of the engines of one model; wins over its family. */
 export const modelLaunchSchema = z.strictObject({
   weights: z.string().min(1).optional().describe(
     "Hub id or folder of the weights, where it is not `model`; the engine still answers to `model`",
@@ -49,7 +49,7 @@ export const modelLaunchSchema = z.strictObject({
   env: environment,
 });
 
-/** How engines are started where no model says otherwise. */
+/** Start of engines on this host, where no model says otherwise. */
 export const launchSchema = z.strictObject({
   base_port: z.int().min(1024).max(65_000).default(30_000).describe(
     "First port of engines whose address is not given",

@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-/** How an embedded model is loaded; all of it has defaults. */
+/** Settings of an embedded model; all have defaults. */
 export const modelOnnxSchema = z.strictObject({
   file: z.string().min(1).optional().describe(
     "Its ONNX file, such as onnx/model_q4.onnx; by default the one that a CPU runs fastest",

@@ -10,7 +10,7 @@ const MAX_PROGRAM_SIZE = 500;
 /** A regular expression that is matched in linear time: RE2's syntax, so without look-around and back-references. */
 export type SafePattern = RE2JS;
 
-/** What is wrong with a pattern; undefined when nothing is. */
+/** Problem of a pattern, as the end of a sentence; undefined when it has none. */
 export function patternProblem(source: string): string | undefined {
   try {
     const size = RE2JS.compile(source).programSize();

@@ -40,7 +40,7 @@ export function keysOf(schema: unknown): string[] {
   return inner instanceof z.ZodObject ? Object.keys(inner.shape) : [];
 }
 
-/** What a schema accepts, for the second half of "expected …". */
+/** Values that a schema accepts, in words for the end of "expected …". */
 export function describeSchema(schema: unknown): string {
   const inner = unwrap(schema);
   if (inner instanceof z.ZodURL) return "a URL such as http://127.0.0.1:30000";

@@ -10,7 +10,7 @@ export type SourceNode =
 /** Keys in the order of the file, which JavaScript objects do not keep for keys such as `"2"`. */
 export type SourceEntries = ReadonlyMap<string, { readonly offset: number; readonly node: SourceNode }>;
 
-/** What a parser says about a text that is not well-formed. */
+/** Complaint of a parser about a text that is not well-formed. */
 export interface SyntaxProblem {
   readonly offset: number;
   readonly message: string;

@@ -7,7 +7,7 @@ import {
   type SyntaxProblem,
 } from "./source.ts";
 
-/** What each code of jsonc-parser means for somebody who edits a file. */
+/** Sentences for jsonc-parser's codes, for somebody who edits a file. */
 const SENTENCES: Readonly<Record<string, string>> = {
   InvalidSymbol: "a value was expected here: texts need double quotes",
   InvalidNumberFormat: "this is not a number that JSON knows",

@@ -1,3 +1,4 @@
+import { quoteList } from "../../base/nearest.ts";
 import type { ExplicitGraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
 import {
@@ -16,39 +17,24 @@ export function expandAgents(
   path: ConfigPath,
   problems: TopologyProblem[],
 ): ExpandedGraph | undefined {
-  const names = Object.keys(config.agents);
   const agentsPath = [...path, "agents"];
-  if (names.length === 0) problems.push({ path: agentsPath, message: "has no agents: give at least one" });
-  if (names.length > MAX_AGENTS) {
-    problems.push({
-      path: agentsPath,
-      message: `has ${names.length} agents, at most ${MAX_AGENTS} are allowed`,
-    });
-  }
-  const isRead = new Set<string>();
-  for (const [name, agent] of Object.entries(config.agents)) {
-    for (const [at, read] of agent.reads.entries()) {
-      const problem = (message: string) =>
-        problems.push({ path: [...agentsPath, name, "reads", at], message });
-      if (!Object.hasOwn(config.agents, read)) {
-        problem(`names an agent "${read}" that does not exist: known are ${quoteAll(names)}`);
-      } else if (agent.reads.indexOf(read) !== at) problem(`names the agent "${read}" twice`);
-      isRead.add(read);
-    }
-  }
+  checkReads(config, agentsPath, problems);
   if (problems.length > 0) return undefined;
-
+  const names = Object.keys(config.agents);
   const order = topologicalOrder(config);
   if (order.length < names.length) {
     const inCycle = names.filter((name) => !order.includes(name));
-    problems.push({ path: agentsPath, message: `form a cycle through ${quoteAll(inCycle)}` });
+    problems.push({ path: agentsPath, message: `form a cycle through ${quoteList(inCycle)}` });
     return undefined;
   }
+  const isRead = new Set(Object.values(config.agents).flatMap((agent) => agent.reads));
   const roots = names.filter((name) => !isRead.has(name));
   if (roots.length !== 1) {
     problems.push({
       path: agentsPath,
-      message: `have ${roots.length} roots (agents that nobody reads): ${quoteAll(roots)}; there must be one`,
+      message: `have ${roots.length} roots (agents that nobody reads): ${
+        quoteList(roots)
+      }; there must be one`,
     });
     return undefined;
   }
@@ -63,12 +49,18 @@ export function expandAgents(
     agents.push({
       id: name,
       path: agentPath,
-      config: fillAgent(agent, {}, undefined, config.sampling, defaultPrompt),
+      config: fillAgent(agent, { prompt: defaultPrompt, sampling: config.sampling }),
       reads: reads.length === 0 ? [] : [clusterId],
       onDeadline: config.on_deadline,
     });
     if (reads.length > 0) {
-      clusters.push(makeCluster(clusterId, agentPath, reads, { min_responses }, config, problems));
+      clusters.push(
+        makeCluster(
+          { id: clusterId, path: agentPath, agents: reads, rules: { min_responses } },
+          config,
+          problems,
+        ),
+      );
     } else if (min_responses !== undefined) {
       problems.push({
         path: [...agentPath, "min_responses"],
@@ -77,6 +69,27 @@ export function expandAgents(
     }
   }
   return { agents, clusters, rootId: roots[0]! };
+}
+
+/** Adds a problem for each name in `reads` that is no agent, or is there twice, and for too few or many agents. */
+function checkReads(config: ExplicitGraphConfig, agentsPath: ConfigPath, problems: TopologyProblem[]): void {
+  const names = Object.keys(config.agents);
+  if (names.length === 0) problems.push({ path: agentsPath, message: "has no agents: give at least one" });
+  if (names.length > MAX_AGENTS) {
+    problems.push({
+      path: agentsPath,
+      message: `has ${names.length} agents, at most ${MAX_AGENTS} are allowed`,
+    });
+  }
+  for (const [name, agent] of Object.entries(config.agents)) {
+    for (const [at, read] of agent.reads.entries()) {
+      const problem = (message: string) =>
+        problems.push({ path: [...agentsPath, name, "reads", at], message });
+      if (!Object.hasOwn(config.agents, read)) {
+        problem(`names an agent "${read}" that does not exist: known are ${quoteList(names)}`);
+      } else if (agent.reads.indexOf(read) !== at) problem(`names the agent "${read}" twice`);
+    }
+  }
 }
 
 /** Agents after all that they read, otherwise in the file's order; agents of a cycle are left out. */
@@ -95,9 +108,4 @@ function topologicalOrder(config: ExplicitGraphConfig): string[] {
     }
   }
   return order;
-}
-
-function quoteAll(names: readonly string[]): string {
-  const shown = names.slice(0, 8).map((name) => `"${name}"`).join(", ");
-  return names.length > 8 ? `${shown} and ${names.length - 8} more` : shown || "none";
 }

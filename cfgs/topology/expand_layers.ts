@@ -2,7 +2,6 @@ import type { AgentConfig, LayerConfig, LayeredGraphConfig } from "../schema/con
 import type { ConfigPath } from "../schema/config_path.ts";
 import {
   type ClusterRules,
-  clusterRules,
   type ExpandedAgent,
   type ExpandedCluster,
   type ExpandedGraph,
@@ -32,7 +31,7 @@ export function expandLayers(
     });
     return undefined;
   }
-  const layers = config.layers.map((_, index) => expandLayer(config, index, path, problems));
+  const layers = config.layers.map((_, index) => expandLayer(index, { config, path }, problems));
   const agents: ExpandedAgent[] = [];
   const clusters: ExpandedCluster[] = [];
   let before: readonly LayerCluster[] = [];
@@ -71,13 +70,13 @@ function countAgents(layer: LayerConfig): number {
 }
 
 function expandLayer(
-  config: LayeredGraphConfig,
   index: number,
-  graphPath: ConfigPath,
+  graph: { readonly config: LayeredGraphConfig; readonly path: ConfigPath },
   problems: TopologyProblem[],
 ): LayerCluster[] {
+  const { config } = graph;
   const layer = config.layers[index]!;
-  const path = [...graphPath, "layers", index];
+  const path = [...graph.path, "layers", index];
   const defaultPrompt = index === 0
     ? "propose"
     : index === config.layers.length - 1
@@ -102,16 +101,31 @@ function expandLayer(
   }
   return written.map((cluster, at) => {
     const id = `l${index + 1}.c${at + 1}`;
-    const rules = { ...clusterRules(layer), ...clusterRules(cluster.config) };
-    const members = cluster.config.agents.map((agent, n) => ({
+    const own = cluster.config;
+    const rules: ClusterRules = {
+      min_responses: own.min_responses ?? layer.min_responses,
+      deadline_ms: own.deadline_ms ?? layer.deadline_ms,
+      on_deadline: own.on_deadline ?? layer.on_deadline,
+      early_exit: own.early_exit ?? layer.early_exit,
+    };
+    const inherited = {
+      prompt: layer.prompt ?? defaultPrompt,
+      sampling: { ...config.sampling, ...layer.sampling },
+      deadline_ms: rules.deadline_ms,
+    };
+    const members = own.agents.map((agent, n) => ({
       id: `${id}.a${n + 1}`,
       path: [...cluster.path, "agents", n],
-      config: fillAgent(agent, layer, rules.deadline_ms, config.sampling, defaultPrompt),
+      config: fillAgent(agent, inherited),
       onDeadline: rules.on_deadline ?? config.on_deadline,
     }));
     return {
       members,
-      cluster: makeCluster(id, cluster.path, members.map((member) => member.id), rules, config, problems),
+      cluster: makeCluster(
+        { id, path: cluster.path, agents: members.map((member) => member.id), rules },
+        config,
+        problems,
+      ),
     };
   });
 }

@@ -11,7 +11,7 @@ export interface ExpandedAgent {
   readonly config: AgentConfig & { readonly prompt: string };
   /** Ids of the clusters whose answers it reads, in prompt order; empty for a leaf. */
   readonly reads: readonly string[];
-  /** What becomes of the text that it has written when its deadline passes. */
+  /** Use of the text that it has written when its deadline passes. */
   readonly onDeadline: "drop" | "use_partial";
 }
 
@@ -29,14 +29,14 @@ export interface ExpandedCluster {
 
 /** A graph with every agent and cluster written out: a DAG with one root. */
 export interface ExpandedGraph {
-  /** In topological order: every agent after all that it reads; the root is last. */
+  /** Every agent stands after all that it reads; the root is last. */
   readonly agents: readonly ExpandedAgent[];
   /** Every cluster has at least one reader. */
   readonly clusters: readonly ExpandedCluster[];
   readonly rootId: string;
 }
 
-/** What is wrong with a graph, and where. */
+/** A problem of a graph with its place. */
 export interface TopologyProblem {
   readonly path: ConfigPath;
   readonly message: string;
@@ -45,42 +45,36 @@ export interface TopologyProblem {
 /** Most agents of one graph: a typing error such as `"clusters": 90000` must not fill the memory. */
 export const MAX_AGENTS = 1024;
 
-/** What layers and clusters may say about their members. */
+/** Rules that layers and clusters may set for their members. */
 export type ClusterRules = Pick<LayerConfig, "min_responses" | "deadline_ms" | "on_deadline" | "early_exit">;
 
-/** The rules that are set. */
-export function clusterRules(rules: ClusterRules): ClusterRules {
-  const { min_responses, deadline_ms, on_deadline, early_exit } = rules;
-  return {
-    ...(min_responses === undefined ? {} : { min_responses }),
-    ...(deadline_ms === undefined ? {} : { deadline_ms }),
-    ...(on_deadline === undefined ? {} : { on_deadline }),
-    ...(early_exit === undefined ? {} : { early_exit }),
-  };
+/** Settings that an agent inherits where it says nothing itself. */
+export interface InheritedSettings extends Pick<LayerConfig, "sampling" | "deadline_ms"> {
+  readonly prompt: string;
 }
 
 /** An agent's config with what its layer and graph say filled in; the agent's own values win. */
-export function fillAgent(
-  agent: AgentConfig,
-  layer: Pick<LayerConfig, "prompt" | "sampling">,
-  deadlineMs: number | undefined,
-  graphSampling: AgentConfig["sampling"],
-  defaultPrompt: string,
-): ExpandedAgent["config"] {
+export function fillAgent(agent: AgentConfig, inherited: InheritedSettings): ExpandedAgent["config"] {
   return {
     model: agent.model,
-    prompt: agent.prompt ?? layer.prompt ?? defaultPrompt,
-    sampling: { ...graphSampling, ...layer.sampling, ...agent.sampling },
-    deadline_ms: agent.deadline_ms ?? deadlineMs,
+    prompt: agent.prompt ?? inherited.prompt,
+    sampling: { ...inherited.sampling, ...agent.sampling },
+    deadline_ms: agent.deadline_ms ?? inherited.deadline_ms,
   };
 }
 
-/** A cluster with the rules that hold for it. */
+/** A cluster as it is written. */
+export interface WrittenCluster {
+  readonly id: string;
+  readonly path: ConfigPath;
+  /** Ids of its members, in prompt order. */
+  readonly agents: readonly string[];
+  readonly rules: ClusterRules;
+}
+
+/** A cluster with the rules that hold for it. Adds what is wrong to `problems`. */
 export function makeCluster(
-  id: string,
-  path: ConfigPath,
-  agents: readonly string[],
-  rules: ClusterRules,
+  { id, path, agents, rules }: WrittenCluster,
   graph: GraphConfig,
   problems: TopologyProblem[],
 ): ExpandedCluster {

@@ -2,7 +2,7 @@ import { isAbsolute } from "node:path";
 import { argvOf, type EngineCommand } from "./engine_command.ts";
 import type { Gpu } from "../host/gpu.ts";
 
-/** How an engine is put into a container. */
+/** Options of `dockerCommand`. */
 export interface DockerOptions {
   readonly name: string;
   readonly image: string;
@@ -15,7 +15,7 @@ export interface DockerOptions {
   readonly passedOn: readonly string[];
 }
 
-/** Where the Hub's cache is in all engine images, which run as root. */
+/** Folder of the Hub's cache in all engine images, which run as root. */
 export const CACHE_IN_CONTAINER = "/root/.cache/huggingface";
 
 /**

@@ -4,7 +4,7 @@ import { emitKubernetes } from "./kubernetes.ts";
 import { emitSlurm } from "./slurm.ts";
 import { emitSystemd } from "./systemd.ts";
 
-/** Where a plan can be taken. */
+/** Systems that deployment files are written for. */
 export const EMIT_TARGETS = ["compose", "systemd", "slurm", "kubernetes"] as const;
 export type EmitTarget = (typeof EMIT_TARGETS)[number];
 

@@ -18,7 +18,7 @@ export interface EmitInput {
   readonly plan: LaunchPlan;
   /** Container image of Canopy. */
   readonly canopyImage: string;
-  /** Where the binary is on hosts without containers. */
+  /** Path of the binary on hosts without containers. */
   readonly canopyBinary: string;
 }
 

@@ -4,7 +4,7 @@ import { AMD_SMI_COMMANDS, parseAmdSmi, parseRocm, ROCM_ARGUMENTS } from "./gpus
 import { NVIDIA_COMMANDS, parseNvidia } from "./gpus_nvidia.ts";
 import type { RunTool } from "./run_tool.ts";
 
-/** What is needed to look at the GPUs of this host. */
+/** Options of `findGpus`. */
 export interface FindGpusOptions {
   readonly run: RunTool;
   /** `CUDA_VISIBLE_DEVICES` and `HIP_VISIBLE_DEVICES` are respected. */

@@ -1,13 +1,13 @@
 /** One GPU, or one MIG slice of it, as the vendor's tool shows it. */
 export interface Gpu {
-  /** What goes into CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES): an index, or the UUID of a slice. */
+  /** Its name in CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES): an index, or the UUID of a slice. */
   readonly id: string;
   readonly index: number;
   readonly uuid: string;
   readonly name: string;
   readonly vendor: "nvidia" | "amd";
   readonly totalMiB: number;
-  /** In use by others when the host was looked at. */
+  /** Memory that others used when the host was looked at. */
   readonly usedMiB: number;
   /** Such as "9.0"; undefined where the tool does not say. */
   readonly computeCapability: string | undefined;
@@ -20,13 +20,14 @@ export interface HostGpus {
   readonly driver: string | undefined;
   /** True for two GPUs (by index) with a direct link: NVLink, xGMI. */
   linked(a: number, b: number): boolean;
-  /** Where this was read: `nvidia-smi`, `rocm-smi`, `--gpus`, a file. */
+  /** Origin of this list, for people: `nvidia-smi`, `rocm-smi`, `--gpus`, a file. */
   readonly source: string;
 }
 
 /** A host without GPUs. */
 export const noGpus: HostGpus = { gpus: [], driver: undefined, linked: () => false, source: "none" };
-/** In use by others for more than this share: no engine is put there. A desktop, or a driver's own share, is less. */
+
+/** Share of a GPU's memory in use from which it counts as busy; a desktop, or a driver's own share, is less. */
 const BUSY_SHARE = 0.05;
 
 /** True when others use so much of a GPU that nothing is planned on it. */
@@ -39,7 +40,7 @@ export function isSlice(gpu: Gpu): boolean {
   return gpu.uuid.startsWith("MIG-");
 }
 
-/** The key of two GPUs in `links`. */
+/** Key for a pair of GPUs (by index), in either order. */
 export function linkOf(a: number, b: number): string {
   return a < b ? `${a}-${b}` : `${b}-${a}`;
 }

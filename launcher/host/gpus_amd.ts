@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Gpu } from "./gpu.ts";
 
-/** What is asked of `rocm-smi`. */
+/** Arguments of `rocm-smi`. */
 export const ROCM_ARGUMENTS = [
   "--showproductname",
   "--showmeminfo",
@@ -47,7 +47,7 @@ export function parseRocm(text: string): { gpus: readonly Gpu[]; driver: string 
   return gpus.length === 0 ? undefined : { gpus: gpus.sort((a, b) => a.index - b.index), driver };
 }
 
-/** What is asked of `amd-smi`, which takes `rocm-smi`'s place: what the cards are, then what is in use. */
+/** Arguments of two calls of `amd-smi`, the successor of `rocm-smi`: for the cards, and for their memory in use. */
 export const AMD_SMI_COMMANDS = [
   ["static", "--asic", "--vram", "--numa", "--driver", "--json"],
   ["metric", "--mem-usage", "--json"],
@@ -111,7 +111,7 @@ function numberOf(field: unknown): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-/** What a tool does not know it calls N/A. */
+/** A text; undefined for N/A, by which the tools mean that they do not know. */
 function textOf(field: unknown): string | undefined {
   return typeof field === "string" && field !== "" && field !== "N/A" ? field : undefined;
 }

@@ -22,7 +22,7 @@ const nvidia = (name: string, totalMiB: number, computeCapability: string, linke
   linked,
 });
 
-/** By the name that people use. */
+/** GPUs by the names that people use. */
 const KNOWN: Readonly<Record<string, KnownGpu>> = {
   "B200": nvidia("NVIDIA B200", 183_359, "10.0", true),
   "H200": nvidia("NVIDIA H200", 143_771, "9.0", true),
@@ -99,7 +99,8 @@ function ofSize(name: string): KnownGpu | undefined {
 }
 
 /**
- * The GPUs of another host, from what was recorded there: the output of `NVIDIA_COMMANDS`, or of rocm-smi or `amd-smi static` in JSON.
+ * The GPUs of another host, from what was recorded there: the output of `NVIDIA_COMMANDS`, or of rocm-smi or
+ * `amd-smi static` in JSON.
  * Throws 400 `bad_gpus` when no GPU is in it.
  */
 export function recordedGpus(text: string, file: string): HostGpus {

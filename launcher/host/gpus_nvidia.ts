@@ -13,7 +13,7 @@ export const NVIDIA_COMMANDS: readonly (readonly string[])[] = [
   [],
 ];
 
-/** What nvidia-smi has told of a host. */
+/** A host as nvidia-smi shows it. */
 export interface NvidiaHost {
   readonly gpus: readonly Gpu[];
   readonly driver: string | undefined;

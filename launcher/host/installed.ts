@@ -2,7 +2,7 @@ import { existsSync } from "node:fs";
 import { isJsonObject } from "../../base/json.ts";
 import type { RunTool } from "./run_tool.ts";
 
-/** What an engine's Python has, and which links the host offers; undefined versions: not installed. */
+/** Versions of engines and transfer libraries in an engine's Python (undefined: not installed), and the host's links. */
 export interface Installed {
   readonly sglang: string | undefined;
   readonly vllm: string | undefined;

@@ -1,6 +1,6 @@
 import { execFile } from "node:child_process";
 
-/** What a program printed, and its exit code. */
+/** Output of a program, and its exit code. */
 export interface ToolOutput {
   readonly code: number;
   readonly stdout: string;

@@ -1,10 +1,10 @@
-/** What an engine does between its start and its first answer. */
+/** Step of an engine between its start and its first answer. */
 export type StartPhase = "starting" | "downloading" | "loading" | "capturing" | "warming";
 
-/** What one line of an engine's log tells of its start. */
+/** Progress of a start, as one line of an engine's log shows it. */
 export interface StartSign {
   readonly phase: StartPhase;
-  /** How much of it is done, in percent. */
+  /** Part of the phase that is done, in percent. */
   readonly percent: number | undefined;
 }
 
@@ -28,7 +28,7 @@ const SIGNS: readonly (readonly [StartPhase, RegExp])[] = [
   ["warming", /Application startup complete|Start of (?:pd )?disaggregation warmup|warmup with status/],
 ];
 
-/** What a line tells of the start; undefined for lines that tell nothing. */
+/** Progress that a line shows; undefined for other lines. */
 export function startSign(line: string): StartSign | undefined {
   for (const [phase, pattern] of SIGNS) {
     if (!pattern.test(line)) continue;
@@ -63,12 +63,12 @@ export type FailureKind =
 /** A failure, as a log shows it. */
 export interface LoggedFailure {
   readonly kind: FailureKind;
-  /** What the pattern's groups caught. */
+  /** Groups of the pattern: sizes, options. */
   readonly details: readonly string[];
 }
 
 /**
- * Words of the failures, the most telling ones first: what ends an engine is followed by the failures that it causes.
+ * Words of the failures, causes before effects: what ends an engine makes other parts of it fail.
  * vLLM also says "Port 5600 is already in use, trying port 5601", which is none.
  */
 const FAILURES: readonly (readonly [FailureKind, RegExp])[] = [

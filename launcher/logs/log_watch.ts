@@ -11,7 +11,7 @@ const KEPT_LINES = 400;
 const DEAD =
   /Received sigquit from a child process|Engine core initialization failed|Scheduler hit an exception/;
 
-/** What the log of one start of an engine has shown. */
+/** Watches the log of one start of an engine: progress, hopeless failures, last lines. */
 export class LogWatch {
   readonly #clock: Clock;
   readonly #lines: string[] = [];
@@ -29,12 +29,12 @@ export class LogWatch {
     return this.#sign;
   }
 
-  /** When the start last moved on. */
+  /** Time of the last progress. */
   get progressAtMs(): number {
     return this.#progressAtMs;
   }
 
-  /** When it first showed that nothing will come of it; undefined: it did not. */
+  /** Time when it first showed that the start will not succeed; undefined: it did not. */
   get hopelessAtMs(): number | undefined {
     return this.#hopelessAtMs;
   }

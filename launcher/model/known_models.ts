@@ -51,7 +51,7 @@ const VISION_SMALL = {
 
 const r1Distill = qwen3(4_096, 12_288, 36, 32, { max_position_embeddings: 131_072 });
 
-/** What the Hub's config.json says of the sizes of these models. */
+/** Sizes of these models in the Hub's config.json. */
 const KNOWN: Readonly<Record<string, JsonObject>> = {
   "Qwen/Qwen3-0.6B": qwen3(1_024, 3_072, 28, 16, { tie_word_embeddings: true }),
   "Qwen/Qwen3-4B": qwen3(2_560, 9_728, 36, 32, { tie_word_embeddings: true }),

@@ -56,9 +56,9 @@ function sglangReserve({ totalMiB, ranks, kind }: ReserveQuery): Reserve {
 }
 
 /**
- * vLLM's reserve, which it measures by a trial step: hidden states and the feed-forward part of a step's tokens (about sixteen
- * numbers of two bytes for each hidden one), logits of all sequences twice in 32 bits, 2 GiB for CUDA's context, NCCL
- * and a vision encoder. Its own defaults: 8,192 tokens and 1,024 sequences from 70 GiB on, else 2,048 and 256.
+ * vLLM's reserve, which it measures by a trial step: hidden states and the feed-forward part of a step's tokens (about
+ * sixteen numbers of two bytes for each hidden one), logits of all sequences twice in 32 bits, 2 GiB for CUDA's context,
+ * NCCL and a vision encoder. Its own defaults: 8,192 tokens and 1,024 sequences from 70 GiB on, else 2,048 and 256.
  */
 function vllmReserve({ shape, totalMiB, ranks, kind }: ReserveQuery): Reserve {
   const big = totalMiB >= 70 * GIB_IN_MIB;

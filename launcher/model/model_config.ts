@@ -1,6 +1,6 @@
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 
-/** What a Hub `config.json` says of a model's size, under names that do not depend on its family. */
+/** Sizes in a Hub `config.json`, under names that do not depend on the model's family. */
 export interface ModelFacts {
   readonly architecture: string;
   readonly layers: number;

@@ -46,7 +46,7 @@ export async function modelShape(model: string, options: ModelShapeOptions): Pro
   } catch (error) {
     const known = isAbsence(error) ? undefined : knownModelConfig(model);
     if (known === undefined) throw explained(model, error);
-    return shapeOf(model, known, undefined, "known to Canopy", options.kvCacheType);
+    return shapeOf(model, { config: known, source: "known to Canopy", kvCacheType: options.kvCacheType });
   }
   if (config === undefined) {
     throw failure(
@@ -55,19 +55,27 @@ export async function modelShape(model: string, options: ModelShapeOptions): Pro
         `with safetensors weights`,
     );
   }
-  const bytes = await storedBytes(files).catch((error: unknown) => {
+  const storedBytes = await bytesOfWeights(files).catch((error: unknown) => {
     throw explained(model, error);
   });
-  return shapeOf(model, config, bytes, files.place, options.kvCacheType);
+  return shapeOf(model, { config, storedBytes, source: files.place, kvCacheType: options.kvCacheType });
 }
 
-/** The shape that a config and the size of the weight files, where it is known, give. */
+/** Facts that a model's shape is computed from. */
+export interface ShapeFacts {
+  /** Content of its config.json. */
+  readonly config: JsonObject;
+  /** Bytes of its weight files; undefined: counted from the config. */
+  readonly storedBytes?: number | undefined;
+  /** Place where this was read, for people. */
+  readonly source: string;
+  readonly kvCacheType?: "auto" | "fp8" | undefined;
+}
+
+/** The shape of a model. Throws 400 `model_unknown_shape` when its config lacks the sizes of a language model. */
 export function shapeOf(
   model: string,
-  config: JsonObject,
-  storedBytes: number | undefined,
-  source: string,
-  kvCacheType: "auto" | "fp8" = "auto",
+  { config, storedBytes, source, kvCacheType = "auto" }: ShapeFacts,
 ): ModelShape {
   const facts = parseModelConfig(config);
   if (facts === undefined) {
@@ -98,7 +106,7 @@ function loadedBytes(facts: ModelFacts, storedBytes: number): number {
 }
 
 /** Bytes of the safetensors files; undefined when they cannot be told without fetching them. */
-async function storedBytes(files: ModelFiles): Promise<number | undefined> {
+async function bytesOfWeights(files: ModelFiles): Promise<number | undefined> {
   const index = await readJson(files, "model.safetensors.index.json");
   const metadata = index?.["metadata"];
   if (isJsonObject(metadata) && typeof metadata["total_size"] === "number") return metadata["total_size"];

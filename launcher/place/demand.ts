@@ -8,13 +8,13 @@ const LEAST_CONTEXT_TOKENS = 8_192;
 
 /** An engine that needs GPUs. */
 export interface Demand {
-  /** Of the engine, such as `8b-prefill`. */
+  /** Name of the engine, such as `8b-prefill`. */
   readonly name: string;
   readonly modelKey: string;
   readonly family: EngineFamily;
   readonly role: EngineRole;
   readonly shape: ModelShape;
-  /** Asked for; undefined: as few GPUs as hold it. */
+  /** GPUs that the configuration asks for; undefined: as few as hold it. */
   readonly tensorParallel: number | undefined;
   /** Hosts that it spans. */
   readonly nodes: number;

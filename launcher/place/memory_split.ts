@@ -14,7 +14,7 @@ export interface Assignment {
 /** An engine with its GPUs and its share of their memory. */
 export interface GpuPlacement {
   readonly demand: Demand;
-  /** Of each of its hosts. */
+  /** GPUs of each of its hosts. */
   readonly gpus: readonly Gpu[];
   /** Ranks on all its hosts. */
   readonly ranks: number;

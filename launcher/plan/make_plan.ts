@@ -1,7 +1,7 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
-import { type Launch, launchSchema } from "../../cfgs/schema/launch.ts";
-import { isBusy } from "../host/gpu.ts";
+import type { Launch } from "../../cfgs/schema/launch.ts";
+import { type HostGpus, isBusy } from "../host/gpu.ts";
 import type { ModelShape } from "../model/model_shape.ts";
 import type { Demand } from "../place/demand.ts";
 import { infeasible } from "../place/infeasible.ts";
@@ -11,38 +11,42 @@ import type { LaunchPlan, PlannedEngine } from "./launch_plan.ts";
 import { planEngine } from "./plan_engine.ts";
 import type { PlanOptions } from "./plan_options.ts";
 import { assignPorts, type PlannedPorts } from "./plan_ports.ts";
-import { type LaunchTarget, type ModelTargets, type NamedTarget, nameTargets, targetsOf } from "./targets.ts";
+import {
+  launchOf,
+  type LaunchTarget,
+  type ModelTargets,
+  type NamedTarget,
+  nameTargets,
+  targetsOf,
+} from "./targets.ts";
 
 /**
  * Decides where each engine of a configuration runs, with which memory, ports and command.
  * Throws a `CanopyError` that says what is missing when that cannot be.
  */
 export async function makePlan(config: Config, options: PlanOptions): Promise<LaunchPlan> {
-  const launch = config.launch ?? launchSchema.parse({});
+  const launch = launchOf(config);
   const models = targetsOf(config, options.engine);
   const named = nameTargets(models);
   const shapes = await shapesOf(models, launch, options);
-  const placements = placeAll(named, shapes, launch, options);
-  const ports = await assignPorts(named, config, launch, options);
-  const engines: PlannedEngine[] = [];
+  const placements = placeAll(demandsOf(named, shapes, { launch, options }), options.host);
+  const ports = await assignPorts(named, config, options);
+  const planned = new Map<LaunchTarget, PlannedEngine>();
   for (const one of named) {
     const placement = placements.get(one.name);
     const shape = shapes.get(one.model.modelKey);
-    engines.push(
-      await planEngine(
-        { ...one, placement, placements, shape, ports, launch, within: processOf(one, named) },
-        options,
-      ),
-    );
+    const input = { ...one, placement, placements, shape, ports, launch, within: processOf(one, named) };
+    planned.set(one.target, await planEngine(input, options));
   }
+  const engines = [...planned.values()];
   return {
     host: options.host,
     engines,
-    workers: new Map(models.map((model) => [model.modelKey, workersOf(model, engines, named, ports)])),
+    workers: new Map(models.map((model) => [model.modelKey, workersOf(model, planned)])),
     protocols: new Map(
       models.map(({ modelKey, protocol }): [string, ModelConfig["engine"]] => [modelKey, protocol]),
     ),
-    notes: notesOf(engines, models, config, ports, options),
+    notes: notesOf({ engines, models, ports }, config, options),
   };
 }
 
@@ -72,13 +76,24 @@ async function shapesOf(
   return new Map(shapes);
 }
 
+/** Places engines on the GPUs; gives their placements by name. Throws 400 `no_room`. */
 function placeAll(
+  demands: readonly Demand[],
+  host: HostGpus,
+): ReadonlyMap<string, GpuPlacement> {
+  const result = place(demands, host);
+  if ("unplaced" in result) throw infeasible(demands, host, result.unplaced);
+  for (const placement of result.placed) checkCache(placement);
+  return new Map(result.placed.map((placement) => [placement.demand.name, placement]));
+}
+
+/** The GPUs that engines of models with a shape need. Throws 400 `several_hosts` for an engine that spans hosts. */
+function demandsOf(
   named: readonly NamedTarget[],
   shapes: ReadonlyMap<string, ModelShape>,
-  launch: Launch,
-  options: PlanOptions,
-): ReadonlyMap<string, GpuPlacement> {
-  const demands = named.flatMap(({ name, model, target }): Demand[] => {
+  { launch, options }: { readonly launch: Launch; readonly options: PlanOptions },
+): Demand[] {
+  return named.flatMap(({ name, model, target }): Demand[] => {
     const shape = shapes.get(model.modelKey);
     if (shape === undefined) return [];
     const own = model.launch;
@@ -103,10 +118,6 @@ function placeAll(
       gpus: own.gpus ?? launch.gpus,
     }];
   });
-  const result = place(demands, options.host);
-  if ("unplaced" in result) throw infeasible(demands, options.host, result.unplaced);
-  for (const placement of result.placed) checkCache(placement);
-  return new Map(result.placed.map((placement) => [placement.demand.name, placement]));
 }
 
 /** A fraction that somebody chose may leave less than one request needs. */
@@ -121,38 +132,31 @@ function checkCache({ demand, kvTokens, contextTokens }: GpuPlacement): void {
   );
 }
 
-function workersOf(
-  model: ModelTargets,
-  engines: readonly PlannedEngine[],
-  named: readonly NamedTarget[],
-  ports: PlannedPorts,
-): WorkerConfig[] {
+/** Workers of a model for the router: its planned engines, and the addresses that are kept. */
+function workersOf(model: ModelTargets, planned: ReadonlyMap<LaunchTarget, PlannedEngine>): WorkerConfig[] {
   const engineOf = (target: LaunchTarget) => {
-    const at = named.findIndex((one) => one.model === model && one.target === target);
-    const engine = engines[at];
+    const engine = planned.get(target);
     if (engine === undefined) throw new Error(`No engine was planned for ${model.modelKey}`);
     return engine;
   };
-  const url = (engine: PlannedEngine) => `http://${engine.host}:${engine.port}`;
+  const url = (target: LaunchTarget) => `http://${engineOf(target).host}:${engineOf(target).port}`;
   return model.workers.map((worker): WorkerConfig => {
     if ("kept" in worker) return worker.kept;
-    if ("whole" in worker) return url(engineOf(worker.whole));
-    const prefill = engineOf(worker.prefill);
-    const bootstrap = ports.bootstrap.get(prefill.name);
-    return {
-      prefill: url(prefill),
-      // vLLM's prefill server names its side channel itself.
-      bootstrap_port: model.protocol === "sglang-pd" ? bootstrap : undefined,
-      decode: url(engineOf(worker.decode)),
-    };
+    if ("whole" in worker) return url(worker.whole);
+    const { prefill, decode } = worker;
+    // vLLM's prefill server names its side channel itself.
+    const bootstrap_port = model.protocol === "sglang-pd" ? engineOf(prefill).bootstrapPort : undefined;
+    return { prefill: url(prefill), bootstrap_port, decode: url(decode) };
   });
 }
 
 function notesOf(
-  engines: readonly PlannedEngine[],
-  models: readonly ModelTargets[],
+  { engines, models, ports }: {
+    readonly engines: readonly PlannedEngine[];
+    readonly models: readonly ModelTargets[];
+    readonly ports: PlannedPorts;
+  },
   config: Config,
-  ports: PlannedPorts,
   { host }: PlanOptions,
 ): string[] {
   const notes: string[] = [];

@@ -2,7 +2,7 @@ import type { Config } from "../../cfgs/schema/config.ts";
 import type { Launch } from "../../cfgs/schema/launch.ts";
 import { Ports } from "../host/ports.ts";
 import type { PlanOptions } from "./plan_options.ts";
-import type { NamedTarget } from "./targets.ts";
+import { launchOf, type NamedTarget } from "./targets.ts";
 
 /** Ports by the name of the engine. */
 export interface PlannedPorts {
@@ -25,9 +25,9 @@ const SIDE_CHANNEL_PORTS = 8;
 export async function assignPorts(
   named: readonly NamedTarget[],
   config: Config,
-  launch: Launch,
   options: PlanOptions,
 ): Promise<PlannedPorts> {
+  const launch = launchOf(config);
   const ports = new Ports(ENGINE_HOST, options.probe);
   if (config.server.port !== 0) ports.reserve(config.server.port);
   const http = new Map<string, number>();

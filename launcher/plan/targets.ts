@@ -1,7 +1,12 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
-import { type ModelLaunch, modelLaunchSchema } from "../../cfgs/schema/launch.ts";
+import { type Launch, launchSchema, type ModelLaunch, modelLaunchSchema } from "../../cfgs/schema/launch.ts";
 import type { EngineFamily, EngineRole } from "../engine_kind.ts";
+
+/** Settings of the launch, all defaults filled in. */
+export function launchOf(config: Config): Launch {
+  return config.launch ?? launchSchema.parse({});
+}
 
 /** An engine that is to be started, before anything is known of GPUs. */
 export interface LaunchTarget {

@@ -1,6 +1,6 @@
 import type { StartPhase } from "../logs/log_patterns.ts";
 
-/** Where an engine is between its plan and its end. `waiting`: for those that start before it. */
+/** State of an engine between its plan and its end. `waiting`: engines on its GPUs start before it. */
 export type EnginePhase =
   | "waiting"
   | StartPhase
@@ -10,18 +10,18 @@ export type EnginePhase =
   | "stopping"
   | "stopped";
 
-/** What is known of one supervised engine. */
+/** State of one supervised engine. */
 export interface EngineStatus {
   readonly name: string;
   readonly phase: EnginePhase;
-  /** How much of the phase is done, where the engine says so. */
+  /** Part of the phase that is done, where the engine says so. */
   readonly percent: number | undefined;
-  /** Of its first process, and the number of its process group; undefined while it has none. */
+  /** Number of its first process, and of its process group; undefined while it has none. */
   readonly pid: number | undefined;
   readonly startTime: string | undefined;
   /** Times that it was started again after a crash. */
   readonly restarts: number;
-  /** Why it is, or was last, down: one sentence that begins with its name; lines behind it are the end of its log. */
+  /** Reason why it is, or was last, down: a sentence that begins with its name; lines behind it are the end of its log. */
   readonly problem: string | undefined;
   readonly url: string;
   readonly logFile: string;

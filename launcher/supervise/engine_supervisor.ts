@@ -22,7 +22,7 @@ const CRASH_GRACE_MS = 2_000;
 /** Lines of the log that are shown with a failure that is not known. */
 const SHOWN_LINES = 15;
 
-/** What one engine's supervision needs. */
+/** Options of `EngineSupervisor`. */
 export interface EngineSupervision {
   readonly engine: PlannedEngine;
   /** Engines that the same process runs. */
@@ -316,7 +316,7 @@ export class EngineSupervisor {
   }
 }
 
-/** Where an engine answers; one that listens everywhere is asked on the loopback. */
+/** Address at which an engine answers; one that listens everywhere is asked on the loopback. */
 export function urlOf({ host, port }: Pick<PlannedEngine, "host" | "port">): string {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   return `http://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;

@@ -2,7 +2,7 @@ import type { FailureKind, LoggedFailure } from "../logs/log_patterns.ts";
 import type { PlannedEngine } from "../plan/launch_plan.ts";
 import type { Exit } from "./processes.ts";
 
-/** Why an engine is down, for the person who started it. */
+/** Reason why an engine is down, for the person who started it. */
 export interface Explanation {
   readonly kind: FailureKind | "unknown";
   /** One sentence: what failed, with which value, and what to do. */
@@ -14,7 +14,7 @@ export interface Explanation {
 /** Failures that a later start may not meet: what was in the way may have gone. */
 const PASSING: ReadonlySet<FailureKind> = new Set(["gpu_in_use", "out_of_memory", "hub_unreachable"]);
 
-/** What a failure that the log shows means for this engine, and which setting to change. */
+/** Explains a failure that the log shows: its cause, and the setting to change. */
 export function explainFailure(
   engine: PlannedEngine,
   failure: LoggedFailure,
@@ -28,7 +28,7 @@ export function explainFailure(
   };
 }
 
-/** What an end means that the log does not explain. */
+/** Explains an end that the log says nothing about. */
 export function explainExit(engine: PlannedEngine, exit: Exit, ready: boolean): Explanation {
   const when = ready ? "" : " before it was ready";
   if (exit.signal === "SIGKILL" || exit.code === 137) {

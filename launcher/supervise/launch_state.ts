@@ -17,26 +17,26 @@ const engineSchema = z.object({
 });
 
 const stateSchema = z.object({
-  /** In the environment of all its processes. */
+  /** Mark in the environment of all its processes. */
   id: z.string().min(1),
-  /** Of Canopy itself. */
+  /** Process of Canopy itself. */
   pid: z.int().positive(),
   startTime: z.string().optional(),
   startedAtUnixMs: z.number(),
   phase: z.enum(["starting", "serving", "stopping", "failed"]),
-  /** Why it failed. */
+  /** Reason of its failure. */
   problem: z.string().optional(),
   /** The configuration's name. */
   source: z.string(),
-  /** Where the models are served, once they are. */
+  /** Address of the router, once it serves. */
   url: z.string().optional(),
   engines: z.array(engineSchema),
 });
 
-/** What a launch leaves on disk, for `canopy status`, `canopy stop` and the next launch. */
+/** State of a launch on disk, for `canopy status`, `canopy stop` and the next launch. */
 export type LaunchState = z.infer<typeof stateSchema>;
 
-/** Where launches of this name keep their state and their logs. */
+/** Folder in which launches of this name keep their state and their logs. */
 export function stateFolder(
   env: Readonly<Record<string, string | undefined>>,
   options: { readonly folder: string | undefined; readonly name: string },
@@ -52,7 +52,7 @@ export function stateFolder(
   return join(base, options.name);
 }
 
-/** What the last launch has left in this folder; undefined when there is nothing that can be read. */
+/** State of the last launch in this folder; undefined when there is none that can be read. */
 export function readState(folder: string): LaunchState | undefined {
   try {
     return stateSchema.parse(JSON.parse(readFileSync(join(folder, "state.json"), "utf8")));

@@ -9,7 +9,7 @@ import type { Placement } from "../../router/worker/placement.ts";
 /** The first hand-off connects the two servers and may compile kernels. */
 const TOKEN_MS = 180_000;
 
-/** With what pairs are asked. */
+/** Options of `checkPairs`. */
 export interface PairCheckOptions {
   /** With the workers of the plan. */
   readonly config: Config;

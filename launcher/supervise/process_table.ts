@@ -7,7 +7,7 @@ export interface ProcessEntry {
   readonly pid: number;
   /** Number of its process group. */
   readonly group: number;
-  /** Of this boot of the machine; equal for no two processes of the same number. */
+  /** Start time within this boot: tells processes of the same number apart. */
   readonly startTime: string;
 }
 

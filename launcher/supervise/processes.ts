@@ -16,7 +16,7 @@ export interface Exit {
 
 /** An engine's process and all that it has started: one process group. */
 export interface EngineProcess {
-  /** Of the first process, and the number of its group. */
+  /** Number of the first process, and of its group. */
   readonly pid: number;
   /** Tells it from a later process of the same number. */
   readonly startTime: string | undefined;

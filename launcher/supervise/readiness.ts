@@ -3,14 +3,14 @@ import { messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json } from "../../base/json.ts";
 import type { OutgoingRequest, Transport } from "../../base/transport.ts";
 
-/** Longest wait for an answer that says nothing but that the server is there. */
+/** Longest wait for the answer to a health check or a list of models. */
 const HEALTH_MS = 10_000;
 /** Longest wait for one token: the first request may compile kernels. */
 const TOKEN_MS = 180_000;
 /** Longest answer that is read. */
 const MAX_BYTES = 1024 * 1024;
 
-/** How to ask a server that is starting. */
+/** Options of questions to a server that is starting. */
 export interface ReadinessOptions {
   readonly clock: Clock;
   readonly transport: Transport;
@@ -72,7 +72,7 @@ async function ask(
       headers: {
         ...headers,
         "accept-encoding": "identity",
-        ...(request.body === undefined ? {} : { "content-type": "application/json" }),
+        ...(request.body !== undefined && { "content-type": "application/json" }),
       },
     }, deadline.signal);
     let text = "";

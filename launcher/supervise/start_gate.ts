@@ -1,13 +1,14 @@
 import type { PlannedEngine } from "../plan/launch_plan.ts";
 
 /**
- * Which engines may start at the same time. An engine measures the free memory of its GPUs while it starts, so those
- * that share a GPU go one after the other, in the plan's order; and what is read at once must fit the host's memory.
+ * Lets engines start side by side as far as that is safe. An engine measures the free memory of its GPUs while it
+ * starts, so those that share a GPU go one after the other, in the plan's order; and the weights that are read at once
+ * must fit the host's memory.
  */
 export class StartGate {
   readonly #freeHostBytes: () => number;
   readonly #starting = new Set<PlannedEngine>();
-  /** In the plan's order. */
+  /** Engines that wait, in the plan's order. */
   readonly #waiting: { readonly engine: PlannedEngine; readonly admit: () => void }[] = [];
 
   constructor(freeHostBytes: () => number) {
@@ -55,7 +56,7 @@ export class StartGate {
     }
   }
 
-  /** What the others read may not show in the free memory yet, so it counts whole. */
+  /** True when the host has memory for the weights: those of starting engines count whole, though partly read. */
   #fitsHost(engine: PlannedEngine): boolean {
     if (this.#starting.size === 0) return true;
     let bytes = engine.shape?.weightBytes ?? 0;

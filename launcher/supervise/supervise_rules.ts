@@ -1,4 +1,4 @@
-/** How patient supervision is. */
+/** Time limits and restarts of supervision. */
 export interface SuperviseRules {
   /** Longest time without any progress until an engine is ready, in ms; a download that moves is progress. */
   readonly readyTimeoutMs: number;
@@ -22,7 +22,7 @@ export const DEFAULT_RULES: SuperviseRules = {
   maxDelayMs: 60_000,
 };
 
-/** How long an engine that has crashed waits for its restart; undefined: it stays down. `crashesAtMs` ends with now. */
+/** Wait before a crashed engine is started again, in ms; undefined: it stays down. `crashesAtMs` ends with now. */
 export function restartDelayMs(crashesAtMs: readonly number[], rules: SuperviseRules): number | undefined {
   const nowMs = crashesAtMs.at(-1) ?? 0;
   const recent = crashesAtMs.filter((atMs) => nowMs - atMs < rules.windowMs).length;

@@ -5,7 +5,7 @@ import type { EngineStatus } from "./engine_status.ts";
 import { type EngineSupervision, EngineSupervisor } from "./engine_supervisor.ts";
 import { StartGate } from "./start_gate.ts";
 
-/** What the supervision of a whole plan needs. */
+/** Options of `Supervisor`. */
 export interface SupervisorOptions
   extends Omit<EngineSupervision, "engine" | "inside" | "gate" | "logFile" | "onUp" | "onDown"> {
   readonly plan: LaunchPlan;
@@ -14,7 +14,7 @@ export interface SupervisorOptions
   readonly freeHostBytes: () => number;
 }
 
-/** Told when engines come and go after the start. */
+/** Listener for engines that come and go after the start. */
 export interface UpsAndDowns {
   up(engine: PlannedEngine): void;
   down(engine: PlannedEngine, reason: string): void;

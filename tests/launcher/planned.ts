@@ -35,7 +35,8 @@ export function modelConfig(model: string): JsonObject {
 
 /** What a model of the fixtures, or one that Canopy knows, needs. */
 export function fixtureShape(model: string, kvCacheType: "auto" | "fp8" = "auto"): ModelShape {
-  return shapeOf(model, knownModelConfig(model) ?? modelConfig(model), undefined, "fixture", kvCacheType);
+  const config = knownModelConfig(model) ?? modelConfig(model);
+  return shapeOf(model, { config, source: "fixture", kvCacheType });
 }
 
 /** A configuration from its text, or a preset by its name. */

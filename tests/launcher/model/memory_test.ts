@@ -43,7 +43,7 @@ const PUBLISHED: readonly (readonly [model: string, weights: number, kv: number 
 
 for (const [model, weights, kv, by] of PUBLISHED) {
   test(`Weights and cache of ${model} are within 3 % of what is published (${by})`, () => {
-    const shape = shapeOf(model, modelConfig(model), undefined, "fixture");
+    const shape = shapeOf(model, { config: modelConfig(model), source: "fixture" });
     assertNear(shape.weightBytes, weights, "weights");
     if (kv !== undefined) assertNear(shape.kvBytesPerToken, kv, "cache of a token");
   });
@@ -93,8 +93,11 @@ test("What Canopy knows of the presets' models agrees with their configs", () =>
   ) {
     const known = knownModelConfig(model);
     assert.ok(known !== undefined);
-    const { source: _, ...own } = shapeOf(model, known, undefined, "known");
-    const { source: __, ...published } = shapeOf(model, modelConfig(model), undefined, "config.json");
+    const { source: _, ...own } = shapeOf(model, { config: known, source: "known" });
+    const { source: __, ...published } = shapeOf(model, {
+      config: modelConfig(model),
+      source: "config.json",
+    });
     assert.deepEqual(own, published);
   }
 });
