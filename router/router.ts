@@ -31,7 +31,7 @@ export interface RouterOptions {
    * The scorer and the policies of early exit; the router does not close them. Without them every cluster waits for all
    * its members, and a graph that asks for early exit is refused.
    */
-  readonly earlyExit?: EarlyExitServices;
+  readonly earlyExit?: EarlyExitServices | undefined;
   /** By default from a local folder or the Hub. */
   readonly loadTokenizer?: (source: string) => Promise<ModelTokenizer>;
 }

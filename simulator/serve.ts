@@ -43,9 +43,9 @@ export async function startSimulator(
   }
   const simulator = createSimulator({
     ...options,
-    ...(pd === undefined || registry === undefined
-      ? {}
-      : { pd: { ...pd, bootstrapPort: registry.port, httpPort: api.port } }),
+    pd: pd !== undefined && registry !== undefined
+      ? { ...pd, bootstrapPort: registry.port, httpPort: api.port }
+      : pd,
   });
   handler.simulator = simulator;
   return {
@@ -111,7 +111,7 @@ async function serve(
     method,
     url: new URL(request.url ?? "/", `http://simulator:${port}`).href,
     headers: singleHeaders(request),
-    ...(chunks.length === 0 ? {} : { body: joined(chunks) }),
+    body: joined(chunks),
   };
   const answer = await simulator.handle(outgoing, gone.signal);
   response.writeHead(answer.status, { ...answer.headers });

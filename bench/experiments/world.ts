@@ -94,7 +94,7 @@ export function makeExperimentWorld(options: ExperimentWorldOptions): Experiment
         clock,
         random: new Random(options.seed).stream("router"),
         transport,
-        ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
+        earlyExit: options.earlyExit?.(clock),
         loadTokenizer: () => Promise.resolve(builtinTokenizer()),
       }),
   };
@@ -116,9 +116,9 @@ function serveModel(
       contextTokens: CONTEXT_TOKENS,
       // Events that repeat all before them would cost most of the experiment's own time.
       incrementalStream: true,
-      ...(options.answersOf === undefined ? {} : { answers: options.answersOf(size) }),
-      ...(options.version === undefined ? {} : { version: options.version }),
-      ...(options.stepTokens === undefined ? {} : { maxBatchedTokens: options.stepTokens }),
+      answers: options.answersOf?.(size),
+      version: options.version,
+      maxBatchedTokens: options.stepTokens,
       ...more,
     });
   if (options.serving !== "sglang-pd") {

@@ -1,5 +1,6 @@
 import { deadlineSignal } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import { randomText } from "../experiments/workload.ts";
 import { type LoadSample, type LoadTarget, sendOne } from "./request.ts";
@@ -110,12 +111,12 @@ async function measure(
   const overdue = new CanopyError(`no answer within ${timeoutMs / 1000} s`, { code: "timeout", status: 504 });
   const deadline = deadlineSignal(clock, timeoutMs, overdue, signal);
   const text = randomText(random.stream(name), options.inputTokens);
-  const body = {
+  const body: JsonObject = {
     model: options.model,
     messages: [{ role: "user", content: text }],
     max_tokens: options.outputTokens,
-    ...(options.ignoreEos ? { ignore_eos: true } : {}),
   };
+  if (options.ignoreEos) body.ignore_eos = true;
   books.begin();
   try {
     const sample = await sendOne(options, body, deadline.signal, (ms) => books.itl.add(ms));

@@ -50,27 +50,7 @@ export function loadReport(
       },
     ],
     notes: [...result.errors].map(([error, count]) => `${count} failed: ${error}`),
-    plot: {
-      data: {
-        values: METRICS.filter(({ key }) => result[key].count > 0).flatMap(({ key, name }) =>
-          SHARES.map((share) => ({ metric: name, share, ms: result[key].quantile(share) }))
-        ),
-      },
-      facet: {
-        column: { field: "metric", type: "nominal", sort: METRICS.map(({ name }) => name), title: null },
-      },
-      spec: {
-        width: 200,
-        height: 220,
-        mark: { type: "line", interpolate: "step-after" },
-        encoding: {
-          x: { field: "ms", type: "quantitative", title: "ms", scale: { zero: true } },
-          y: { field: "share", type: "quantitative", title: "share of all", axis: { format: "%" } },
-          order: { field: "share", type: "quantitative" },
-        },
-      },
-      resolve: { scale: { x: "independent" } },
-    },
+    plot: plotOf(result),
     data: {
       experiment: "load",
       simulated: false,
@@ -88,6 +68,31 @@ export function loadReport(
       ...Object.assign({}, ...METRICS.map(({ key, json }) => jsonOf(json, result[key]))),
       errors: Object.fromEntries(result.errors),
     },
+  };
+}
+
+/** The share of requests over each duration, a curve per metric. */
+function plotOf(result: LoadResult): Report["plot"] {
+  return {
+    data: {
+      values: METRICS.filter(({ key }) => result[key].count > 0).flatMap(({ key, name }) =>
+        SHARES.map((share) => ({ metric: name, share, ms: result[key].quantile(share) }))
+      ),
+    },
+    facet: {
+      column: { field: "metric", type: "nominal", sort: METRICS.map(({ name }) => name), title: null },
+    },
+    spec: {
+      width: 200,
+      height: 220,
+      mark: { type: "line", interpolate: "step-after" },
+      encoding: {
+        x: { field: "ms", type: "quantitative", title: "ms", scale: { zero: true } },
+        y: { field: "share", type: "quantitative", title: "share of all", axis: { format: "%" } },
+        order: { field: "share", type: "quantitative" },
+      },
+    },
+    resolve: { scale: { x: "independent" } },
   };
 }
 

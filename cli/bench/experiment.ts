@@ -194,7 +194,7 @@ export function worldSettings(
     serving: values.serving ?? "sglang-pd",
     seed: values.seed ?? "canopy",
     slots: values.slots ?? "completion",
-    ...(values["engine-version"] === undefined ? {} : { version: values["engine-version"] }),
+    version: values["engine-version"],
   };
 }
 

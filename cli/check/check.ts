@@ -58,11 +58,9 @@ Examples:
     }
     const ok = !problems.some((problem) => problem.severity === "error");
     if (values.json) {
-      const effective = values.effective && loaded !== undefined
-        ? { effective: effectiveValues(loaded) }
-        : {};
-      const format = loaded === undefined ? {} : { format: loaded.format };
-      io.out.write(`${JSON.stringify({ ok, file: path, ...format, problems, ...effective }, null, 2)}\n`);
+      const effective = values.effective && loaded !== undefined ? effectiveValues(loaded) : undefined;
+      const outcome = { ok, file: path, format: loaded?.format, problems, effective };
+      io.out.write(`${JSON.stringify(outcome, null, 2)}\n`);
     } else if (!ok || loaded === undefined) reportProblems(problems, io);
     else report(loaded, problems, values, io);
     return ok ? 0 : 1;

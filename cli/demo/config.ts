@@ -27,7 +27,7 @@ export function demoConfig(options: DemoOptions): Config {
   const { models, seeded, apiKey } = options;
   const agent = (layer: number) => (index: number) => ({
     model: models[index % models.length]?.name ?? "",
-    ...(seeded ? { sampling: { seed: 100 * layer + index } } : {}),
+    sampling: seeded ? { seed: 100 * layer + index } : undefined,
   });
   const nine = [0, 1, 2, 3, 4, 5, 6, 7, 8];
   const root = { agents: [agent(3)(models.length - 1)], prompt: "synthesize" };
@@ -39,7 +39,7 @@ export function demoConfig(options: DemoOptions): Config {
       engine,
       workers: [url],
       tokenizer: false,
-      ...(apiKey === undefined ? {} : { api_key: apiKey }),
+      api_key: apiKey,
     }])),
     graphs: {
       "moa": {

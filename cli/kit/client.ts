@@ -140,12 +140,8 @@ async function send(
 }
 
 function headersOf(server: Server): Record<string, string> {
-  const authorization = server.apiKey === undefined ? {} : { authorization: `Bearer ${server.apiKey}` };
-  return {
-    "content-type": "application/json",
-    accept: "application/json, text/event-stream",
-    ...authorization,
-  };
+  const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+  return server.apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${server.apiKey}` };
 }
 
 async function refusal(server: Server, response: IncomingResponse): Promise<CanopyError> {
@@ -172,6 +168,6 @@ function failure(server: Server, what: string, cause?: unknown): CanopyError {
   return new CanopyError(`The server at ${server.url} did not answer: ${what}`, {
     code: "server_failed",
     status: 502,
-    ...(cause === undefined ? {} : { cause }),
+    cause,
   });
 }

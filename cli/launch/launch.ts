@@ -102,8 +102,8 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
   const table = systemProcessTable();
   const rules: SuperviseRules = {
     ...DEFAULT_RULES,
-    ...(values["ready-timeout"] === undefined ? {} : { readyTimeoutMs: values["ready-timeout"] * 1000 }),
-    ...(values.grace === undefined ? {} : { graceMs: values.grace * 1000 }),
+    readyTimeoutMs: msOf(values["ready-timeout"]) ?? DEFAULT_RULES.readyTimeoutMs,
+    graceMs: msOf(values.grace) ?? DEFAULT_RULES.graceMs,
   };
   await makeRoom(folder, name, { table, graceMs: rules.graceMs, io });
   // Minutes of loading would be for nothing.
@@ -159,6 +159,10 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
     if (problem === undefined || io.stop.aborted) removeState(folder);
     else state.set({ phase: "failed", problem });
   }
+}
+
+function msOf(seconds: number | undefined): number | undefined {
+  return seconds === undefined ? undefined : seconds * 1000;
 }
 
 /** MoA-vllm's own programs look for the engines' ports in a file beside its configuration. */

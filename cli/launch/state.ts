@@ -61,10 +61,9 @@ export class StateWriter {
     const after = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
     const { percent: __, ...known } = before ?? {};
     if (JSON.stringify(known) === JSON.stringify(after)) return;
-    const entry = { ...rest, ...(status.percent === undefined ? {} : { percent: status.percent }) };
     const engines = before === undefined
-      ? [...this.#state.engines, entry]
-      : this.#state.engines.map((engine) => engine === before ? entry : engine);
+      ? [...this.#state.engines, status]
+      : this.#state.engines.map((engine) => engine === before ? status : engine);
     this.set({ engines: engines as LaunchState["engines"] });
   }
 }
@@ -76,7 +75,7 @@ export function newState(source: string, table: ProcessTable, io: Io): LaunchSta
   return {
     id: `${process.pid}-${startedAtUnixMs}`,
     pid: process.pid,
-    ...(startTime === undefined ? {} : { startTime }),
+    startTime,
     startedAtUnixMs,
     phase: "starting",
     source,

@@ -85,7 +85,7 @@ Prefill and decode servers find each other within one process: all that belong t
       answers: values.scripted ? "scripted" : "hashed",
       clock: io.clock,
       host: values.host ?? "127.0.0.1",
-      ...(values.version === undefined ? {} : { version: values.version }),
+      version: values.version,
     } as const;
     const servers: ListeningSimulator[] = [];
     try {
@@ -94,7 +94,7 @@ Prefill and decode servers find each other within one process: all that belong t
           ...common,
           seed: `${values.seed ?? "sim"}${index === 0 ? "" : `/${index}`}`,
           port: values.port === undefined || values.port === 0 ? 0 : values.port + index,
-          ...(pd === undefined ? {} : { pd }),
+          pd,
         });
         servers.push(server);
         const registry = server.bootstrapPort === undefined ? "" : `, bootstrap port ${server.bootstrapPort}`;

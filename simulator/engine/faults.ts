@@ -1,18 +1,43 @@
-import { Random } from "../../base/random.ts";
-import type { SimulatorOptions } from "../server/simulator_options.ts";
+import type { Random } from "../../base/random.ts";
+
+/** A fault to inject into the next matching request. */
+export interface Fault {
+  /** `split` sends every event in two pieces; `kv_failure` and `slow_transfer` strike the transfers of a prefill server, the others requests. */
+  readonly kind:
+    | "refuse"
+    | "status_500"
+    | "status_503"
+    | "reset"
+    | "hang"
+    | "truncate"
+    | "slow"
+    | "split"
+    | "kv_failure"
+    | "slow_transfer";
+  /** Generation requests it applies to before it is used up; Infinity for all requests on every path. */
+  count: number;
+  /** For `truncate`: events sent before the cut. For `slow` and `slow_transfer`: factor on durations. */
+  readonly value?: number;
+}
 
 /** A fault that strikes one request. */
 export type Strike = Omit<Fault, "count">;
+
+/** Faults that strike at random, each generation request on its own. */
+export interface FaultRate {
+  readonly probability: number;
+  readonly faults: readonly Strike[];
+}
 
 /** Decides which requests go wrong: the injected faults first, in their order, then chance. */
 export class Faults {
   #injected: Fault[] = [];
   readonly #random: Random;
-  readonly #rate: SimulatorOptions["faultRate"];
+  readonly #rate: FaultRate | undefined;
 
-  constructor(options: SimulatorOptions) {
-    this.#random = new Random(options.seed).stream(`simulator/${options.models[0] ?? ""}/faults`);
-    this.#rate = options.faultRate;
+  constructor(random: Random, rate: FaultRate | undefined) {
+    this.#random = random;
+    this.#rate = rate;
   }
 
   /** Faults with a count of Infinity strike every request until `clear`; others only those that generate. */
@@ -52,24 +77,4 @@ export class Faults {
 
 function ofTransfer(kind: Fault["kind"]): boolean {
   return kind === "kv_failure" || kind === "slow_transfer";
-}
-
-/** A fault to inject into the next matching request. */
-export interface Fault {
-  /** `split` sends every event in two pieces; `kv_failure` and `slow_transfer` strike the transfers of a prefill server, the others requests. */
-  readonly kind:
-    | "refuse"
-    | "status_500"
-    | "status_503"
-    | "reset"
-    | "hang"
-    | "truncate"
-    | "slow"
-    | "split"
-    | "kv_failure"
-    | "slow_transfer";
-  /** Generation requests it applies to before it is used up; Infinity for all requests on every path. */
-  count: number;
-  /** For `truncate`: events sent before the cut. For `slow` and `slow_transfer`: factor on durations. */
-  readonly value?: number;
 }

@@ -1,9 +1,28 @@
-import type { StepLoad } from "./cost.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { CostModel, StepLoad } from "./cost.ts";
 import { KvMemory } from "./kv_memory.ts";
 import type { RadixCache } from "./prefix_cache.ts";
-import { type EngineSchedulerOptions, MAX_LAG_MS } from "./scheduler_options.ts";
 import type { EngineSequence } from "./sequence.ts";
 import { planMixed, planPrefillFirst, type StepBatch } from "./step_plan.ts";
+
+/** A lag behind the clock above this is forgotten instead of made up for. */
+const MAX_LAG_MS = 1000;
+
+/** Options of a scheduler: how an engine family fills its steps. */
+export interface EngineSchedulerOptions {
+  readonly clock: Clock;
+  readonly cost: CostModel;
+  /** vLLM mixes prefill chunks into decode steps; SGLang runs prefills alone, before decodes. */
+  readonly policy: "mixed" | "prefill_first";
+  readonly pageSize: number;
+  readonly kvTokens: number;
+  readonly maxRunning: number;
+  readonly maxBatchedTokens: number;
+  /** Called once for every sequence, when it has left the engine. */
+  readonly onEnd: (sequence: EngineSequence) => void;
+  /** Called when memory has become free. */
+  readonly onFree: () => void;
+}
 
 /** Continuous batching: a step computes prompt chunks and a token of every decoding sequence, and takes one timer. */
 export class EngineScheduler {

@@ -35,7 +35,7 @@ export interface Generation extends Omit<ChoiceOptions, "speech" | "source"> {
   /** Where the halves of a pair meet; only SGLang pairs need it. */
   readonly bootstrap?: Bootstrap;
   /** `kv_transfer_params` of a vLLM request, with the request's id. */
-  readonly transfer?: { readonly params: JsonObject; readonly id: string };
+  readonly transfer?: { readonly params: JsonObject; readonly id: string } | undefined;
 }
 
 /** Where a vLLM server's KV is fetched unless told otherwise. */
@@ -155,7 +155,7 @@ export class Backend {
   start(collector: Collector, generation: Generation): Choice {
     const choice = collector.add({
       ...generation,
-      ...(this.pd?.role === "prefill" ? { maxTokens: 1 } : {}),
+      maxTokens: this.pd?.role === "prefill" ? 1 : generation.maxTokens,
       speech: this.speech,
       source: this.#source(generation),
     });

@@ -1,15 +1,15 @@
 import type { Clock } from "../../base/clock.ts";
 import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
-import type { Fault } from "../engine/faults.ts";
+import type { Fault, FaultRate } from "../engine/faults.ts";
 import type { PdFabric } from "../pd/fabric.ts";
 import type { ScriptedAnswers } from "../text/scripted.ts";
 
-/** What a simulated server pretends to be. */
+/** Options of a simulated server: what it pretends to be. */
 export interface SimulatorOptions {
   readonly engine: "vllm" | "sglang";
   /** Emulated version, such as `0.32.0` (vllm), `0.5.18` or `0.5.23` (sglang). */
-  readonly version?: string;
+  readonly version?: string | undefined;
   /** Names it answers to; the first is listed first. */
   readonly models: readonly string[];
   /** Cost model: H200 calibration of that size, or `instant` (no time passes). */
@@ -28,7 +28,7 @@ export interface SimulatorOptions {
   /** Sequences that are worked on at the same time (vllm: 1,024; sglang: 2,048). */
   readonly maxRunning?: number;
   /** Token budget of one step (vllm `max_num_batched_tokens`, sglang `chunked_prefill_size`); 8,192 by default. */
-  readonly maxBatchedTokens?: number;
+  readonly maxBatchedTokens?: number | undefined;
   /** SGLang's `--incremental-streaming-output`: events of `/generate` hold only what is new; from 0.5.10 on. */
   readonly incrementalStream?: boolean;
   /** Requests that may wait before others get 503; unlimited by default. */
@@ -36,26 +36,25 @@ export interface SimulatorOptions {
   /** The tokenizer of the model that it pretends to serve; a small built-in one by default. */
   readonly tokenizer?: ModelTokenizer;
   /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions; or other ones. */
-  readonly answers?: "hashed" | "scripted" | ScriptedAnswers;
-  /** Faults that strike at random, each generation request on its own. */
+  readonly answers?: "hashed" | "scripted" | ScriptedAnswers | undefined;
   /** One half of a prefill/decode pair; without it the server does both. */
-  readonly pd?: PdOptions;
-  readonly faultRate?: { readonly probability: number; readonly faults: readonly Omit<Fault, "count">[] };
+  readonly pd?: PdOptions | undefined;
+  readonly faultRate?: FaultRate | undefined;
 }
 
 /** One half of a pair. Durations are those of real servers in ms: `speedup` divides them too. */
 export interface PdOptions {
   readonly role: "prefill" | "decode";
-  /** Where servers find each other; the same object for all halves that may work together. */
+  /** Meeting place of servers; the same object for all halves that may work together. */
   readonly fabric: PdFabric;
-  /** Where the registry of a SGLang prefill server (8998), or a vLLM server's side channel (5600), is reached. */
+  /** Address of the registry of a SGLang prefill server (port 8998), or of a vLLM server's side channel (5600). */
   readonly bootstrapHost?: string;
   readonly bootstrapPort?: number;
   /** Prefill: the port of its API, as the registry tells it; 30,000 by default. */
   readonly httpPort?: number;
-  /** How long prefill waits for its decode half; 300,000 by default. */
+  /** Longest wait of prefill for its decode half; 300,000 by default. */
   readonly bootstrapTimeoutMs?: number;
-  /** How long decode waits for the KV; 300,000 by default. */
+  /** Longest wait of decode for the KV; 300,000 by default. */
   readonly waitingTimeoutMs?: number;
   /** Decode: tokens kept free per sequence when memory is taken for a prompt; 512 by default. */
   readonly reservedDecodeTokens?: number;

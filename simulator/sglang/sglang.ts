@@ -37,71 +37,11 @@ export function sglangProtocol(options: SimulatorOptions, hooks: BackendHooks): 
     maxRunning: 2048,
     policy: "prefill_first",
   }, hooks);
-  const version = versionNumber(backend.version);
   const requests = new SglangRequests(backend);
-  const get = (reply: () => Reply) => ({ GET: () => Promise.resolve(reply()) });
-  const health = {
-    GET: async () => {
-      await backend.pause(HEALTH_MS);
-      return emptyReply();
-    },
-  };
-  const serveGenerate = (request: ServedRequest) =>
-    generate(request, parseSglangBody(request), backend, requests);
-  const tokenize = (request: ServedRequest) => Promise.resolve(tokenizeReply(request, backend));
-  const flush = () => {
-    if (backend.load > 0) {
-      return Promise.resolve({ status: 400, headers: {}, body: "Flush cache failed.\n" });
-    }
-    backend.scheduler.cache.clear();
-    return Promise.resolve({ status: 200, headers: {}, body: FLUSHED });
-  };
-  const routes: Record<string, Partial<Record<string, (request: ServedRequest) => Promise<Reply>>>> = {
-    "/generate": { POST: serveGenerate, PUT: serveGenerate },
-    "/v1/completions": {
-      POST: (request) =>
-        wrapped(() => sglangCompletions(request, parseSglangBody(request), backend, requests)),
-    },
-    "/v1/chat/completions": {
-      POST: (request) => wrapped(() => sglangChat(request, parseSglangBody(request), backend, requests)),
-    },
-    "/abort_request": {
-      POST: (request) => {
-        const { rid, abort_all: all } = parseSglangBody(request);
-        if (all === true) requests.abortAll();
-        else if (typeof rid === "string") requests.abort(rid);
-        return Promise.resolve(emptyReply());
-      },
-    },
-    "/flush_cache": { GET: flush, POST: flush },
-    "/tokenize": { POST: tokenize },
-    "/v1/tokenize": { POST: tokenize },
-    "/detokenize": { POST: (request) => Promise.resolve(detokenizeReply(request, backend)) },
-    "/v1/detokenize": { POST: (request) => Promise.resolve(detokenizeReply(request, backend)) },
-    "/health": health,
-    "/health_generate": health,
-    "/ping": get(() => emptyReply()),
-    "/get_model_info": get(() => jsonReply(200, modelInfo(backend))),
-    "/get_server_info": get(() => jsonReply(200, serverInfo(backend))),
-    "/v1/models": get(() => {
-      const data = options.models.map((id) => modelCard(id, backend));
-      return jsonReply(200, { object: "list", data });
-    }),
-    "/metrics": get(() => textReply(200, sglangMetrics(backend), "text/plain; version=0.0.4; charset=utf-8")),
-    "/v1/embeddings": { POST: () => Promise.resolve(notEmbedding()) },
-    "/v1/rerank": { POST: () => Promise.resolve(notEmbedding()) },
-    ...(version >= SGLANG.newest ? {} : { "/get_load": get(() => jsonReply(200, load(backend))) }),
-    ...(version < SGLANG.cumulativeIds ? {} : {
-      "/model_info": get(() => jsonReply(200, modelInfo(backend))),
-      "/server_info": get(() => jsonReply(200, serverInfo(backend))),
-      "/v1/loads": {
-        GET: ({ query }: ServedRequest) => {
-          // Pairs of that time fail when asked for all.
-          const fails = backend.pd !== undefined && version < SGLANG.fakeHostForgets && query.has("include");
-          return Promise.resolve(fails ? internalError() : jsonReply(200, loads(backend)));
-        },
-      },
-    }),
+  const routes: Routes = {
+    ...apiRoutes(backend, requests),
+    ...stateRoutes(backend),
+    ...versionRoutes(backend),
   };
   const generating = new Set(["/generate", "/v1/completions", "/v1/chat/completions"]);
   return {
@@ -124,6 +64,96 @@ export function sglangProtocol(options: SimulatorOptions, hooks: BackendHooks): 
   };
 }
 
+type Routes = Readonly<Record<string, Partial<Record<string, (request: ServedRequest) => Promise<Reply>>>>>;
+
+function get(reply: () => Reply): NonNullable<Routes[string]> {
+  return { GET: () => Promise.resolve(reply()) };
+}
+
+/** Routes of requests for the engine, and of those about them. */
+function apiRoutes(backend: Backend, requests: SglangRequests): Routes {
+  const generateReply = (request: ServedRequest) =>
+    generate(request, parseSglangBody(request), backend, requests);
+  const tokenize = { POST: (request: ServedRequest) => Promise.resolve(tokenizeReply(request, backend)) };
+  const detokenize = { POST: (request: ServedRequest) => Promise.resolve(detokenizeReply(request, backend)) };
+  const notEmbedding = { POST: () => Promise.resolve(notEmbeddingReply()) };
+  return {
+    "/generate": { POST: generateReply, PUT: generateReply },
+    "/v1/completions": {
+      POST: (request) =>
+        wrapped(() => sglangCompletions(request, parseSglangBody(request), backend, requests)),
+    },
+    "/v1/chat/completions": {
+      POST: (request) => wrapped(() => sglangChat(request, parseSglangBody(request), backend, requests)),
+    },
+    "/abort_request": {
+      POST: (request) => {
+        const { rid, abort_all: all } = parseSglangBody(request);
+        if (all === true) requests.abortAll();
+        else if (typeof rid === "string") requests.abort(rid);
+        return Promise.resolve(emptyReply());
+      },
+    },
+    "/tokenize": tokenize,
+    "/v1/tokenize": tokenize,
+    "/detokenize": detokenize,
+    "/v1/detokenize": detokenize,
+    "/v1/embeddings": notEmbedding,
+    "/v1/rerank": notEmbedding,
+  };
+}
+
+/** Routes that tell of the server, or clear its cache. */
+function stateRoutes(backend: Backend): Routes {
+  const health = {
+    GET: async () => {
+      await backend.pause(HEALTH_MS);
+      return emptyReply();
+    },
+  };
+  const flush = () => {
+    if (backend.load > 0) {
+      return Promise.resolve({ status: 400, headers: {}, body: "Flush cache failed.\n" });
+    }
+    backend.scheduler.cache.clear();
+    return Promise.resolve({ status: 200, headers: {}, body: FLUSHED });
+  };
+  return {
+    "/flush_cache": { GET: flush, POST: flush },
+    "/health": health,
+    "/health_generate": health,
+    "/ping": get(() => emptyReply()),
+    "/get_model_info": get(() => jsonReply(200, modelInfo(backend))),
+    "/get_server_info": get(() => jsonReply(200, serverInfo(backend))),
+    "/v1/models": get(() => {
+      const data = backend.options.models.map((id) => modelCard(id, backend));
+      return jsonReply(200, { object: "list", data });
+    }),
+    "/metrics": get(() => textReply(200, sglangMetrics(backend), "text/plain; version=0.0.4; charset=utf-8")),
+  };
+}
+
+/** Routes that not every version has. */
+function versionRoutes(backend: Backend): Routes {
+  const version = versionNumber(backend.version);
+  const loadRoutes: Routes = version >= SGLANG.newest
+    ? {}
+    : { "/get_load": get(() => jsonReply(200, load(backend))) };
+  if (version < SGLANG.cumulativeIds) return loadRoutes;
+  return {
+    ...loadRoutes,
+    "/model_info": get(() => jsonReply(200, modelInfo(backend))),
+    "/server_info": get(() => jsonReply(200, serverInfo(backend))),
+    "/v1/loads": {
+      GET: ({ query }) => {
+        // Pairs of that time fail when asked for all.
+        const fails = backend.pd !== undefined && version < SGLANG.fakeHostForgets && query.has("include");
+        return Promise.resolve(fails ? internalError() : jsonReply(200, loads(backend)));
+      },
+    },
+  };
+}
+
 /** Makes a promise's rejection of what a check throws at once. */
 async function wrapped(serve: () => Promise<Reply>): Promise<Reply> {
   return await serve();
@@ -142,7 +172,7 @@ function modelReply(request: ServedRequest, backend: Backend): Reply {
   });
 }
 
-function notEmbedding(): Reply {
+function notEmbeddingReply(): Reply {
   return openaiError(
     400,
     "This model does not appear to be an embedding model by default. Please add `--is-embedding` when launching the server or try another model.",

@@ -68,7 +68,7 @@ export async function vllmChat(
       maxTokens,
       holdBack: true,
       logprobs,
-      ...requestedTransfer(body, job.id),
+      transfer: requestedTransfer(body, job.id),
       cacheLimit: Infinity,
     });
   }

@@ -81,7 +81,7 @@ export async function vllmCompletions(
         maxTokens: budgets[promptIndex]!,
         holdBack: true,
         logprobs,
-        ...requestedTransfer(body, job.id),
+        transfer: requestedTransfer(body, job.id),
         cacheLimit: (echo && logprobs !== undefined) || job.promptLogprobs !== undefined ? 0 : Infinity,
       });
     }

@@ -255,9 +255,9 @@ function checkedStops(body: JsonObject): string[] {
 }
 
 /** `kv_transfer_params` of a request, as an answer's part. */
-export function requestedTransfer(body: JsonObject, id: string): Pick<Generation, "transfer"> {
+export function requestedTransfer(body: JsonObject, id: string): Generation["transfer"] {
   const params = body["kv_transfer_params"] ?? null;
-  return isJsonObject(params) ? { transfer: { params, id } } : {};
+  return isJsonObject(params) ? { params, id } : undefined;
 }
 
 function integers(body: JsonObject, name: string): number[] {
