@@ -84,7 +84,7 @@ export function breakdown(usage: RunUsage): JsonObject {
 }
 
 function countsBody(
-  counts: Readonly<Omit<Counts, "warmTokens" | "savedTokens"> & Partial<Counts>>,
+  counts: Readonly<Omit<Counts, "warmTokens" | "savedTokens">> & Pick<RunUsage, "warmTokens" | "savedTokens">,
 ): JsonObject {
   return {
     calls: counts.calls,

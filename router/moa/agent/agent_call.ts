@@ -1,32 +1,60 @@
 import { deadlineSignal } from "../../../base/clock.ts";
-import { messageOf } from "../../../base/errors.ts";
+import type { Random } from "../../../base/random.ts";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type {
   EngineUsage,
   FinishReason,
   GenerateEvent,
   GenerateRequest,
   Prompt,
+  Sampling,
 } from "../../engines/engine.ts";
-import { agentOverdue } from "./agent_overdue.ts";
-import type { AgentContext, AgentRequest } from "./agent_types.ts";
+import type { AgentContext } from "./agent_context.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
 import type { AgentUsage } from "../record/usage.ts";
+import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { Lease } from "../../pool/lease.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import type { PlacementOutcome } from "../../worker/placement.ts";
 
-/** What one attempt sends. */
-type Attempt = Omit<AgentRequest, "logprobs"> & { readonly logprobs: number | undefined };
+/** Options of an `AgentCall`. */
+export interface AgentCallOptions {
+  readonly node: AgentNode;
+  /** From 0; more than one call of an agent is numbered. */
+  readonly choice: number;
+  readonly model: ServedModel;
+  readonly context: AgentContext;
+}
+
+/** Gets a call's events, one at a time; while it waits, the engine's stream is not read. */
+export interface EventSink {
+  push(event: GenerateEvent, signal: AbortSignal): Promise<void>;
+}
+
+/** A request to generate. */
+export interface AgentRequest {
+  readonly prompt: Prompt;
+  readonly sampling: Sampling;
+  readonly logprobs?: number | undefined;
+  /** An engine that refuses the request because of them is asked again without. */
+  readonly logprobsOptional?: boolean | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Requests of the same key go to the same worker. */
+  readonly stickyKey?: string | undefined;
+  /** The client, where the call's output goes to one. */
+  readonly sink?: EventSink | undefined;
+}
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const RETRY_PAUSE_MS = { least: 25, random: 100 };
 
 /**
  * One agent's call in one run: `waiting` for its precursors, `queued` from its start to its first token, `running`,
- * then `done`, `failed` or `cancelled`. What it has said is in `log`.
+ * then `done`, `failed` or `cancelled`. Its output is in `log`.
  */
 export class AgentCall {
   /** The agent's id; the root's second choice is `<id>#2`. */
@@ -34,12 +62,16 @@ export class AgentCall {
   readonly node: AgentNode;
   readonly choice: number;
   readonly log = new OutputLog();
+  readonly #model: ServedModel;
   readonly #context: AgentContext;
+  readonly #random: Random;
   readonly #controller = new AbortController();
   #state: AgentState = "waiting";
   #error: unknown = undefined;
   #worker: string | undefined;
   #prompt: Prompt | undefined;
+  /** Its prompt opens a `<think>` block, so that its output begins with reasoning; undefined until somebody asks. */
+  #reasonsFirst: boolean | undefined;
   #calls = 0;
   #end: Extract<GenerateEvent, { type: "end" }> | undefined;
   /** The last running usage that the engine sent. */
@@ -50,11 +82,13 @@ export class AgentCall {
   #firstTokenAtMs: number | undefined;
   #endedAtMs: number | undefined;
 
-  constructor(node: AgentNode, choice: number, context: AgentContext) {
+  constructor({ node, choice, model, context }: AgentCallOptions) {
     this.id = choice === 0 ? node.id : `${node.id}#${choice + 1}`;
     this.node = node;
     this.choice = choice;
+    this.#model = model;
     this.#context = context;
+    this.#random = context.random.stream(`${node.id}#${choice}`);
   }
 
   get state(): AgentState {
@@ -81,7 +115,20 @@ export class AgentCall {
     return this.#endedAtMs !== undefined;
   }
 
-  /** Why it failed or was cancelled. */
+  /** The part of its output that successors read. */
+  get answer(): string {
+    return answerText(this.log.text, this.#context.graph);
+  }
+
+  /** The certain beginning of `answer`, while it is still being written. */
+  get answerSoFar(): string {
+    this.#reasonsFirst ??= this.#prompt !== undefined &&
+      opensReasoning(this.#prompt, this.#model.tokenizer);
+    // Reasoning that the engine has taken out itself is not in the text.
+    return answerSoFar(this.log.text, this.#context.graph, this.#reasonsFirst && this.log.reasoning === "");
+  }
+
+  /** The error that it failed with, or was cancelled for. */
   get error(): unknown {
     return this.#error;
   }
@@ -92,11 +139,12 @@ export class AgentCall {
    */
   async run(request: AgentRequest): Promise<void> {
     if (this.#state !== "waiting") return;
+    this.#context.work.begin();
     this.#state = "queued";
     this.#prompt = request.prompt;
     this.#startedAtMs = this.#context.trace.nowMs;
     this.#note("agent_queued");
-    const overdue = this.node.deadlineMs === undefined ? undefined : agentOverdue(this.id, this.node);
+    const overdue = this.#overdue();
     const deadline = deadlineSignal(
       this.#context.clock,
       this.node.deadlineMs ?? Infinity,
@@ -113,7 +161,8 @@ export class AgentCall {
     } finally {
       deadline.release();
     }
-    if (this.state === "done") await this.#forwardEnd(request);
+    if (this.state === "done") await this.#forwardEnd(request.sink);
+    this.#context.work.end();
   }
 
   /**
@@ -188,7 +237,7 @@ export class AgentCall {
     const failedOn = new Set<string>();
     let failure: unknown;
     let logprobs = request.logprobs;
-    for (let retriesLeft = this.#context.model.config.retries;; retriesLeft--) {
+    for (let retriesLeft = this.#model.config.retries;; retriesLeft--) {
       const lease = await this.#lease(request.stickyKey, failedOn, failure, signal);
       try {
         return await this.#attempt({ ...request, logprobs }, lease, signal);
@@ -209,8 +258,8 @@ export class AgentCall {
         if (lease.prefill !== undefined) failedOn.add(lease.prefill.workerId);
         this.#note("agent_retried", what);
       }
-      const { clock, random } = this.#context;
-      await clock.sleep(RETRY_PAUSE_MS.least + random.next() * RETRY_PAUSE_MS.random, signal);
+      const pauseMs = RETRY_PAUSE_MS.least + this.#random.next() * RETRY_PAUSE_MS.random;
+      await this.#context.clock.sleep(pauseMs, signal);
     }
   }
 
@@ -221,9 +270,9 @@ export class AgentCall {
     failure: unknown,
     signal: AbortSignal,
   ): Promise<Lease> {
-    const { model, arrival } = this.#context;
+    const { arrival } = this.#context;
     try {
-      return await model.pool.gate.lease({ arrival, stickyKey, exclude: failedOn }, signal);
+      return await this.#model.pool.gate.lease({ arrival, stickyKey, exclude: failedOn }, signal);
     } catch (error) {
       signal.throwIfAborted();
       throw failure ?? error;
@@ -231,7 +280,7 @@ export class AgentCall {
   }
 
   async #attempt(
-    request: Attempt,
+    request: AgentRequest,
     lease: Lease,
     signal: AbortSignal,
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {
@@ -250,12 +299,12 @@ export class AgentCall {
     let outcome: PlacementOutcome = "aborted";
     try {
       let end: Extract<GenerateEvent, { type: "end" }> | undefined;
-      for await (const event of this.#context.model.engine.generate(generate, lease, signal)) {
+      for await (const event of this.#model.engine.generate(generate, lease, signal)) {
         signal.throwIfAborted();
         if (event.type === "end") end = event;
         else {
           if (this.#onDelta(event)) lease.promptRead();
-          if (request.forward !== undefined) await request.forward(event, signal);
+          if (request.sink !== undefined) await request.sink.push(event, signal);
         }
       }
       signal.throwIfAborted();
@@ -272,18 +321,14 @@ export class AgentCall {
 
   /** Takes in what came; true once that is the first token. */
   #onDelta(delta: OutputDelta): boolean {
-    this.log.append(delta);
     if (delta.usage !== undefined) this.#running = delta.usage;
-    const tokens = tokensOf(delta);
-    if (tokens === 0) return false;
-    const first = this.#state === "queued";
+    const first = this.#state === "queued" && tokensOf(delta) > 0;
     if (first) {
       this.#state = "running";
       this.#firstTokenAtMs = this.#context.trace.nowMs;
       this.#note("agent_first_token");
-      this.#context.started(this);
     }
-    this.#context.grew(this, tokens);
+    this.log.append(delta);
     return first;
   }
 
@@ -307,12 +352,20 @@ export class AgentCall {
   }
 
   /** The last event goes out when the call is done, so that whoever has seen it finds it done. */
-  async #forwardEnd(request: AgentRequest): Promise<void> {
-    if (request.forward === undefined || this.#finishReason === undefined) return;
+  async #forwardEnd(sink: EventSink | undefined): Promise<void> {
+    if (sink === undefined || this.#finishReason === undefined) return;
     const usage = { promptTokens: 0, completionTokens: this.log.tokens, cachedTokens: undefined };
     const end = this.#end ?? { type: "end", finishReason: this.#finishReason, usage };
     // Rejects only when the call is cancelled: the reader has gone.
-    await request.forward(end, this.#controller.signal).catch(() => {});
+    await sink.push(end, this.#controller.signal).catch(() => {});
+  }
+
+  #overdue(): CanopyError | undefined {
+    const { deadlineMs } = this.node;
+    return deadlineMs === undefined ? undefined : new CanopyError(
+      `Agent ${this.id} took longer than its deadline of ${deadlineMs} ms`,
+      { code: "deadline_exceeded", status: 504 },
+    );
   }
 
   #note(type: string, data?: Record<string, string | number>): void {

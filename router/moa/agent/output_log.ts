@@ -2,18 +2,19 @@ import { CanopyError } from "../../../base/errors.ts";
 import { Notify } from "../../../base/notify.ts";
 import type { GenerateEvent, TokenLogprob } from "../../engines/engine.ts";
 
-/** What an engine sent in one piece. */
+/** One piece of an engine's answer. */
 export type OutputDelta = Extract<GenerateEvent, { type: "delta" }>;
 
-/** What has come since a reader's last look. */
+/** Everything that has come since a reader's last look. */
 export type News = Required<Pick<OutputDelta, "text" | "reasoning" | "tokenIds" | "logprobs">>;
 
 /** Longest output of one agent, in characters and pieces: far beyond any model's, a guard against a mad worker. */
 const MAX_OUTPUT_SIZE = 16 * 1024 * 1024;
 
 /**
- * What one agent has said so far: an append-only record that successors and scorers read while it grows. It keeps
- * sums, not pieces: a token costs its characters and its id, and a reader that is slow gets much at a time.
+ * An agent's output so far: an append-only record that grows while successors and scorers look. Subscribers are called
+ * with each token; readers come at their own pace. It keeps sums, not pieces: a token costs its characters and its id,
+ * and a reader that is slow gets much at a time.
  */
 export class OutputLog {
   readonly #tokenIds: number[] = [];
@@ -23,7 +24,8 @@ export class OutputLog {
   #tokens = 0;
   #size = 0;
   #ended = false;
-  readonly #bell = new Notify();
+  readonly #changed = new Notify();
+  readonly #subscribers: ((tokens: number) => void)[] = [];
 
   get text(): string {
     return this.#text;
@@ -70,14 +72,21 @@ export class OutputLog {
     if (delta.reasoning !== undefined) this.#reasoning += delta.reasoning;
     if (delta.tokenIds !== undefined) { for (const id of delta.tokenIds) this.#tokenIds.push(id); }
     if (delta.logprobs !== undefined) { for (const logprob of delta.logprobs) this.#logprobs.push(logprob); }
-    this.#tokens += tokensOf(delta);
-    this.#bell.ring();
+    const tokens = tokensOf(delta);
+    this.#tokens += tokens;
+    this.#changed.ring();
+    if (tokens > 0) { for (const subscriber of this.#subscribers) subscriber(tokens); }
+  }
+
+  /** Calls `onTokens` with the number of new tokens, right when they have come. */
+  subscribe(onTokens: (tokens: number) => void): void {
+    this.#subscribers.push(onTokens);
   }
 
   /** No more will come. */
   end(): void {
     this.#ended = true;
-    this.#bell.ring();
+    this.#changed.ring();
   }
 
   /**
@@ -104,7 +113,7 @@ export class OutputLog {
         };
         yield news;
       } else if (this.#ended) return;
-      else await this.#bell.next(signal);
+      else await this.#changed.next(signal);
     }
   }
 }

@@ -1,47 +1,49 @@
-import type { Clock } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
-import type { AgentCall } from "../agent/agent_call.ts";
-import type { VerdictQuestion } from "./exit_policies.ts";
-import type { Judgement } from "./pair_evidence.ts";
+import type { ServedModel } from "../../served/served_model.ts";
+import type { Lease } from "../../pool/lease.ts";
+import { AgentCall } from "../agent/agent_call.ts";
+import type { AgentContext } from "../agent/agent_context.ts";
+import { attemptOutcome } from "../agent/attempt_outcome.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { wirePrompt } from "../prompt/wire_prompt.ts";
-import type { ModelAccess } from "../run/run_options.ts";
-import type { ServedModel } from "../../served/served_model.ts";
+import { type AgentUsage, withExtraTokens } from "../record/usage.ts";
+import type { ModelAccess } from "../warm/model_access.ts";
+import type { VerdictQuestion } from "./exit_policies.ts";
+import type { Judgement } from "./pair_evidence.ts";
 
 /** Alternatives of the one token in which yes and no are looked for: what every engine that has them gives. */
 const ALTERNATIVES = 10;
 
-/** What a cluster's verdicts are asked with. */
+/** Options of a `Judge`. */
 export interface JudgeOptions {
   /** `<cluster>.verdict`: the calls' agent id. */
   readonly id: string;
   readonly model: ModelAccess;
   readonly settings: EarlyExitConfig["verdict"];
   readonly verdict: VerdictQuestion;
-  /** What the answers answer. */
+  /** The question that the answers answer, as plain text. */
   readonly question: () => string;
-  readonly clock: Clock;
   readonly headers: Readonly<Record<string, string>> | undefined;
-  readonly stickyKey: string;
-  /** Makes a call that the run counts. */
-  readonly call: (node: AgentNode) => AgentCall;
-  /** A call is on its way, or (false) no engine works for it any more. */
-  readonly working: (busy: boolean) => void;
+  readonly context: AgentContext;
 }
 
-/** Asks a small model, in one token, whether two answers agree. Its calls are an agent's like any other. */
+/** Asks a small model, in one token, whether two answers of a cluster agree. Its calls are an agent's like any other. */
 export class Judge {
   readonly #options: JudgeOptions;
-  /** As whom its calls are counted. */
-  readonly node: AgentNode;
+  /** The agent as which its calls are counted. */
+  readonly #node: AgentNode;
+  readonly #stickyKey: string;
+  readonly #calls: AgentCall[] = [];
+  #warmTokens = 0;
 
   constructor(options: JudgeOptions) {
-    const { id, model, settings } = options;
+    const { id, model, settings, context } = options;
     this.#options = options;
-    this.node = {
+    this.#stickyKey = `${context.runId}/${id}`;
+    this.#node = {
       id,
       model: model.served.name,
       template: { kind: "messages", messages: [], responses: { item: [], separator: "" } },
@@ -50,6 +52,12 @@ export class Judge {
       onDeadline: "drop",
       reads: [],
     };
+  }
+
+  /** Tokens of its calls and warms. */
+  usages(): AgentUsage[] {
+    const warmed = withExtraTokens(undefined, this.#node, { warmTokens: this.#warmTokens });
+    return [...this.#calls.map((call) => call.usage()), warmed].filter((usage) => usage !== undefined);
   }
 
   /** The verdict on two answers; never rejects. When the signal aborts the engine is told. */
@@ -68,50 +76,102 @@ export class Judge {
     return { verdict: { yes, model: served.name }, late: false, failed: false };
   }
 
-  /** The beginning of every prompt that has this answer first, as token ids; undefined where the engine makes them. */
-  prefix(
+  /**
+   * Has the model read the question and the first answer while the second one is still being written. Once, and only
+   * where nothing waits and there is something to gain; never rejects.
+   */
+  async warm(answer: string, signal: AbortSignal): Promise<void> {
+    const { work, trace } = this.#options.context;
+    work.begin();
+    const warmed = await this.#warm(answer, signal);
+    if (warmed !== undefined) {
+      this.#warmTokens += warmed.computed;
+      trace.add("warm_done", { agent: this.#node.id, data: { ...warmed } });
+    }
+    work.end();
+  }
+
+  /** The tokens that are cached now, and of these the ones that were computed; undefined when nothing was sent. */
+  async #warm(
     answer: string,
-  ): { readonly prompt: Prompt; readonly tokens: number; readonly sampling: Sampling } | undefined {
+    signal: AbortSignal,
+  ): Promise<{ readonly tokens: number; readonly computed: number } | undefined> {
+    const { served: { engine, pool: { gate } }, warming } = this.#options.model;
+    if (engine.capabilities.warm === "none" || warming.off !== undefined || gate.waiting > 0) {
+      return undefined;
+    }
+    let lease: Lease | undefined;
+    let endTurn = () => {};
+    try {
+      const prefix = this.#prefix(answer);
+      if (prefix === undefined) return undefined;
+      lease = gate.leaseNow({ stickyKey: this.#stickyKey });
+      const { home } = lease;
+      if (warming.turns.busyWith(home) !== undefined || warming.turns.pausedMs(home) > 0) {
+        lease.release("aborted");
+        return undefined;
+      }
+      endTurn = warming.turns.take(home, prefix.ids.length);
+      const { promptTokens, cachedTokens } = await engine.warm(
+        prefix,
+        lease,
+        signal,
+        sampling(undefined),
+      );
+      lease.release("ok");
+      return { tokens: promptTokens, computed: Math.max(0, promptTokens - (cachedTokens ?? 0)) };
+    } catch (error) {
+      lease?.release(signal.aborted ? "aborted" : attemptOutcome(error));
+      return undefined;
+    } finally {
+      endTurn();
+    }
+  }
+
+  /** The beginning of every prompt that has this answer first; undefined where the engine makes the token ids. */
+  #prefix(answer: string): Extract<Prompt, { kind: "tokens" }> | undefined {
     const tokenizer = this.#options.model.served.tokenizer;
     if (tokenizer?.streaming === undefined || "refusal" in tokenizer.streaming) return undefined;
-    const texts = ["\u0001", "\u0002"].map((other) => this.#text([answer, other]));
-    const [one, other] = texts;
+    const [one, other] = ["\u0001", "\u0002"].map((second) => this.#text([answer, second]));
     if (one === undefined || other === undefined) return undefined;
     let end = 0;
     while (end < one.length && one[end] === other[end]) end++;
     const stream = tokenizer.streaming.open();
     stream.append(one.slice(0, end));
-    const ids = [...stream.stable];
-    return { prompt: { kind: "tokens", ids }, tokens: ids.length, sampling: sampling(undefined) };
+    return { kind: "tokens", ids: [...stream.stable] };
   }
 
   async #askOnce(answers: readonly [string, string], signal: AbortSignal): Promise<Judgement> {
-    const { model: { served }, headers, stickyKey, call: make, working } = this.#options;
-    let call: AgentCall;
+    const { model: { served }, headers, context } = this.#options;
     let prompt: Prompt;
     try {
-      prompt = this.#prompt(answers);
-      call = make(this.node);
+      const chat = { kind: "chat", messages: this.#messages(answers) } as const;
+      prompt = wirePrompt(chat, unthinking(served), {});
     } catch (error) {
       return this.#unknown(messageOf(error));
     }
+    const call = new AgentCall({ node: this.#node, choice: this.#calls.length, model: served, context });
+    this.#calls.push(call);
     const onAbort = () => call.cancel(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
-    working(true);
     try {
       await call.run({
         prompt,
         sampling: sampling(prompt.kind === "chat" ? served : undefined),
         // Without alternatives the chosen token decides alone.
         logprobs: served.engine.capabilities.topLogprobs === false ? 0 : ALTERNATIVES,
-        stickyKey,
-        ...(headers === undefined ? {} : { headers }),
+        stickyKey: this.#stickyKey,
+        headers,
       });
     } finally {
       signal.removeEventListener("abort", onAbort);
-      working(false);
     }
+    return this.#judgement(call);
+  }
+
+  #judgement(call: AgentCall): Judgement {
+    const model = this.#node.model;
     if (call.state !== "done") {
       const late = CanopyError.is(call.error) && call.error.code === "deadline_exceeded";
       return this.#unknown(messageOf(call.error), late);
@@ -120,16 +180,9 @@ export class Judge {
     if (token === undefined) return this.#unknown("the engine sent no log-probabilities");
     const candidates = [token, ...token.top ?? []].map(({ token, logprob }) => ({ text: token, logprob }));
     const yes = this.#options.verdict.yes(candidates);
-    if (yes === undefined) {
-      const reason = `its reply begins with ${JSON.stringify(token.token.slice(0, 20))}`;
-      return { verdict: { yes, reason, model: served.name }, late: false, failed: false };
-    }
-    return { verdict: { yes, model: served.name }, late: false, failed: false };
-  }
-
-  #prompt(answers: readonly [string, string]): Prompt {
-    const { model: { served } } = this.#options;
-    return wirePrompt({ kind: "chat", messages: this.#messages(answers) }, unthinking(served), {});
+    if (yes !== undefined) return { verdict: { yes, model }, late: false, failed: false };
+    const reason = `its reply begins with ${JSON.stringify(token.token.slice(0, 20))}`;
+    return { verdict: { yes, reason, model }, late: false, failed: false };
   }
 
   #text(answers: readonly [string, string]): string | undefined {
@@ -149,8 +202,13 @@ export class Judge {
   }
 
   #unknown(reason: string, late = false): Judgement {
-    return { verdict: { yes: undefined, reason, model: this.node.model }, late, failed: true };
+    return unknownVerdict(reason, this.#node.model, late);
   }
+}
+
+/** A verdict that could not be had. */
+export function unknownVerdict(reason: string, model = "", late = false): Judgement {
+  return { verdict: { yes: undefined, reason, model }, late, failed: true };
 }
 
 /** A model that reasons first says neither yes nor no in its first token: templates that can are told not to. */

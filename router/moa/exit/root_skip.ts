@@ -1,29 +1,23 @@
 import type { JsonObject } from "../../../base/json.ts";
-import type { Sampling } from "../../engines/engine.ts";
-import type { Cluster } from "./cluster.ts";
-import type { ConcludedExit } from "./cluster_exit.ts";
-import type { RunExits } from "./run_exits.ts";
-import type { AgentNode } from "../graph/graph_types.ts";
-import type { Trace } from "../record/trace.ts";
-import type { RunCalls } from "../run/run_calls.ts";
-import type { RunOptions } from "../run/run_options.ts";
 import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
+import type { Trace } from "../record/trace.ts";
+import type { Panel, PanelAnswer } from "./panel.ts";
+import type { RunExits } from "./run_exits.ts";
 
-/** What a run decides with whether its root is asked. */
+/** Options of `RootSkip`. */
 export interface RootSkipOptions {
-  readonly run: RunOptions;
+  readonly graph: AgentGraph;
+  readonly input: RunInput;
+  /** The root's parameters, with the client's over them. */
+  readonly sampling: Sampling;
   readonly trace: Trace;
-  readonly calls: RunCalls;
   readonly exits: RunExits;
 }
 
-/** A precursor's answer that may be the run's. */
-interface Candidate {
-  readonly text: string;
-  readonly agent: string;
-}
-
-/** Whether the last cluster's members agree so much that one of their answers is the run's, and the root is not asked. */
+/** Decides whether the last cluster's members agree so much that one of their answers is the run's. */
 export class RootSkip {
   readonly #options: RootSkipOptions;
 
@@ -32,78 +26,76 @@ export class RootSkip {
   }
 
   /**
-   * A cluster has closed. Calls `launch` when its readers are to start, or `answer` when one of its answers is the
-   * run's: at once, unless the policy has to find out whether its members agree. `known`: that they do, as far as the
-   * policy has told already.
+   * A cluster has closed. Calls `then` with the answer that is the run's, or with undefined when its readers are to
+   * start: at once, unless the policy has to find out whether its members agree. `known`: that they do, as far as the
+   * policy has told already. Until it is known there is a promise, which rejects with an error of `then`.
    */
   decide(
-    cluster: Cluster,
+    panel: Panel,
     known: Consensus | undefined,
-    launch: () => void,
-    answer: (text: string, agent: string) => void,
-  ): void {
-    const { run: { graph, input }, calls, exits } = this.#options;
-    const { root } = graph;
-    const share = cluster.node.earlyExit.skip_root;
-    const isLast = root !== undefined && root.reads.length === 1 && root.reads[0] === cluster.node;
+    then: (answer: PanelAnswer | undefined) => void,
+  ): Promise<void> | undefined {
+    const { graph: { root }, exits } = this.#options;
+    const launch = () => {
+      then(undefined);
+      return undefined;
+    };
+    const share = panel.node.earlyExit.skip_root;
+    const isLast = root !== undefined && root.reads.length === 1 && root.reads[0] === panel.node;
     if (!isLast || share === undefined) return launch();
-    const sampling = calls.sampling(root);
-    const needed = input.choices > 1
-      ? `the request asks for ${input.choices} choices`
-      : input.rootLogprobs !== undefined
-      ? "the request asks for log-probabilities"
-      : neededFor(sampling);
+    const needed = this.#neededFor();
     if (needed !== undefined) {
       this.#note(root, { skip: false, reason: needed });
       return launch();
     }
-    const conclude = (consensus: Consensus | undefined, concluded?: ConcludedExit) => {
-      const found = this.#candidate(cluster, consensus, share, sampling);
+    const conclude = (consensus: Consensus | undefined, figures: JsonObject) => {
+      const found = this.#answer(panel, consensus, share);
       this.#note(root, {
         skip: "text" in found,
         ...("reason" in found ? { reason: found.reason } : {}),
         ...(consensus === undefined ? {} : { consensus: { ...consensus } }),
-        ...(concluded === undefined ? {} : exits.figures(concluded, cluster)),
+        ...figures,
       });
-      if ("text" in found) answer(found.text, found.agent);
-      else launch();
+      then("text" in found ? found : undefined);
+      return undefined;
     };
-    if (known !== undefined) return conclude(known);
-    const asked = exits.consensus(cluster, (concluded) => conclude(concluded.decision.consensus, concluded));
-    if (!asked) launch();
+    if (known !== undefined) return conclude(known, {});
+    return exits.decidesOn(panel) ? exits.consensus(panel, conclude) : launch();
   }
 
-  /** The answer that stands for all, or why there is none. */
-  #candidate(
-    cluster: Cluster,
+  /** The answer that stands for all, or a reason why there is none. */
+  #answer(
+    { completions }: Panel,
     consensus: Consensus | undefined,
     least: number,
-    { max_tokens = Infinity, stop = [] }: Sampling,
-  ): Candidate | { readonly reason: string } {
+  ): PanelAnswer | { readonly reason: string } {
+    const { max_tokens = Infinity, stop = [] } = this.#options.sampling;
     if (consensus === undefined) return { reason: "it is not known whether the answers agree" };
     const { share, agent } = consensus;
     if (!(share >= least)) return { reason: "too few of the answers agree" };
-    const text = cluster.completions.find((one) => one.agent === agent)?.text ?? "";
-    const member = cluster.node.agents.find(({ id }) => id === agent);
-    const call = member === undefined ? undefined : this.#options.calls.of(member)[0];
-    if (call === undefined || text === "") return { reason: `agent ${agent} has no answer` };
-    if (call.cut) return { reason: `the answer of ${agent} was cut` };
-    const tokens = call.usage()?.completionTokens ?? 0;
+    const answer = completions.find((one) => one.agent === agent);
+    if (answer === undefined || answer.text === "") return { reason: `agent ${agent} has no answer` };
+    const { text, cut, tokens } = answer;
+    if (cut) return { reason: `the answer of ${agent} was cut` };
     if (tokens > max_tokens) return { reason: `the answer has ${tokens} tokens, more than max_tokens` };
     if (stop.some((one) => text.includes(one))) return { reason: "the answer holds a stop string" };
-    return { text, agent };
+    return answer;
+  }
+
+  /**
+   * A reason why the root must be asked whatever its precursors agree on: the request wants what only a call of its own
+   * can give (choices, log-probabilities, tools, a response format, …). What only says how tokens are drawn
+   * (temperature, seed, …) is no reason.
+   */
+  #neededFor(): string | undefined {
+    const { input, sampling: { extra = {} } } = this.#options;
+    if (input.choices > 1) return `the request asks for ${input.choices} choices`;
+    if (input.rootLogprobs !== undefined) return "the request asks for log-probabilities";
+    const [field] = Object.keys(extra);
+    return field === undefined ? undefined : `the root has a parameter ${field.slice(0, 60)}`;
   }
 
   #note(root: AgentNode, data: JsonObject): void {
     this.#options.trace.add("root_decided", { agent: root.id, data });
   }
-}
-
-/**
- * Why the root must be asked whatever its precursors agree on: it has parameters that only a call of its own can
- * honour (tools, a response format, …). What only says how tokens are drawn (temperature, seed, …) is no reason.
- */
-function neededFor({ extra = {} }: Sampling): string | undefined {
-  const [field] = Object.keys(extra);
-  return field === undefined ? undefined : `the root has a parameter ${field.slice(0, 60)}`;
 }

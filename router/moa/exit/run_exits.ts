@@ -1,33 +1,33 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { leastAnswers } from "../../../cfgs/schema/early_exit.ts";
+import type { Consensus, ExitDecision } from "../../../scorer/policy/exit_policy.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
-import type { Cluster } from "./cluster.ts";
-import { ClusterExit, type ConcludedExit } from "./cluster_exit.ts";
-import { FeedWriter } from "./feed_writer.ts";
-import { type Judgement, PairEvidence } from "./pair_evidence.ts";
-import type { RunClusters } from "./run_clusters.ts";
-import { RunVerdicts } from "./run_verdicts.ts";
-import type { AgentNode, ClusterNode } from "../graph/graph_types.ts";
+import type { AgentContext } from "../agent/agent_context.ts";
+import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
+import type { RunPrompts } from "../prompt/run_prompts.ts";
 import type { ExitRecord } from "../record/run_record.ts";
-import type { Trace } from "../record/trace.ts";
 import type { AgentUsage } from "../record/usage.ts";
-import type { RunCalls } from "../run/run_calls.ts";
-import type { RunOptions } from "../run/run_options.ts";
-import type { ClusterState, ExitDecision } from "../../../scorer/policy/exit_policy.ts";
+import type { ModelAccess } from "../warm/model_access.ts";
+import { ClusterExit, type ConcludedExit } from "./cluster_exit.ts";
+import type { ExitPolicies } from "./exit_policies.ts";
+import { FeedWriter } from "./feed_writer.ts";
+import { Judge } from "./judge.ts";
+import type { Panel } from "./panel.ts";
+import { smallestModel } from "./smallest_model.ts";
 
-/** What the early exits of a run need. */
+/** Options of `RunExits`. */
 export interface RunExitsOptions {
-  readonly run: RunOptions;
-  readonly trace: Trace;
-  readonly calls: RunCalls;
-  readonly clusters: RunClusters;
-  /** What a cluster's members were asked. */
-  readonly question: (node: ClusterNode) => string;
-  /** A cluster shall not wait for its other members. */
-  readonly exit: (cluster: Cluster, decision: ExitDecision) => void;
-  /** No engine works for a verdict any more. */
-  readonly onIdle: () => void;
-  readonly onError: (error: unknown) => void;
+  readonly graph: AgentGraph;
+  readonly policies: ExitPolicies;
+  /** One for each cluster of the graph. */
+  readonly panels: readonly Panel[];
+  /** The calls of the graph's agents; what they write goes to the scorer. */
+  readonly calls: readonly AgentCall[];
+  readonly models: ReadonlyMap<string, ModelAccess>;
+  readonly prompts: RunPrompts;
+  /** Headers to pass on to the engines. */
+  readonly headers: Readonly<Record<string, string>> | undefined;
+  readonly context: AgentContext;
 }
 
 /**
@@ -36,39 +36,24 @@ export interface RunExitsOptions {
  */
 export class RunExits {
   readonly #options: RunExitsOptions;
+  /** Those of clusters that are open, or whose consensus is still asked for. */
   readonly #exits = new Map<ClusterNode, ClusterExit>();
-  readonly #verdicts: RunVerdicts;
-  /** Agents whose answers are compared. */
-  readonly #compared = new Set<AgentNode>();
+  /** Feeds of the agents whose answers are compared, by agent id. */
+  readonly #feeds = new Map<string, FeedWriter>();
   readonly #scored = new Set<AgentNode>();
-  readonly #feeds = new Map<AgentNode, FeedWriter>();
   /** Closed clusters whose consensus is still asked for. */
   readonly #held = new Set<ClusterNode>();
+  readonly #judges: Judge[] = [];
   readonly #records: ExitRecord[] = [];
 
   /** Throws 400 `invalid_config` for settings that no policy can be made of. */
   constructor(options: RunExitsOptions) {
     this.#options = options;
-    this.#verdicts = new RunVerdicts(options);
-    const { graph, exitPolicies } = options.run;
-    for (const node of graph.clusters) {
-      const policy = node.agents.length > 1 ? exitPolicies.of(node.earlyExit) : undefined;
-      if (policy === undefined) continue;
-      if (policy.needs.similarity !== undefined) {
-        for (const agent of node.agents) this.#compared.add(agent);
-      }
-      if (policy.needs.logprobs) { for (const agent of node.agents) this.#scored.add(agent); }
-      const { clock, onError } = { ...options.run, ...options };
-      this.#exits.set(
-        node,
-        new ClusterExit({ policy, evidence: this.#evidence(node, policy.needs.similarity), clock, onError }),
-      );
+    for (const panel of options.panels) this.#add(panel);
+    for (const call of options.calls) {
+      if (!this.#feeds.has(call.node.id)) continue;
+      call.log.subscribe(() => this.#feeds.get(call.node.id)?.grew(call.log.text, () => call.answerSoFar));
     }
-  }
-
-  /** True while engines work for verdicts. */
-  get busy(): boolean {
-    return this.#verdicts.busy;
   }
 
   /** The decisions so far. */
@@ -78,100 +63,128 @@ export class RunExits {
 
   /** Tokens of the verdicts. */
   usages(): AgentUsage[] {
-    return this.#verdicts.usages();
+    return this.#judges.flatMap((judge) => judge.usages());
   }
 
-  /** Whether a policy looks at the log-probabilities of an agent's tokens. */
+  /** True when a policy looks at the log-probabilities of an agent's tokens. */
   wantsLogprobs(node: AgentNode): boolean {
     return this.#scored.has(node);
   }
 
-  /** An agent has written more. */
-  grew({ node, log }: AgentCall): void {
-    if (!this.#compared.has(node)) return;
-    this.#feed(node).grew(log.text, (output) => this.#options.calls.answerSoFar(node, output));
-  }
-
   /** An agent's answer is whole; to be told before any cluster that it is a member of. */
-  answered(node: AgentNode, answer: string): void {
-    if (this.#compared.has(node)) this.#feed(node).end(answer);
+  answered({ id }: AgentNode, answer: string): void {
+    this.#feeds.get(id)?.end(answer);
   }
 
-  /** Asks, right after a completion, whether the cluster shall wait for its other members. */
-  consider(cluster: Cluster): void {
-    const { node, answers } = cluster;
-    const exit = this.#exits.get(node);
-    if (exit === undefined) return;
+  /**
+   * Asks, right after a completion, whether the cluster shall wait for its other members; `exit` is called if it shall
+   * not, and never after `abort`. Until that is known there is a promise, which rejects with an error of `exit`.
+   */
+  consider(panel: Panel, exit: (decision: ExitDecision) => void): Promise<void> | undefined {
+    const { node, answers } = panel;
+    const asked = this.#exits.get(node);
+    if (asked === undefined) return undefined;
+    let asking: Promise<void> | undefined;
     if (answers.length >= Math.max(leastAnswers(node.earlyExit), node.minResponses)) {
-      exit.ask(this.#state(cluster), (concluded) => {
-        this.#note(cluster, concluded);
-        if (concluded.decision.exit) this.#options.exit(cluster, concluded.decision);
+      asking = asked.ask((concluded) => {
+        this.#note(asked, concluded);
+        if (concluded.decision.exit) exit(concluded.decision);
       });
     }
-    const last = answers.at(-1);
     // When the last member answers nothing is asked any more, unless the root may be skipped.
-    const asksAgain = cluster.unfinished.length > 1 || node.earlyExit.skip_root !== undefined;
-    if (cluster.open && asksAgain && exit.policy.needs.verdicts && last !== undefined) {
-      this.#verdicts.warm(node, last.text, exit.signal);
-    }
+    const asksAgain = panel.unfinished.length > 1 || node.earlyExit.skip_root !== undefined;
+    const warms = this.#options.graph.incrementalPrefill.mode !== "off";
+    if (warms && panel.open && asksAgain && asked.policy.needs.verdicts) asked.warmJudge();
+    return asking;
   }
 
-  /** Asks what a closed cluster's members agree on; `then` may come at once, and never comes after `abort`. */
-  consensus(cluster: Cluster, then: (concluded: ConcludedExit) => void): boolean {
-    const exit = this.#exits.get(cluster.node);
-    if (exit === undefined) return false;
-    this.#held.add(cluster.node);
-    exit.ask(this.#state(cluster), (concluded) => {
-      this.#held.delete(cluster.node);
-      then(concluded);
+  /** True when a policy decides on a cluster. */
+  decidesOn({ node }: Panel): boolean {
+    return this.#exits.has(node);
+  }
+
+  /**
+   * Asks what a closed cluster's members agree on; `then` is called with the policy's answer and its figures for the
+   * trace, at once or later, and never after `abort`. Until then there is a promise, which rejects with an error of
+   * `then`.
+   */
+  consensus(
+    { node }: Panel,
+    then: (consensus: Consensus | undefined, figures: JsonObject) => void,
+  ): Promise<void> | undefined {
+    const exit = this.#exits.get(node);
+    this.#held.add(node);
+    return exit?.ask((concluded) => {
+      this.#held.delete(node);
+      then(concluded.decision.consensus, exit.figures(concluded));
       this.prune();
     });
-    return true;
   }
 
   /** Clusters have closed, or are not needed any more: what is known of their answers is dropped. */
   prune(): void {
     for (const [node, exit] of this.#exits) {
-      if (this.#options.clusters.of(node).open || this.#held.has(node)) continue;
+      if (exit.panel.open || this.#held.has(node)) continue;
       this.#exits.delete(node);
       exit.close(new Error(`Cluster ${node.id} has closed`));
     }
     this.#dropFeeds();
   }
 
-  /** Ends everything; `busy` tells when the engines know. */
+  /** Ends everything. */
   abort(reason: unknown): void {
     for (const exit of this.#exits.values()) exit.close(reason);
     this.#exits.clear();
     this.#dropFeeds();
   }
 
-  /** The figures that a decision was made on, for the trace. */
-  figures({ decision, ms, late }: ConcludedExit, { node, answers }: Cluster): JsonObject {
-    const { scorer } = this.#options.run.exitPolicies.services ?? {};
-    const facts = this.#exits.get(node)?.policy.needs.similarity === undefined ? undefined : scorer?.facts;
-    return {
-      metric: node.earlyExit.metric,
-      completions: answers.length,
-      ...decision.numbers,
-      ...(decision.consensus === undefined ? {} : { consensus: { ...decision.consensus } }),
-      ...(facts === undefined
-        ? {}
-        : { scorer: { embedder: facts.embedder, model: facts.model ?? null, details: facts.details } }),
-      ms: Math.round(ms * 1000) / 1000,
-      ...(late ? { late } : {}),
-    };
+  #add(panel: Panel): void {
+    const { policies, prompts, context } = this.#options;
+    const { node } = panel;
+    const policy = node.agents.length > 1 ? policies.of(node.earlyExit) : undefined;
+    const { services } = policies;
+    if (policy === undefined || services === undefined) return;
+    const question = () => prompts.questionTo(node);
+    this.#exits.set(
+      node,
+      new ClusterExit({
+        panel,
+        policy,
+        services,
+        context,
+        question,
+        answerId: (agent) => this.#feeds.get(agent)?.id,
+        judge: () => this.#makeJudge(node, question),
+      }),
+    );
+    for (const agent of node.agents) {
+      if (policy.needs.logprobs) this.#scored.add(agent);
+      if (policy.needs.similarity === undefined || this.#feeds.has(agent.id)) continue;
+      this.#feeds.set(agent.id, new FeedWriter(services.scorer, `${context.runId}/${agent.id}`));
+    }
   }
 
-  #note(cluster: Cluster, concluded: ConcludedExit): void {
-    const { node, answers } = cluster;
+  #makeJudge(node: ClusterNode, question: () => string): Judge | string {
+    const { models, policies: { services }, headers, context } = this.#options;
+    const settings = node.earlyExit.verdict;
+    const named = settings.model ?? smallestModel([...models.values()].map(({ served }) => served))?.name;
+    const model = named === undefined ? undefined : models.get(named);
+    if (model === undefined || services === undefined) return `there is no model ${named ?? "at all"}`;
+    const id = `${node.id}.verdict`;
+    const judge = new Judge({ id, model, settings, verdict: services.verdict, question, headers, context });
+    this.#judges.push(judge);
+    return judge;
+  }
+
+  #note(exit: ClusterExit, concluded: ConcludedExit): void {
+    const { node, answers } = exit.panel;
     const { decision, ms, late } = concluded;
-    const { trace } = this.#options;
+    const { trace } = this.#options.context;
     trace.add("exit_decided", {
       cluster: node.id,
       data: {
         exit: decision.exit,
-        ...this.figures(concluded, cluster),
+        ...exit.figures(concluded),
         ...(decision.exit ? { keep: [...decision.keep] } : {}),
       },
     });
@@ -186,67 +199,15 @@ export class RunExits {
     });
   }
 
-  #evidence(node: ClusterNode, metric: ClusterExit["policy"]["needs"]["similarity"]): PairEvidence {
-    const { run, clusters } = this.#options;
-    const services = run.exitPolicies.services;
-    if (services === undefined) throw new Error("A policy without services");
-    const answer = (completion: number) => clusters.of(node).answers[completion]!;
-    return new PairEvidence({
-      scorer: services.scorer,
-      metric,
-      deadlineMs: node.earlyExit.deadline_ms,
-      clock: run.clock,
-      answerId: (completion) => {
-        const { agent } = answer(completion);
-        return this.#feed(node.agents.find(({ id }) => id === agent)!).id;
-      },
-      judge: ([a, b], signal): Promise<Judgement> =>
-        this.#verdicts.ask(node, [answer(a).text, answer(b).text], signal),
-    });
-  }
-
-  #state(cluster: Cluster): ClusterState {
-    const { run, calls, question } = this.#options;
-    const { node, answers, open, unfinished } = cluster;
-    return {
-      runId: run.id,
-      cluster: node.id,
-      question: question(node),
-      completions: answers.map(({ agent, text }) => {
-        const member = node.agents.find(({ id }) => id === agent)!;
-        const call = calls.of(member)[0];
-        const logprobs = this.#scored.has(member) ? call?.log.logprobs ?? [] : [];
-        return {
-          agent,
-          model: member.model,
-          text,
-          logprobs: logprobs.length === 0 ? undefined : logprobs.map(({ logprob }) => logprob),
-          cut: call?.cut ?? false,
-        };
-      }),
-      unfinished: open ? unfinished.map(({ id, model }) => ({ agent: id, model })) : [],
-    };
-  }
-
-  #feed(node: AgentNode): FeedWriter {
-    let feed = this.#feeds.get(node);
-    if (feed === undefined) {
-      const { run } = this.#options;
-      const scorer = run.exitPolicies.services!.scorer;
-      this.#feeds.set(node, feed = new FeedWriter(scorer, `${run.id}/${node.id}`));
-    }
-    return feed;
-  }
-
+  /** Closes the feeds of agents that no policy will compare any more. */
   #dropFeeds(): void {
-    for (const agent of this.#compared) {
-      const needed = [...this.#exits].some(([node, { policy }]) =>
-        policy.needs.similarity !== undefined && node.agents.includes(agent)
+    for (const [agent, feed] of this.#feeds) {
+      const needed = [...this.#exits.values()].some(({ panel, policy }) =>
+        policy.needs.similarity !== undefined && panel.node.agents.some(({ id }) => id === agent)
       );
       if (needed) continue;
-      this.#compared.delete(agent);
-      this.#feeds.get(agent)?.close();
       this.#feeds.delete(agent);
+      feed.close();
     }
   }
 }

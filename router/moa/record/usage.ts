@@ -1,5 +1,36 @@
 import type { AgentNode } from "../graph/graph_types.ts";
 
+/** Tokens of one agent's calls, all attempts together. */
+export interface AgentUsage {
+  readonly agent: string;
+  readonly model: string;
+  readonly calls: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** Undefined when no engine reported it. */
+  readonly cachedTokens: number | undefined;
+  readonly reasoningTokens: number;
+  /** Completion tokens that nobody read: of agents that failed, were cancelled, or whose answers an exit dropped. */
+  readonly wastedTokens: number;
+  /** Prompt tokens that were computed ahead, by warms; in none of the other counts. */
+  readonly warmTokens?: number | undefined;
+  /** Estimate of the completion tokens that an early exit spared; in none of the other counts. */
+  readonly savedTokens?: number | undefined;
+}
+
+/** Tokens of a whole run: the sums over its agents. */
+export interface RunUsage {
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly cachedTokens: number | undefined;
+  readonly reasoningTokens: number;
+  readonly wastedTokens: number;
+  readonly warmTokens?: number | undefined;
+  readonly savedTokens?: number | undefined;
+  readonly calls: number;
+  readonly agents: readonly AgentUsage[];
+}
+
 /** Token counts that add up. */
 type Tokens = Omit<AgentUsage, "agent" | "model">;
 
@@ -28,71 +59,31 @@ function sum(a: Tokens, b: Tokens): Tokens {
     calls: a.calls + b.calls,
     promptTokens: a.promptTokens + b.promptTokens,
     completionTokens: a.completionTokens + b.completionTokens,
-    cachedTokens: a.cachedTokens === undefined ? b.cachedTokens : a.cachedTokens + (b.cachedTokens ?? 0),
+    cachedTokens: sumOfKnown(a.cachedTokens, b.cachedTokens),
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
     wastedTokens: a.wastedTokens + b.wastedTokens,
-    ...optionalSum("warmTokens", a, b),
-    ...optionalSum("savedTokens", a, b),
+    warmTokens: sumOfKnown(a.warmTokens, b.warmTokens),
+    savedTokens: sumOfKnown(a.savedTokens, b.savedTokens),
   };
 }
 
-function optionalSum<K extends "warmTokens" | "savedTokens">(
-  name: K,
-  a: Tokens,
-  b: Tokens,
-): { [P in K]?: number } {
-  const sum: { [P in K]?: number } = {};
-  if (a[name] !== undefined || b[name] !== undefined) sum[name] = (a[name] ?? 0) + (b[name] ?? 0);
-  return sum;
+function sumOfKnown(a: number | undefined, b: number | undefined): number | undefined {
+  return a === undefined ? b : a + (b ?? 0);
 }
 
-/** A call's usage with what warms computed for it; undefined when there was neither. */
-export function withWarmTokens(
+/** A call's usage with what warms computed for it and an exit spared it; undefined when there was nothing at all. */
+export function withExtraTokens(
   usage: AgentUsage | undefined,
-  warmTokens: number,
   node: AgentNode,
+  { warmTokens = 0, savedTokens = 0 }: { readonly warmTokens?: number; readonly savedTokens?: number },
 ): AgentUsage | undefined {
-  if (warmTokens === 0) return usage;
-  return { agent: node.id, model: node.model, ...none, ...usage, warmTokens };
-}
-
-/** A call's usage with what an exit spared it; undefined when there was neither. */
-export function withSavedTokens(
-  usage: AgentUsage | undefined,
-  savedTokens: number,
-  node: AgentNode,
-): AgentUsage | undefined {
-  if (savedTokens === 0) return usage;
-  return { agent: node.id, model: node.model, ...none, ...usage, savedTokens };
-}
-/** Tokens of one agent's calls, all attempts together. */
-
-export interface AgentUsage {
-  readonly agent: string;
-  readonly model: string;
-  readonly calls: number;
-  readonly promptTokens: number;
-  readonly completionTokens: number;
-  /** Undefined when no engine reported it. */
-  readonly cachedTokens: number | undefined;
-  readonly reasoningTokens: number;
-  /** Completion tokens that nobody read: of agents that failed, were cancelled, or whose answers an exit dropped. */
-  readonly wastedTokens: number;
-  /** Prompt tokens that were computed ahead, by warms; in none of the other counts. */
-  readonly warmTokens?: number;
-  /** Estimate of the completion tokens that an early exit spared; in none of the other counts. */
-  readonly savedTokens?: number;
-}
-/** Tokens of a whole run: the sums over its agents. */
-
-export interface RunUsage {
-  readonly promptTokens: number;
-  readonly completionTokens: number;
-  readonly cachedTokens: number | undefined;
-  readonly reasoningTokens: number;
-  readonly wastedTokens: number;
-  readonly warmTokens?: number;
-  readonly savedTokens?: number;
-  readonly calls: number;
-  readonly agents: readonly AgentUsage[];
+  if (warmTokens === 0 && savedTokens === 0) return usage;
+  return {
+    agent: node.id,
+    model: node.model,
+    ...none,
+    ...usage,
+    warmTokens: warmTokens === 0 ? undefined : warmTokens,
+    savedTokens: savedTokens === 0 ? undefined : savedTokens,
+  };
 }

@@ -12,7 +12,7 @@ import { RunStore } from "../record/run_store.ts";
 import { EndedRun } from "./ended_run.ts";
 import { MoaRun } from "./moa_run.ts";
 import type { Run } from "./run.ts";
-import type { ModelAccess } from "./run_options.ts";
+import type { ModelAccess } from "../warm/model_access.ts";
 import { WarmControl } from "../warm/warm_control.ts";
 import type { Arrivals } from "../../pool/arrivals.ts";
 import type { ServedModel } from "../../served/served_model.ts";

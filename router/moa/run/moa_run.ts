@@ -1,19 +1,30 @@
-import type { CanopyError } from "../../../base/errors.ts";
+import type { Clock } from "../../../base/clock.ts";
+import { type CanopyError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import type { AgentCall } from "../agent/agent_call.ts";
+import type { Random } from "../../../base/random.ts";
+import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
+import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
+import { AgentContext } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
-import type { AgentRequest } from "../agent/agent_types.ts";
-import type { Cluster, ClusterStep, MemberFailure } from "../exit/cluster.ts";
+import { OpenWork } from "../agent/open_work.ts";
+import type { ExitPolicies } from "../exit/exit_policies.ts";
+import type { PanelAnswer } from "../exit/panel.ts";
 import { RootSkip } from "../exit/root_skip.ts";
-import { RunClusters } from "../exit/run_clusters.ts";
 import { RunExits } from "../exit/run_exits.ts";
-import type { AgentNode, ClusterNode } from "../graph/graph_types.ts";
-import { answerText } from "../prompt/answer.ts";
+import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
+import { samplingOfChoice } from "../graph/sampling.ts";
 import { checkContext } from "../prompt/context_budget.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
-import { type RunUsage, runUsage } from "../record/usage.ts";
+import { type AgentUsage, type RunUsage, runUsage, withExtraTokens } from "../record/usage.ts";
+import type { ModelAccess } from "../warm/model_access.ts";
+import { RunWarming } from "../warm/run_warming.ts";
+import type { Answered, Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
+import type { Run } from "./run.ts";
+import { RunCalls } from "./run_calls.ts";
+import { RunClusters } from "./run_clusters.ts";
 import {
   cancellation,
   clusterFailure,
@@ -21,14 +32,24 @@ import {
   outputsFailure,
   rootFailure,
   runOverdue,
-} from "./failure.ts";
-import type { Run } from "./run.ts";
-import { RunCalls } from "./run_calls.ts";
-import type { RunOptions } from "./run_options.ts";
+} from "./run_failures.ts";
 import { RunOutput } from "./run_output.ts";
 import { runTrace } from "./run_trace.ts";
-import { RunWarming } from "../warm/run_warming.ts";
-import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
+
+/** Options of a `MoaRun`. */
+export interface MoaRunOptions {
+  readonly id: string;
+  /** Its turn in the queues for places: of two runs, the one with the lower number comes first. */
+  readonly arrival: number;
+  readonly graph: AgentGraph;
+  readonly input: RunInput;
+  readonly models: ReadonlyMap<string, ModelAccess>;
+  readonly exitPolicies: ExitPolicies;
+  readonly clock: Clock;
+  readonly random: Random;
+  /** Aborts when the client has gone. */
+  readonly signal: AbortSignal;
+}
 
 /**
  * One request on its way through a graph. Everything happens on the end of a call: it goes to the clusters that the
@@ -38,80 +59,53 @@ export class MoaRun implements Run {
   readonly id: string;
   readonly output: RunOutput = new RunOutput(() => this.#leave());
   readonly ended: Promise<void>;
-  readonly #options: RunOptions;
+  readonly #options: MoaRunOptions;
   readonly #trace: Trace;
   readonly #startedAtUnixMs: number;
   readonly #prompts: RunPrompts;
-  readonly #calls: RunCalls;
   readonly #clusters: RunClusters;
+  readonly #work = new OpenWork(() => this.#settle());
+  readonly #calls: RunCalls;
+  readonly #warming: RunWarming;
   readonly #exits: RunExits;
   readonly #rootSkip: RootSkip;
-  readonly #warming: RunWarming;
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
   readonly #onClientGone = () => void this.cancel(this.#options.signal.reason);
+  readonly #onInternalError = (error: unknown) => this.#finish("failed", internalFailure(error));
   #state: RunRecord["state"] = "running";
   #error: CanopyError | undefined;
   #durationMs: number | undefined;
   #completions = 0;
   #rootSkipped = false;
-  /** Calls at work on an engine, or about to be told to stop. */
-  #active = 0;
   #hasEnded = false;
 
   /** Checks the request against the graph; `start` sets it going. Throws 400 when it cannot fit. */
-  constructor(options: RunOptions) {
-    const { graph, input, clock } = options;
-    this.id = options.id;
+  constructor(options: MoaRunOptions) {
+    const { id, arrival, graph, input, models, exitPolicies, clock, random } = options;
+    this.id = id;
     this.#options = options;
-    this.#prompts = new RunPrompts(input.question);
-    this.#trace = runTrace(clock, graph, input.choices);
-    this.#clusters = new RunClusters(graph);
-    this.#calls = new RunCalls({
-      run: options,
-      trace: this.#trace,
-      prompts: this.#prompts,
-      warming: () => this.#warming,
-      exits: () => this.#exits,
-      clusters: this.#clusters,
-      forward: (index, event, signal) => this.output.push(index, event, signal),
-    });
-    for (const node of graph.agents) {
-      const target = { node, sampling: this.#calls.sampling(node), served: this.#calls.model(node).served };
-      checkContext(target, this.#prompts, input.question);
-    }
-    this.#warming = new RunWarming({
-      runId: this.id,
-      graph,
-      prompts: this.#prompts,
-      key: options.random.stream("splice").hex(32),
-      model: (node) => this.#calls.model(node),
-      sampling: (node) => this.#calls.sampling(node),
-      precursors: (node) => this.#calls.precursors(node),
-      clock,
-      trace: this.#trace,
-      onIdle: () => this.#settle(),
-    });
-    this.#exits = new RunExits({
-      run: options,
-      trace: this.#trace,
-      calls: this.#calls,
-      clusters: this.#clusters,
-      question: (node) => this.#prompts.questionTo(node),
-      exit: (cluster, { keep, consensus }) => this.#apply(cluster.exit(keep), cluster, consensus),
-      onIdle: () => this.#settle(),
-      onError: (error) => this.#finish("failed", internalFailure(error)),
-    });
-    this.#rootSkip = new RootSkip({
-      run: options,
-      trace: this.#trace,
-      calls: this.#calls,
-      exits: this.#exits,
-    });
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
-    const ended = Promise.withResolvers<void>();
-    this.ended = ended.promise;
-    this.#resolveEnded = ended.resolve;
+    ({ promise: this.ended, resolve: this.#resolveEnded } = Promise.withResolvers<void>());
+    const trace = this.#trace = runTrace(clock, graph, input.choices);
+    const context = new AgentContext({ runId: id, arrival, graph, clock, random, trace, work: this.#work });
+    const prompts = this.#prompts = new RunPrompts(input.question);
+    const clusters = this.#clusters = new RunClusters(graph);
+    this.#calls = new RunCalls({ graph, input, models, prompts, clusters, context });
+    for (const node of graph.agents) checkContext(this.#calls.target(node), prompts, input.question);
+    this.#warming = new RunWarming(graph, this.#calls, context);
+    this.#exits = new RunExits({
+      graph,
+      policies: exitPolicies,
+      panels: clusters.all(),
+      calls: this.#calls.all(),
+      models,
+      prompts,
+      headers: input.headers,
+      context,
+    });
+    const sampling = graph.root === undefined ? {} : this.#calls.target(graph.root).sampling;
+    this.#rootSkip = new RootSkip({ graph, input, sampling, trace, exits: this.#exits });
   }
 
   /** Starts the leaves. */
@@ -131,7 +125,7 @@ export class MoaRun implements Run {
   }
 
   usage(): RunUsage {
-    const usages = this.#calls.all().map((call) => this.#calls.usageOf(call));
+    const usages = this.#calls.all().map((call) => this.#usageOf(call));
     return runUsage([...usages.filter((usage) => usage !== undefined), ...this.#exits.usages()]);
   }
 
@@ -144,7 +138,7 @@ export class MoaRun implements Run {
       durationMs: this.#durationMs,
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
-      agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#calls.usageOf(call) })),
+      agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
       exits: [...this.#exits.records],
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
@@ -169,13 +163,25 @@ export class MoaRun implements Run {
     return readAgents(this.#calls.all(), signal);
   }
 
+  /** A call's tokens; what its agent's warms computed counts with the first choice. */
+  #usageOf(call: AgentCall): AgentUsage | undefined {
+    const { node } = call;
+    const own = call.usage();
+    const unread = call.state === "done" && this.#clusters.isUnread(node);
+    const usage = own !== undefined && unread ? { ...own, wastedTokens: own.completionTokens } : own;
+    return withExtraTokens(usage, node, {
+      warmTokens: call.choice === 0 ? this.#warming.computed(node) : 0,
+      savedTokens: this.#calls.savedTokens(call),
+    });
+  }
+
   /** Starts an agent whose clusters are all closed. */
   #launch(node: AgentNode): void {
     if (this.#state !== "running") return;
     const calls = this.#calls.of(node);
     let request: AgentRequest;
     try {
-      request = this.#calls.request(node);
+      request = this.#request(node);
     } catch (error) {
       for (const call of calls) {
         call.fail(error);
@@ -184,40 +190,71 @@ export class MoaRun implements Run {
       return;
     }
     for (const call of calls) {
-      this.#active++;
-      call.run(this.#calls.requestOf(request, call))
-        .finally(() => {
-          this.#active--;
-          this.#warming.answered(call);
-        })
-        .then(() => this.#onCallEnded(call))
-        .catch((error) => this.#finish("failed", internalFailure(error)))
-        .then(() => this.#settle());
+      const running = node === this.#options.graph.root ? this.#rootRequest(request, call) : request;
+      call.run(running).then(() => this.#onCallEnded(call)).catch(this.#onInternalError);
     }
   }
 
+  /** The request of an agent whose clusters are closed. Throws when its prompt cannot be made. */
+  #request(node: AgentNode): AgentRequest {
+    const { graph, input } = this.#options;
+    const target = this.#calls.target(node);
+    this.#warming.close(node);
+    const prompt = this.#prompts.wire(target, this.#clusters.answersFor(node));
+    const asked = node === graph.root ? input.rootLogprobs : undefined;
+    const scored = asked === undefined && this.#exits.wantsLogprobs(node) &&
+      target.served.engine.capabilities.logprobs;
+    return {
+      prompt,
+      sampling: target.sampling,
+      stickyKey: this.#warming.stickyKey(node),
+      logprobs: scored ? 0 : asked,
+      logprobsOptional: scored,
+      headers: input.headers,
+    };
+  }
+
+  /** The root's calls differ in their seeds, and their output goes to the client. */
+  #rootRequest(request: AgentRequest, { choice }: AgentCall): AgentRequest {
+    const sampling = samplingOfChoice(request.sampling, choice);
+    return { ...request, sampling, sink: this.output.choice(choice) };
+  }
+
   #onCallEnded(call: AgentCall): void {
-    if (this.#state !== "running") return;
     const { node } = call;
+    this.#warming.answered(node);
+    if (this.#state !== "running") return;
     if (node === this.#options.graph.root) this.#onRootEnded(call);
-    else if (call.state === "done") {
-      const answer = {
-        agent: node.id,
-        text: answerText(call.log.text, this.#options.graph),
-        sequence: ++this.#completions,
-      };
-      this.#exits.answered(node, answer.text);
-      for (const cluster of this.#clusters.awaiting(node)) {
-        this.#apply(cluster.answered(node, answer), cluster);
-        if (cluster.open) this.#exits.consider(cluster);
-      }
-    } else if (call.state === "failed") {
+    else if (call.state === "done") this.#onAnswer(call);
+    else if (call.state === "failed") {
       for (const cluster of this.#clusters.awaiting(node)) {
         this.#apply(cluster.failed(node, call.error), cluster);
       }
     }
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
+  }
+
+  #onAnswer(call: AgentCall): void {
+    const { node, log, answer: text, cut } = call;
+    const answer: Answered = {
+      agent: node.id,
+      model: node.model,
+      text,
+      logprobs: log.logprobs.length === 0 ? undefined : log.logprobs.map(({ logprob }) => logprob),
+      cut,
+      tokens: call.usage()?.completionTokens ?? 0,
+      sequence: ++this.#completions,
+    };
+    this.#exits.answered(node, text);
+    for (const cluster of this.#clusters.awaiting(node)) {
+      this.#apply(cluster.answered(node, answer), cluster);
+      if (!cluster.open) continue;
+      this.#exits.consider(
+        cluster,
+        ({ keep, consensus }) => this.#apply(cluster.exit(keep), cluster, consensus),
+      )?.catch(this.#onInternalError);
+    }
   }
 
   #onRootEnded(call: AgentCall): void {
@@ -251,16 +288,16 @@ export class MoaRun implements Run {
     }
     if (node === this.#options.graph.outputs) this.#finish("done", undefined);
     else {
-      const launch = () => {
-        for (const reader of this.#clusters.ready(node)) this.#launch(reader);
-      };
-      this.#rootSkip.decide(cluster, consensus, launch, (text, agent) => this.#answerWith(text, agent));
+      this.#rootSkip.decide(cluster, consensus, (answer) => {
+        if (answer !== undefined) this.#answerWith(answer);
+        else for (const reader of this.#clusters.ready(node)) this.#launch(reader);
+      })?.catch(this.#onInternalError);
     }
     this.#exits.prune();
   }
 
   /** An answer of the last cluster is the run's: the root is not asked. */
-  #answerWith(text: string, agent: string): void {
+  #answerWith({ text, agent }: PanelAnswer): void {
     this.#rootSkipped = true;
     for (const call of this.#calls.ofRoot) {
       this.#calls.spare(call, new Error(`Its precursors agree: the answer is that of ${agent}`));
@@ -306,8 +343,7 @@ export class MoaRun implements Run {
 
   /** The run has ended when it has come to its result and no engine works for it any more. */
   #settle(): void {
-    if (this.#state === "running" || this.#active > 0 || this.#hasEnded) return;
-    if (this.#warming.busy || this.#exits.busy) return;
+    if (this.#state === "running" || this.#work.busy || this.#hasEnded) return;
     this.#hasEnded = true;
     this.#options.signal.removeEventListener("abort", this.#onClientGone);
     const data: JsonObject = this.#error === undefined

@@ -1,5 +1,5 @@
 import { AsyncQueue } from "../../../base/queue.ts";
-import type { GenerateEvent } from "../../engines/engine.ts";
+import type { EventSink } from "../agent/agent_call.ts";
 import type { RunEvent } from "./run.ts";
 
 /** Events that wait for the reader before the engines' streams are paused. */
@@ -15,12 +15,15 @@ export class RunOutput implements AsyncIterable<RunEvent> {
     this.#onLeave = onLeave;
   }
 
-  /** Hands on what choice `index` says; waits for the reader. Rejects when the signal aborts or the reader leaves. */
-  push(index: number, event: GenerateEvent, signal: AbortSignal): Promise<void> {
-    if (event.type === "delta") return this.#queue.push({ type: "delta", index, delta: event }, signal);
-    const { finishReason, stopReason } = event;
-    const stop = stopReason === undefined ? {} : { stopReason };
-    return this.#queue.push({ type: "end", index, finishReason, ...stop }, signal);
+  /** The way in for the call of choice `index`: it waits for the reader, and rejects when the reader leaves. */
+  choice(index: number): EventSink {
+    return {
+      push: (event, signal) => {
+        if (event.type === "delta") return this.#queue.push({ type: "delta", index, delta: event }, signal);
+        const { finishReason, stopReason } = event;
+        return this.#queue.push({ type: "end", index, finishReason, stopReason }, signal);
+      },
+    };
   }
 
   /** Says the whole of choice `index` at once: nothing else has been said. */

@@ -1,67 +1,61 @@
-import type { Clock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
+import type { AgentContext } from "../agent/agent_context.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
-import type { Precursor } from "../prompt/answer_layout.ts";
-import type { RunPrompts } from "../prompt/run_prompts.ts";
-import type { Trace } from "../record/trace.ts";
-import type { WarmControl } from "./warm_control.ts";
+import type { Refused } from "../prompt/prompt_layout.ts";
+import type { PromptTarget } from "../prompt/run_prompts.ts";
+import type { GrowingPrompt } from "./growing_prompt.ts";
+import type { ModelAccess } from "./model_access.ts";
 import { TRACED_WAITS, TRACED_WARMS, Warmer } from "./warmer.ts";
-import type { ServedModel } from "../../served/served_model.ts";
 
 /** Trace events of one successor's warms: one when each is sent and one when it returns, its waits, and a few more. */
 export const eventsPerSuccessor: number = 2 * TRACED_WARMS + TRACED_WAITS + 8;
 
-/** What the warming of a run needs. */
-export interface RunWarmingOptions {
-  readonly runId: string;
-  readonly graph: AgentGraph;
-  readonly prompts: RunPrompts;
-  /** A text that occurs in no prompt. */
-  readonly key: string;
-  readonly model: (node: AgentNode) => {
-    readonly served: ServedModel;
-    readonly warming: WarmControl;
-  };
-  readonly sampling: (node: AgentNode) => Sampling;
-  /** What the agents that one reads have come to, in declared order. */
-  readonly precursors: (node: AgentNode) => readonly Precursor[];
-  readonly clock: Clock;
-  readonly trace: Trace;
-  /** No engine works for a warm any more. */
-  readonly onIdle: () => void;
+/** The agents of a run, as its warming needs them. */
+export interface WarmedAgents {
+  /** The calls of an agent: one, or one for each choice. */
+  of(node: AgentNode): readonly AgentCall[];
+  target(node: AgentNode): ModelAccess & PromptTarget;
+  /** An agent's prompt, which grows with what its precursors write. */
+  growing(node: AgentNode): GrowingPrompt | Refused;
 }
 
 /** The warming of one run's successors: who is warmed, and when each of them has to look again. */
 export class RunWarming {
-  readonly #options: RunWarmingOptions;
+  readonly #graph: AgentGraph;
+  readonly #agents: WarmedAgents;
+  readonly #context: AgentContext;
   readonly #warmers = new Map<AgentNode, Warmer>();
   /** The successors that read an agent and are warmed. */
   readonly #readers = new Map<AgentNode, Warmer[]>();
   /** Tokens that warms had sent when the prompt was sent; 0 for one that was left cold to compare with. */
   readonly #sent = new Map<AgentNode, number>();
 
-  constructor(options: RunWarmingOptions) {
-    this.#options = options;
-  }
-
-  /** True while engines work for warms. */
-  get busy(): boolean {
-    return [...this.#warmers.values()].some((warmer) => warmer.busy);
+  constructor(graph: AgentGraph, agents: WarmedAgents, context: AgentContext) {
+    this.#graph = graph;
+    this.#agents = agents;
+    this.#context = context;
   }
 
   /** Places the successors and warms what is certain of their prompts already. */
   start(): void {
-    const { graph } = this.#options;
-    if (graph.incrementalPrefill.mode === "off") return;
-    for (const node of graph.agents) if (node.reads.length > 0) this.#startFor(node);
-    for (const warmer of this.#warmers.values()) warmer.start();
-  }
-
-  /** An agent has written more tokens. */
-  grew(node: AgentNode, tokens: number): void {
-    for (const warmer of this.#readers.get(node) ?? []) warmer.grew(node.id, tokens);
+    if (this.#graph.incrementalPrefill.mode === "off") return;
+    for (const node of this.#graph.agents) if (node.reads.length > 0) this.#startFor(node);
+    for (const [agent, readers] of this.#readers) {
+      for (const { log } of this.#agents.of(agent)) {
+        log.subscribe((tokens) => {
+          for (const reader of readers) reader.grew(agent.id, tokens);
+        });
+      }
+    }
+    for (const [node, warmer] of this.#warmers) {
+      for (const { log } of this.#agents.of(node)) {
+        log.subscribe((tokens) => {
+          if (tokens === log.tokens) this.answered(node);
+        });
+      }
+      warmer.start();
+    }
   }
 
   /** An agent has ended, or was dropped. */
@@ -77,7 +71,7 @@ export class RunWarming {
     this.#note("warm_stopped", node, warmer.summary());
   }
 
-  /** Where an agent's calls are to go: to its warms. */
+  /** The key by which an agent's calls go where its warms went; undefined for one that is not warmed. */
   stickyKey(node: AgentNode): string | undefined {
     return this.#warmers.has(node) ? this.#keyOf(node) : undefined;
   }
@@ -88,35 +82,30 @@ export class RunWarming {
   }
 
   /** An agent's call has its first token, or has ended: a warm that is still under way is of no use. */
-  answered(call: AgentCall): void {
-    this.#warmers.get(call.node)?.abort(new Error("The prompt itself was answered"));
+  answered(node: AgentNode): void {
+    this.#warmers.get(node)?.abort(new Error("The prompt itself was answered"));
   }
 
-  /** An agent's call has ended well: what warming it was worth. */
+  /** An agent's call has ended well: its first token tells what warming it was worth. */
   measure(call: AgentCall): void {
     const warmedTokens = this.#sent.get(call.node);
     const usage = call.usage();
     const { firstTokenMs } = call;
     if (warmedTokens === undefined || usage === undefined || firstTokenMs === undefined) return;
     const { promptTokens, cachedTokens } = usage;
-    this.#options.model(call.node).warming.answered({
-      promptTokens,
-      cachedTokens,
-      warmedTokens,
-      firstTokenMs,
-    });
+    const { warming } = this.#agents.target(call.node);
+    warming.answered({ promptTokens, cachedTokens, warmedTokens, firstTokenMs });
   }
 
-  /** Ends all warms; `busy` tells when the engines know. */
+  /** Ends all warms. */
   abort(reason: unknown): void {
     for (const warmer of this.#warmers.values()) warmer.abort(reason);
   }
 
   #startFor(node: AgentNode): void {
-    const { graph, prompts, key, sampling, precursors, clock, trace, onIdle } = this.#options;
-    const { served, warming } = this.#options.model(node);
+    const { served, warming, sampling } = this.#agents.target(node);
     const { capabilities } = served.engine;
-    const settings = graph.incrementalPrefill;
+    const settings = this.#graph.incrementalPrefill;
     if (capabilities.warm === "none") {
       return this.#off(node, { reason: "the engine cannot prefill a prefix" });
     }
@@ -128,11 +117,7 @@ export class RunWarming {
         return this.#off(node, { reason: "left cold to compare with" });
       }
     }
-    const prompt = prompts.splice({ node, served, sampling: sampling(node) }, {
-      slots: graph.slots,
-      precursors: () => precursors(node),
-      key,
-    });
+    const prompt = this.#agents.growing(node);
     if ("refusal" in prompt) return this.#off(node, { reason: prompt.refusal });
     const warmer = new Warmer({
       agent: node.id,
@@ -140,11 +125,9 @@ export class RunWarming {
       control: warming,
       settings,
       prompt,
-      sampling: sampling(node),
+      sampling,
       stickyKey: this.#keyOf(node),
-      clock,
-      trace,
-      onIdle,
+      context: this.#context,
     });
     this.#warmers.set(node, warmer);
     for (const agent of node.reads.flatMap((cluster) => cluster.agents)) {
@@ -159,10 +142,10 @@ export class RunWarming {
   }
 
   #keyOf(node: AgentNode): string {
-    return `${this.#options.runId}/${node.id}`;
+    return `${this.#context.runId}/${node.id}`;
   }
 
   #note(type: string, node: AgentNode, data: JsonObject): void {
-    this.#options.trace.add(type, { agent: node.id, data });
+    this.#context.trace.add(type, { agent: node.id, data });
   }
 }

@@ -1,10 +1,9 @@
-import type { Clock } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
+import type { AgentContext } from "../agent/agent_context.ts";
 import { attemptOutcome } from "../agent/attempt_outcome.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
-import type { Trace } from "../record/trace.ts";
 import type { GrowingPrompt } from "./growing_prompt.ts";
 import type { WarmControl } from "./warm_control.ts";
 import { blockTokensOf, isUsable, stepTokens, streamsAt } from "./warm_step.ts";
@@ -20,7 +19,7 @@ const PAUSE_MS = { noPlace: 50, streams: 250, failure: 100 };
 /** Failures of one prompt's warms after which it is warmed no more. */
 const MAX_FAILURES = 3;
 
-/** What a prompt's warming needs. */
+/** Options of a `Warmer`. */
 export interface WarmerOptions {
   readonly agent: string;
   readonly model: ServedModel;
@@ -30,13 +29,10 @@ export interface WarmerOptions {
   /** Of the request to come. */
   readonly sampling: Sampling;
   readonly stickyKey: string;
-  readonly clock: Clock;
-  readonly trace: Trace;
-  /** A warm has ended. */
-  readonly onIdle: () => void;
+  readonly context: AgentContext;
 }
 
-/** What came of a prompt's warming. */
+/** The outcome of a prompt's warming. */
 export interface Warmed {
   /** Tokens at the beginning of the prompt that warms have sent. */
   readonly tokens: number;
@@ -75,11 +71,6 @@ export class Warmer {
 
   constructor(options: WarmerOptions) {
     this.#options = options;
-  }
-
-  /** True while an engine works for it. */
-  get busy(): boolean {
-    return this.#busy;
   }
 
   /** Begins a moment later, when the requests that start together with the run have their places. */
@@ -213,7 +204,7 @@ export class Warmer {
     if (pausedMs === 0 && busyWith === undefined) return true;
     if (this.#waits++ < TRACED_WAITS) {
       const data = { worker: home, for: pausedMs > 0 ? "pause" : busyWith ?? "" };
-      this.#options.trace.add("warm_held", { agent: this.#options.agent, data });
+      this.#options.context.trace.add("warm_held", { agent: this.#options.agent, data });
     }
     if (pausedMs > 0) this.#yield(pausedMs);
     else if (busyWith === "streams") this.#yield(PAUSE_MS.streams);
@@ -249,7 +240,7 @@ export class Warmer {
   }
 
   async #warm(length: number, lease: Lease): Promise<void> {
-    const { model, settings, control, clock, prompt, sampling } = this.#options;
+    const { model, settings, control, prompt, sampling, context: { clock, work } } = this.#options;
     const signal = this.#controller.signal;
     const end = Math.min(length, this.#sent + this.#limit(lease, settings.maxStallMs));
     const ids = prompt.stable.slice(0, end);
@@ -257,6 +248,7 @@ export class Warmer {
     const sentBefore = this.#sent;
     const endTurn = control.turns.take(this.#home ?? "", end - this.#sent);
     this.#busy = true;
+    work.begin();
     this.#note("warm_sent", { tokens: end, from: this.#sent, worker: this.#home ?? "" });
     try {
       const result = await model.engine.warm({ kind: "tokens", ids }, lease, signal, sampling);
@@ -283,7 +275,7 @@ export class Warmer {
       if (!signal.aborted) this.#onFailure(error);
     } finally {
       this.#busy = false;
-      this.#options.onIdle();
+      work.end();
       endTurn();
       this.poke();
     }
@@ -312,7 +304,7 @@ export class Warmer {
 
   #sleep(ms: number): void {
     this.#paused = true;
-    this.#options.clock.sleep(ms, this.#pause.signal).then(() => {
+    this.#options.context.clock.sleep(ms, this.#pause.signal).then(() => {
       this.#paused = false;
       this.poke();
     }, () => {});
@@ -320,6 +312,6 @@ export class Warmer {
 
   #note(type: string, data: JsonObject): void {
     if (this.#warms >= TRACED_WARMS) return;
-    this.#options.trace.add(type, { agent: this.#options.agent, data });
+    this.#options.context.trace.add(type, { agent: this.#options.agent, data });
   }
 }

@@ -195,6 +195,8 @@ test("n choices are n calls of the root with the same prompt and seeds counted u
       cachedTokens: undefined,
       reasoningTokens: 0,
       wastedTokens: 0,
+      warmTokens: undefined,
+      savedTokens: undefined,
     });
     assert.equal(usage.calls, 5);
     assert.equal(usage.promptTokens, 35);

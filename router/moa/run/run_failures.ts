@@ -1,5 +1,5 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
-import type { MemberFailure } from "../exit/cluster.ts";
+import type { MemberFailure } from "./cluster.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 
 /** Agents that an error text names; the trace has them all. */

@@ -1,10 +1,8 @@
+import type { Panel, PanelAnswer } from "../exit/panel.ts";
 import type { AgentNode, ClusterNode } from "../graph/graph_types.ts";
 
-/** A member's answer. */
-export interface Answered {
-  readonly agent: string;
-  /** What successors read. */
-  readonly text: string;
+/** A member's answer, and its turn. */
+export interface Answered extends PanelAnswer {
   /** Place in the order in which the run's agents ended, from 1. */
   readonly sequence: number;
 }
@@ -15,7 +13,7 @@ export interface MemberFailure {
   readonly error: unknown;
 }
 
-/** What became of a cluster. */
+/** The state of a cluster after one of its members has ended. */
 export type ClusterStep =
   | { readonly kind: "waits" }
   /** Its readers may start; `dropped` are the members that it did not wait for. */
@@ -27,7 +25,7 @@ export type ClusterStep =
  * Counts what the members of a cluster have come to. It closes when all of them have ended, or earlier on `exit`,
  * and never with fewer answers than `minResponses`.
  */
-export class Cluster {
+export class Cluster implements Panel {
   readonly node: ClusterNode;
   readonly #unfinished: Set<AgentNode>;
   readonly #answers: Answered[] = [];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Cluster } from "../../../../router/moa/exit/cluster.ts";
+import { Cluster } from "../../../../router/moa/run/cluster.ts";
 import { buildGraph } from "../../../../router/moa/graph/build_graph.ts";
 import { makeConfig } from "../run_harness.ts";
 
@@ -18,7 +18,15 @@ function makeCluster(minResponses: number) {
   return { cluster, a: a!, b: b!, c: c!, root: graph.root };
 }
 
-const completion = (agent: string) => ({ agent, text: "x", sequence: 1 });
+const completion = (agent: string) => ({
+  agent,
+  model: "a",
+  text: "x",
+  logprobs: undefined,
+  cut: false,
+  tokens: 1,
+  sequence: 1,
+});
 
 test("a cluster closes when all members have ended and enough have answered", () => {
   const { cluster, a, b, c, root } = makeCluster(1);

@@ -1,4 +1,5 @@
 import { Cluster } from "./cluster.ts";
+import type { AgentAnswer } from "../prompt/answer.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 
 /** The clusters of one run. */
@@ -15,6 +16,22 @@ export class RunClusters {
     const cluster = this.#clusters.get(node);
     if (cluster === undefined) throw new Error(`Cluster ${node.id} is not one of the graph's`);
     return cluster;
+  }
+
+  all(): Cluster[] {
+    return [...this.#clusters.values()];
+  }
+
+  /** The answers that an agent reads, in slot order: as the graph declares them, or as they came. */
+  answersFor(reader: AgentNode): AgentAnswer[] {
+    const clusters = reader.reads.map((node) => this.of(node));
+    if (this.#graph.slots === "completion") {
+      return clusters.flatMap(({ completions }) => completions).sort((a, b) => a.sequence - b.sequence);
+    }
+    return clusters.flatMap(({ node, completions }) => {
+      const place = new Map(node.agents.map((agent, index) => [agent.id, index]));
+      return [...completions].sort((a, b) => (place.get(a.agent) ?? 0) - (place.get(b.agent) ?? 0));
+    });
   }
 
   /** Those that wait for an agent: in a layered graph one, in an explicit one perhaps several. */
