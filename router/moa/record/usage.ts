@@ -18,21 +18,13 @@ export interface AgentUsage {
   readonly savedTokens?: number | undefined;
 }
 
-/** Tokens of a whole run: the sums over its agents. */
-export interface RunUsage {
-  readonly promptTokens: number;
-  readonly completionTokens: number;
-  readonly cachedTokens: number | undefined;
-  readonly reasoningTokens: number;
-  readonly wastedTokens: number;
-  readonly warmTokens?: number | undefined;
-  readonly savedTokens?: number | undefined;
-  readonly calls: number;
-  readonly agents: readonly AgentUsage[];
-}
-
 /** Token counts that add up. */
 type Tokens = Omit<AgentUsage, "agent" | "model">;
+
+/** Tokens of a whole run: the sums over its agents. */
+export interface RunUsage extends Tokens {
+  readonly agents: readonly AgentUsage[];
+}
 
 const none: Tokens = {
   calls: 0,

@@ -1,10 +1,10 @@
 import type { Clock } from "../../../base/clock.ts";
-import { type CanopyError } from "../../../base/errors.ts";
+import type { CanopyError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
-import { AgentContext } from "../agent/agent_context.ts";
+import { type AgentContext, requestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
 import { OpenWork } from "../agent/open_work.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
@@ -88,7 +88,16 @@ export class MoaRun implements Run {
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
     ({ promise: this.ended, resolve: this.#resolveEnded } = Promise.withResolvers<void>());
     const trace = this.#trace = runTrace(clock, graph, input.choices);
-    const context = new AgentContext({ runId: id, arrival, graph, clock, random, trace, work: this.#work });
+    const context: AgentContext = {
+      runId: id,
+      arrival,
+      graph,
+      clock,
+      random,
+      trace,
+      work: this.#work,
+      nextRequestId: requestIds(id),
+    };
     const prompts = this.#prompts = new RunPrompts(input.question);
     const clusters = this.#clusters = new RunClusters(graph);
     this.#calls = new RunCalls({ graph, input, models, prompts, clusters, context });
