@@ -25,7 +25,7 @@ function agentLines({ engine, bare, panel, root }: AgentOverhead): void {
 process.stdout.write("CPU time and ratios; medians of rounds taken in turns\n");
 
 const relay = await relayOverhead({ streams: 64, chunks: 1000, rounds: 5 });
-title("A relayed chunk of 210 bytes, in memory", "CPU µs");
+title("A chunk of 210 bytes through the HTTP app", "CPU µs");
 line("bare pass-through", relay.bare, relay.bare);
 line("relay, vllm", relay.vllm, relay.bare);
 line("relay, sglang", relay.sglang, relay.bare);

@@ -1,16 +1,9 @@
 import { SystemClock } from "../../../base/clock.ts";
-import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import type { IncomingResponse, Transport } from "../../../base/transport.ts";
 import { cpuMicros, inTurns } from "../measure.ts";
-import { modelSchema } from "../../../cfgs/schema/config.ts";
-import { createEngine } from "../../../router/engines/create.ts";
-import { defaultCapabilities } from "../../../router/engines/probe.ts";
-import { Arrivals } from "../../../router/pool/arrivals.ts";
-import { createPool } from "../../../router/pool/pool.ts";
-import { createRelay } from "../../../router/relay/relay.ts";
-import type { Relay } from "../../../router/relay/relay_types.ts";
-import type { ServedModel } from "../../../router/served/served_model.ts";
+import { configSchema } from "../../../cfgs/schema/config.ts";
+import { createRouter, type Router } from "../../../router/router.ts";
 
 /** CPU time per chunk in µs. */
 export interface RelayOverhead {
@@ -23,8 +16,8 @@ export interface RelayOverhead {
 }
 
 /**
- * Measures what the relay costs per chunk, against a bare pass-through of the same bytes in the same process and run.
- * Workers are in memory, so that only the relay's own work is measured, not sockets.
+ * Measures what a relayed chunk costs on its whole way through the HTTP app, against a bare pass-through of the same
+ * bytes in the same process and run. Workers are in memory, so that only the router's own work is measured, not sockets.
  */
 export async function relayOverhead(
   options: { streams: number; chunks: number; rounds: number },
@@ -34,12 +27,22 @@ export async function relayOverhead(
     const all = () => Promise.all(Array.from({ length: streams }, async () => await read(await open())));
     return await cpuMicros(all) / (streams * (chunks + 1));
   };
-  return await inTurns(rounds, {
-    bare: perChunk(() => bare(chunks)),
-    vllm: perChunk(relayed("vllm", "4b", chunks)),
-    sglang: perChunk(relayed("sglang", "4b", chunks)),
-    renamed: perChunk(relayed("vllm", "org/engine-4b", chunks)),
-  });
+  const routers = await Promise.all([
+    routed("vllm", "4b", chunks),
+    routed("sglang", "4b", chunks),
+    routed("vllm", "org/engine-4b", chunks),
+  ]);
+  const [vllm, sglang, renamed] = routers;
+  try {
+    return await inTurns(rounds, {
+      bare: perChunk(() => bare(chunks)),
+      vllm: perChunk(() => ask(vllm)),
+      sglang: perChunk(() => ask(sglang)),
+      renamed: perChunk(() => ask(renamed)),
+    });
+  } finally {
+    await Promise.all(routers.map((router) => router.close()));
+  }
 }
 
 async function read(response: Response): Promise<void> {
@@ -72,11 +75,11 @@ async function* source(chunks: number): AsyncGenerator<Uint8Array> {
 
 function instantWorker(chunks: number): Transport {
   return {
-    send: (): Promise<IncomingResponse> =>
+    send: ({ method }): Promise<IncomingResponse> =>
       Promise.resolve({
-        status: 200,
+        status: method === "POST" ? 200 : 404,
         headers: { "content-type": "text/event-stream" },
-        body: source(chunks),
+        body: source(method === "POST" ? chunks : 0),
       }),
     close: () => Promise.resolve(),
   };
@@ -96,26 +99,32 @@ function bare(chunks: number): Response {
   );
 }
 
-/** A relay to one worker whose name for its model is the public one (nothing to rename), or another. */
-function relayed(family: "vllm" | "sglang", model: string, chunks: number): () => Promise<Response> {
-  const transport = instantWorker(chunks);
-  const clock = new SystemClock();
-  const random = new Random("bench");
-  const log = logger("bench");
-  const config = modelSchema.parse({
-    model,
-    engine: family,
-    workers: ["http://worker"],
-    max_in_flight: 100_000,
+/** A router with one worker whose name for its model is the public one (nothing to rename), or another. */
+async function routed(engine: "vllm" | "sglang", model: string, chunks: number): Promise<Router> {
+  const server = { max_running: 100_000 };
+  const workers = ["http://worker"];
+  const router = await createRouter({
+    config: configSchema.parse({
+      server,
+      models: { "4b": { model, engine, workers, max_in_flight: 100_000 } },
+    }),
+    clock: new SystemClock(),
+    random: new Random("bench"),
+    transport: instantWorker(chunks),
   });
-  const pool = createPool({ model: "4b", config, clock, random, transport, log });
-  const capabilities = defaultCapabilities(config);
-  const engine = createEngine({ config, pool, transport, clock, random, capabilities });
-  const relay: Relay = createRelay({ clock, random, transport, log, arrivals: new Arrivals() });
-  const served: ServedModel = { name: "4b", config, engine, pool, membership: pool, tokenizer: undefined };
-  const body = encoder.encode(
-    '{"model":"4b","stream":true,"messages":[{"role":"user","content":"Say hello."}]}',
+  await router.ready();
+  return router;
+}
+
+/** Sends a request through the whole HTTP app, as a client does. */
+async function ask({ app }: Router): Promise<Response> {
+  const response = await app.fetch(
+    new Request("http://router/v1/chat/completions", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: '{"model":"4b","stream":true,"messages":[{"role":"user","content":"Say hello."}]}',
+    }),
   );
-  const request = { method: "POST", path: "/v1/chat/completions", headers: {}, body } as const;
-  return () => relay.relay(served, request, new AbortController().signal);
+  if (!response.ok) throw new Error(`The router answered ${response.status}: ${await response.text()}`);
+  return response;
 }
