@@ -5,11 +5,11 @@ export interface CanopyErrorOptions {
   /** HTTP status a client sees. 4xx: the client's request; 502: a worker; 503: we are full or draining; 500: us. */
   status: number;
   /** The request or config field at fault, such as `messages[0].content`. */
-  param?: string;
+  param?: string | undefined;
   /** OpenAI's error type; by default it follows from the status. */
   type?: string;
   /** Seconds after which a retry may succeed (`Retry-After`). */
-  retryAfterSeconds?: number;
+  retryAfterSeconds?: number | undefined;
   cause?: unknown;
 }
 
@@ -42,7 +42,7 @@ export class CanopyError extends Error {
 
 /** A 400 that names the field at fault. */
 export function badRequest(param: string | undefined, message: string, code = "invalid_value"): CanopyError {
-  return new CanopyError(message, { code, status: 400, ...(param === undefined ? {} : { param }) });
+  return new CanopyError(message, { code, status: 400, param });
 }
 
 /** The sentence of any thrown value. */

@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
@@ -6,11 +7,11 @@ import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities, GenerateRequest } from "./engine.ts";
 import { refuseDeadly } from "./guards.ts";
 import type { Pool } from "../pool/pool_types.ts";
-import type { Placement } from "../worker/placement.ts";
+import type { CalledWorker } from "../worker/upstream_call.ts";
 import { workerHeaders, workerUrl } from "../worker/worker_access.ts";
-import type { WorkerCallOptions } from "../worker/worker_call.ts";
+import { WorkerCall } from "../worker/worker_call.ts";
 
-/** What an engine is made of. */
+/** Options of an engine. */
 export interface EngineOptions {
   readonly config: ModelConfig;
   /** For the headers of workers that came later than the configuration. */
@@ -25,22 +26,31 @@ export interface EngineOptions {
   readonly tokenizer?: ModelTokenizer | undefined;
 }
 
-/** What it takes to call a worker. */
+/** The parts of `EngineOptions` that a call to a worker needs. */
 export type CallerOptions = Pick<
   EngineOptions,
   "config" | "transport" | "clock" | "capabilities" | "tokenizer" | "pool"
 >;
 
-/** The URL, headers and limits of a call to a worker: the one placed, or the prefill half beside it. */
-export function callOptions(
-  options: CallerOptions,
-  at: Pick<Placement, "url">,
-  path: string,
-  body: WorkerCallOptions["body"],
-  signal: AbortSignal,
-  headers: GenerateRequest["headers"] = {},
-): WorkerCallOptions {
+/** One POST to a worker: the one placed, or the prefill half beside it. */
+export interface WorkerPost {
+  readonly at: CalledWorker;
+  /** Such as `/generate`. */
+  readonly path: string;
+  readonly body: JsonObject;
+  /** Sent instead of `body`, which is then only checked. */
+  readonly sent?: string | undefined;
+  readonly headers?: GenerateRequest["headers"];
+  /** SGLang's id of the request, to be aborted before the connection is closed. */
+  readonly rid?: string | undefined;
+  /** As in `WorkerCallOptions`. */
+  readonly firstTokenDueMs?: number | undefined;
+}
+
+/** The call of a request to a worker, with its model's headers and limits. Throws a 400 for a deadly request. */
+export function workerCall(options: CallerOptions, request: WorkerPost): WorkerCall {
   const { config, transport, clock, capabilities, tokenizer } = options;
+  const { at, path, body, sent, rid, firstTokenDueMs } = request;
   refuseDeadly({
     engine: config.engine,
     version: capabilities.version,
@@ -48,16 +58,22 @@ export function callOptions(
     path,
     body,
   });
-  return {
+  const headers = headersFor(options, at.url);
+  return new WorkerCall({
     transport,
     clock,
     config,
-    workerUrl: at.url,
-    url: workerUrl(at.url, path),
-    headers: { ...headers, ...headersFor(options, at.url) },
-    body,
-    signal,
-  };
+    worker: at,
+    request: {
+      method: "POST",
+      url: workerUrl(at.url, path),
+      headers: { ...request.headers, ...headers, "content-type": "application/json" },
+      body: sent ?? JSON.stringify(body),
+      connectTimeoutMs: config.connect_timeout_ms,
+    },
+    abort: rid === undefined ? undefined : { rids: [rid], headers },
+    firstTokenDueMs,
+  });
 }
 
 /** The headers that a worker gets: its model's, and its own key. */
@@ -73,7 +89,7 @@ export function headersFor(
     typeof entry === "object" && "url" in entry && sameBase(entry.url, url)
   );
   const apiKey = typeof worker === "object" && "url" in worker ? worker.api_key : undefined;
-  return workerHeaders(options.config, { url, ...(apiKey === undefined ? {} : { apiKey }) });
+  return workerHeaders(options.config, { url, apiKey });
 }
 
 function sameBase(a: string, b: string): boolean {

@@ -1,7 +1,6 @@
-import type { IncomingResponse } from "../../base/transport.ts";
 import type { GenerateEvent } from "./engine.ts";
 import { DONE, SseParser } from "../wire/sse.ts";
-import type { WorkerCall } from "../worker/worker_call.ts";
+import { accepted, restAsText, type UpstreamCall } from "../worker/upstream_call.ts";
 import { invalidAnswer } from "../worker/worker_errors.ts";
 
 /** What an engine says in one event. */
@@ -24,25 +23,26 @@ export interface AnswerDecoder {
 /** Longest answer accepted from a server that does not stream though it was asked to. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
-/** Reads the answer of a call, streamed or whole, into events. */
+/** Opens a call and reads its answer, streamed or whole, into events. `open`: in other words, such as a retry's. */
 export async function* readEvents(
-  call: WorkerCall,
-  workerUrl: string,
-  decoder: AnswerDecoder,
-  open: () => Promise<IncomingResponse> = () => call.open(),
+  call: UpstreamCall,
+  decoderOf: (workerUrl: string) => AnswerDecoder,
+  open = accepted,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  const response = await open();
+  const response = await open(call);
+  const { url } = call.worker;
+  const decoder = decoderOf(url);
   if ((response.headers["content-type"] ?? "").startsWith("application/json")) {
-    const delta = decoder.push(await call.readText(MAX_ANSWER_BYTES));
+    const delta = decoder.push(await restAsText(call, MAX_ANSWER_BYTES));
     call.complete();
     if (delta !== undefined) yield delta;
   } else {
-    const parser = new SseParser({ tooLong: (what) => invalidAnswer(workerUrl, what) });
+    const parser = new SseParser({ tooLong: (what) => invalidAnswer(url, what) });
     let done = false;
     while (!done) {
-      const chunk = await call.read();
-      if (chunk === undefined) break;
-      const events = parser.push(chunk);
+      const read = await call.next();
+      if (read.done === true) break;
+      const events = parser.push(read.value);
       for (let at = 0; at < events.length; at++) {
         const data = events[at]!;
         const next = events[at + 1];

@@ -1,21 +1,27 @@
 import type { Clock } from "../../base/clock.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import type { Transport } from "../../base/transport.ts";
+import type { OutgoingRequest, Transport } from "../../base/transport.ts";
 import { olderThan } from "../engines/version.ts";
+import { type HandOff, HandOffCall } from "../engines/vllm/hand_off_call.ts";
+import { chatTakesIds, type WholeRequest, withIds } from "../engines/vllm/vllm_pd_bodies.ts";
 import { MergedCall } from "./merged_call.ts";
-import { PairCall } from "./pair_call.ts";
 import type { RelayRequest } from "./relay_types.ts";
 import type { RequestPlan } from "./request_plan.ts";
-import { type RelayCall, UpstreamCall } from "./upstream_call.ts";
-import { VllmPairCall } from "./vllm_pair_call.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { forwardedHeaders } from "../wire/headers.ts";
+import { applyEdits, readTopLevel, setMembers } from "../wire/splice_json.ts";
+import { workerName } from "../worker/answer_failure.ts";
+import type { CalledWorker, UpstreamCall } from "../worker/upstream_call.ts";
+import { EngineError } from "../worker/engine_error.ts";
+import { PairCall } from "../worker/pair_call.ts";
 import type { Placement } from "../worker/placement.ts";
 import { workerUrl } from "../worker/worker_access.ts";
+import { type CallErrors, WorkerCall } from "../worker/worker_call.ts";
 
-/** What calls are made with. */
-export interface CallOptions {
+/** Options of all attempts. */
+export interface AttemptOptions {
   readonly clock: Clock;
   readonly transport: Transport;
   readonly log: Logger;
@@ -23,7 +29,7 @@ export interface CallOptions {
   readonly random: Random;
 }
 
-/** What is sent. */
+/** A request on its way to a worker. */
 export interface Sendable {
   readonly model: ServedModel;
   readonly request: RelayRequest;
@@ -31,61 +37,121 @@ export interface Sendable {
   readonly requestId: string;
 }
 
+/** A relay says what broke by the worker's id, and looks at the connection's own error to see whether to try again. */
+const relayErrors: CallErrors = {
+  broken: (_worker, cause) => cause,
+  overdue: (worker, limitMs, begun) =>
+    new EngineError(
+      `${workerName(worker)} ${
+        begun ? "fell silent in the middle of its answer" : "sent nothing"
+      } for ${limitMs} ms`,
+      { code: "worker_timeout", status: 504, workerUrl: worker.url, retryable: false },
+    ),
+};
+
+/** Where, what and until when, if not the plan's. */
+interface Sending {
+  readonly path?: string | undefined;
+  readonly body?: OutgoingRequest["body"];
+  readonly firstTokenDueMs?: number | undefined;
+}
+
 /** One attempt at the place it was given: on a server, or on both servers of a pair. Nothing is sent yet. */
-export function openableCall(options: CallOptions, sendable: Sendable, placement: Placement): RelayCall {
+export function attemptCall(options: AttemptOptions, sendable: Sendable, placement: Placement): UpstreamCall {
   const { model, request, plan } = sendable;
   const { prefill } = placement;
+  const { config } = model;
   const { bytes, rids } = plan.attempt(options.random, prefill);
-  const { first_token_timeout_ms, idle_timeout_ms } = model.config;
-  const upstream = (
-    at: Pick<Placement, "workerId" | "url">,
-    path = request.path,
-    body = bytes,
-    firstTokenTimeoutMs = first_token_timeout_ms,
-  ): UpstreamCall => {
-    const workerHeaders = model.pool.headers?.(at.workerId) ?? {};
-    return new UpstreamCall({
+  const callOf = (worker: CalledWorker, { path, body, firstTokenDueMs }: Sending = {}): WorkerCall => {
+    const workerHeaders = model.pool.headers?.(worker.workerId) ?? {};
+    return new WorkerCall({
       ...options,
-      placement: at,
-      workerHeaders,
-      rids,
+      config,
+      worker,
       request: {
         method: request.method,
-        url: workerUrl(at.url, path),
+        url: workerUrl(worker.url, path ?? request.path),
         headers: forwardedHeaders(request.headers, workerHeaders, sendable.requestId),
-        ...(request.method === "POST" ? { body } : {}),
+        ...(request.method === "POST" ? { body: body ?? bytes } : {}),
+        connectTimeoutMs: config.connect_timeout_ms,
       },
-      firstTokenTimeoutMs,
-      idleTimeoutMs: idle_timeout_ms,
+      abort: { rids, headers: workerHeaders },
+      firstTokenDueMs,
+      errors: relayErrors,
     });
   };
-  if (prefill === undefined) return upstream(placement);
-  const { version } = model.engine.capabilities;
-  if (model.config.engine === "vllm-pd" && request.method === "POST") {
-    return new VllmPairCall({
-      ...options,
-      placement,
-      prefill,
-      version,
-      requestId: sendable.requestId,
-      path: request.path,
-      body: bytes,
-      firstTokenTimeoutMs: first_token_timeout_ms,
-      call: upstream,
-    });
+  if (prefill === undefined) return callOf(placement);
+  if (config.engine === "vllm-pd" && request.method === "POST") {
+    return handOffCall(options, sendable, placement, { bytes, callOf });
   }
   if (!plan.paired) {
     placement.release("aborted", "prefill");
-    return upstream(placement);
+    return callOf(placement);
   }
+  const { version } = model.engine.capabilities;
   const pair = new PairCall({
     clock: options.clock,
-    placement,
-    path: request.path,
-    prefill: upstream(prefill),
-    decode: upstream(placement),
+    at: placement,
+    prefill: callOf(prefill),
+    decode: callOf(placement),
     finishPrefill: version !== undefined && olderThan(version, "0.5.10"),
     keepPrefill: plan.needsPrefillLogprobs,
   });
   return plan.needsPrefillLogprobs ? new MergedCall(pair, request.path) : pair;
+}
+
+/** A request to a pair of vLLM servers: decode gets the client's own bytes, with what it has to know spliced in. */
+function handOffCall(
+  { clock, log }: AttemptOptions,
+  { model, request, requestId }: Sendable,
+  at: Placement,
+  { bytes, callOf }: { bytes: Uint8Array; callOf: (worker: CalledWorker, sending: Sending) => WorkerCall },
+): HandOffCall {
+  // One limit over all calls of the request.
+  const firstTokenDueMs = clock.now() + model.config.first_token_timeout_ms;
+  const { path } = request;
+  return new HandOffCall({
+    at,
+    request: sharedRequest(path, bytes, model.engine.capabilities.version),
+    call: (worker, path, body, sent = body) =>
+      callOf(worker, { path, body: JSON.stringify(sent), firstTokenDueMs }),
+    decode: (handOff) => callOf(at, { body: decodeBytes(path, bytes, handOff), firstTokenDueMs }),
+    onAlone: (reason, failed) =>
+      log[failed ? "warning" : "debug"]("{worker} reads the prompt of {request} by itself: {reason}", {
+        worker: at.workerId,
+        request: requestId,
+        reason,
+      }),
+  });
+}
+
+/** The request, if both servers of a pair can share in it, or why not; its numbers are only looked at, never sent on. */
+function sharedRequest(path: string, bytes: Uint8Array, version: string | undefined): WholeRequest | string {
+  if (path !== "/v1/completions" && path !== "/v1/chat/completions") return "it is no generation";
+  if (path === "/v1/chat/completions" && !chatTakesIds(version)) {
+    return "chats need vLLM 0.28 or newer for a hand-off";
+  }
+  const body = parsed(bytes);
+  return body === undefined ? "it is no JSON object" : { path, body };
+}
+
+/** Undefined for what the decode server will say what is wrong with. */
+function parsed(bytes: Uint8Array): JsonObject | undefined {
+  try {
+    const body: unknown = JSON.parse(new TextDecoder().decode(bytes));
+    return isJsonObject(body) ? body : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function decodeBytes(path: string, bytes: Uint8Array, handOff: HandOff): Uint8Array {
+  if (handOff.kind === "alone") return bytes;
+  const { ids, transfer } = handOff;
+  const json = transfer.take();
+  const top = readTopLevel(bytes, ["prompt", "kv_transfer_params"]);
+  const members = path === "/v1/completions"
+    ? { prompt: JSON.stringify(ids), kv_transfer_params: json }
+    : { kv_transfer_params: withIds(json, ids) };
+  return applyEdits(bytes, setMembers(top, members));
 }

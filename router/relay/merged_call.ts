@@ -1,22 +1,24 @@
 import { joined } from "../../base/bytes.ts";
 import { type IncomingResponse, TransportError } from "../../base/transport.ts";
-import type { PairCall } from "./pair_call.ts";
 import { PrefillLogprobs } from "./prefill_logprobs.ts";
-import type { RelayCall } from "./upstream_call.ts";
 import { isEventStream } from "../wire/answer_kind.ts";
 import { EventFrames } from "../wire/event_frames.ts";
+import { type CalledWorker, LEFT, type UpstreamCall } from "../worker/upstream_call.ts";
+import type { PairCall } from "../worker/pair_call.ts";
+
+type Read = IteratorResult<Uint8Array, void>;
 
 /**
- * An attempt on a pair whose answer needs both halves: decode's, completed with the prompt's log-probabilities, which
- * only the prefill server has. Here, and only here, prefill's answer is waited for.
+ * A call to a pair whose answer needs both halves: decode's, completed with the prompt's log-probabilities, which only
+ * the prefill server has. Here, and only here, prefill's answer is waited for.
  */
-export class MergedCall implements RelayCall {
+export class MergedCall implements UpstreamCall {
   readonly #pair: PairCall;
   readonly #path: string;
-  #response: IncomingResponse | undefined;
-  #first: Uint8Array | undefined;
-  #logprobs: PrefillLogprobs | undefined;
-  #frames: EventFrames | undefined;
+  /** The completed answer; undefined while there is none, and for one that goes on as it is. */
+  #merged: AsyncGenerator<Uint8Array, void, void> | undefined;
+  /** The first read of `#merged`; undefined once it was taken. */
+  #first: Promise<Read> | undefined;
   /** Decode has answered, and the prefill server has not. */
   #broken = false;
 
@@ -25,19 +27,7 @@ export class MergedCall implements RelayCall {
     this.#path = path;
   }
 
-  get response(): IncomingResponse {
-    return this.#response ?? this.#pair.response;
-  }
-
-  get first(): Uint8Array | undefined {
-    return this.#first ?? this.#pair.first;
-  }
-
-  get url(): string {
-    return this.#pair.url;
-  }
-
-  get worker(): string {
+  get worker(): CalledWorker {
     return this.#pair.worker;
   }
 
@@ -45,60 +35,88 @@ export class MergedCall implements RelayCall {
     return this.#broken ? "prefill" : this.#pair.half;
   }
 
-  async open(): Promise<void> {
+  async open(): Promise<IncomingResponse> {
     const pair = this.#pair;
-    await pair.open();
-    const { response, first } = pair;
-    if (response.status !== 200 || pair.half === "prefill" || first === undefined) return;
+    const response = await pair.open();
+    if (response.status !== 200 || pair.half === "prefill" || await pair.first() === undefined) {
+      return response;
+    }
+    pair.gotToken();
     const prefill = await pair.prefillAnswer();
     if (prefill === undefined) {
       this.#broken = true;
-      const error = new TransportError("reset_in_body", pair.url);
+      const error = new TransportError("reset_in_body", pair.worker.url);
       await pair.stop(error);
       throw error;
     }
-    this.#logprobs = new PrefillLogprobs(this.#path, prefill);
+    const logprobs = new PrefillLogprobs(this.#path, prefill);
     // The length is another one now.
     const { "content-length": _, ...headers } = response.headers;
-    this.#response = { ...response, headers };
-    if (isEventStream(headers)) {
-      this.#frames = new EventFrames();
-      this.#first = this.#completed(first) ?? await this.read();
-    } else this.#first = this.#logprobs.answer(await this.#whole(first));
+    this.#merged = isEventStream(headers) ? completedEvents(pair, logprobs) : completedWhole(pair, logprobs);
+    this.#first = this.#merged.next();
+    this.#first.catch(() => {});
+    return { ...response, headers };
   }
 
-  async read(): Promise<Uint8Array | undefined> {
-    if (this.#logprobs === undefined) return await this.#pair.read();
-    if (this.#frames === undefined) return undefined;
-    while (true) {
-      const chunk = await this.#pair.read();
-      if (chunk === undefined) {
-        const rest = this.#frames.rest();
-        return rest.length > 0 ? rest : undefined;
-      }
-      const events = this.#completed(chunk);
-      if (events !== undefined) return events;
-    }
+  async first(): Promise<Uint8Array | undefined> {
+    if (this.#merged === undefined) return await this.#pair.first();
+    return (await this.#first)?.value ?? undefined;
+  }
+
+  next(): Promise<Read> {
+    const first = this.#first;
+    this.#first = undefined;
+    return first ?? (this.#merged ?? this.#pair).next();
+  }
+
+  async return(): Promise<Read> {
+    await this.stop(LEFT);
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  gotToken(): void {
+    this.#pair.gotToken();
+  }
+
+  complete(): void {
+    this.#pair.complete();
   }
 
   stop(reason: unknown): Promise<void> {
     return this.#pair.stop(reason);
   }
 
-  close(): void {
-    this.#pair.close();
+  drop(): Promise<void> {
+    return this.#pair.drop();
   }
 
-  #completed(chunk: Uint8Array): Uint8Array | undefined {
-    const events = this.#frames?.push(chunk) ?? chunk;
-    return events.length === 0 ? undefined : this.#logprobs?.events(events);
+  close(): Promise<void> {
+    return this.#pair.close();
   }
+}
 
-  async #whole(first: Uint8Array): Promise<Uint8Array> {
-    const chunks = [first];
-    for (let chunk = await this.#pair.read(); chunk !== undefined; chunk = await this.#pair.read()) {
-      chunks.push(chunk);
-    }
-    return joined(chunks);
+async function* completedEvents(
+  pair: PairCall,
+  logprobs: PrefillLogprobs,
+): AsyncGenerator<Uint8Array, void, void> {
+  const frames = new EventFrames();
+  for (let read = await pair.next(); read.done !== true; read = await pair.next()) {
+    const events = frames.push(read.value);
+    if (events.length > 0) yield logprobs.events(events);
   }
+  const rest = frames.rest();
+  if (rest.length > 0) yield rest;
+}
+
+async function* completedWhole(
+  pair: PairCall,
+  logprobs: PrefillLogprobs,
+): AsyncGenerator<Uint8Array, void, void> {
+  const chunks: Uint8Array[] = [];
+  for (let read = await pair.next(); read.done !== true; read = await pair.next()) chunks.push(read.value);
+  yield logprobs.answer(joined(chunks));
 }

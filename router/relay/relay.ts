@@ -3,20 +3,26 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import type { Transport } from "../../base/transport.ts";
+import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import type { Arrivals } from "../pool/arrivals.ts";
 import type { Lease, LeaseHint } from "../pool/lease.ts";
-import { answerStream, errorEventStatus, failureBody } from "./answer_stream.ts";
-import { openableCall } from "./attempt_call.ts";
-import { brokenAnswer, failureOfAnswer, failureOfError, type RelayFailure } from "./failures.ts";
+import { AnswerBody, failureBody } from "./answer_body.ts";
+import { attemptCall } from "./attempt_call.ts";
 import { ModelRename } from "./model_rename.ts";
-import type { Relay, RelayRequest } from "./relay_types.ts";
+import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
 import { RequestPlan } from "./request_plan.ts";
-import type { RelayCall } from "./upstream_call.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
 import { returnedHeaders } from "../wire/headers.ts";
-import { isHandOffFailure } from "../worker/hand_off.ts";
+import {
+  answerFailure,
+  type AttemptFailure,
+  brokenAnswer,
+  callFailure,
+  errorEventStatus,
+} from "../worker/answer_failure.ts";
+import type { UpstreamCall } from "../worker/upstream_call.ts";
+import { isHandOffFailure } from "../worker/pair_call.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 
 /** Back-off before the second attempt; each further one waits half as long again, all of them ±20 %. */
@@ -38,6 +44,8 @@ export interface RelayOptions {
   readonly arrivals: Arrivals;
 }
 
+const encoder = new TextEncoder();
+
 /** One request of a client, over all its attempts. */
 interface Job {
   readonly model: ServedModel;
@@ -47,15 +55,27 @@ interface Job {
   readonly signal: AbortSignal;
 }
 
-/** One attempt, up to the point where the client could be answered. */
-interface Attempt {
-  readonly call: RelayCall;
+/** An attempt whose answer the client should have. */
+interface Answered {
+  readonly call: UpstreamCall;
   readonly lease: Lease;
-  /** What was read of the body. */
+  readonly response: IncomingResponse;
+  readonly first: Uint8Array | undefined;
+  /** Chunks that were taken from the call. */
   readonly read: readonly Uint8Array[];
   /** True when `read` is the whole body. */
   readonly whole: boolean;
-  readonly failure: RelayFailure | undefined;
+  readonly failure?: undefined;
+}
+
+/** An attempt that another one should follow. */
+interface Failed {
+  readonly call: UpstreamCall;
+  readonly lease: Lease;
+  /** Undefined when nothing came. */
+  readonly response?: IncomingResponse;
+  readonly first?: Uint8Array | undefined;
+  readonly failure: AttemptFailure;
 }
 
 /** Makes the relay for engine models. */
@@ -74,7 +94,7 @@ class WorkerRelay implements Relay {
     this.#jitter = options.random.stream("relay/jitter");
   }
 
-  async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<Response> {
+  async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
     signal.throwIfAborted();
     const plan = new RequestPlan(model, request);
     const requestId = request.headers["x-request-id"] ?? `req-${this.#ids.hex(24)}`;
@@ -92,58 +112,58 @@ class WorkerRelay implements Relay {
         mayResend = false;
         attempt = await this.#try(job, lease);
       }
-      const { call, failure } = attempt;
-      if (failure === undefined) return this.#answer(job, attempt, {});
+      if (attempt.failure === undefined) return this.#answer(job, attempt, {});
+      const { failure } = attempt;
       exclude.add(lease.workerId);
       if (lease.prefill !== undefined) exclude.add(lease.prefill.workerId);
       const next = failure.retryable && retry < model.config.retries
-        ? await this.#placeAgain(job, attempt, failure, { ...hint, exclude })
+        ? await this.#placeAgain(job, attempt, { ...hint, exclude })
         : undefined;
-      if (next === undefined) return this.#fail(job, attempt, failure, retry > 0);
+      if (next === undefined) return this.#fail(job, attempt, retry > 0);
       this.#options.log.info("Request {request} goes to {worker}: {error}", {
         request: requestId,
         worker: next.workerId,
         error: failure.error.message,
       });
-      call.close();
+      await attempt.call.drop();
       lease = next;
       await this.#backOff(job, retry, lease);
     }
   }
 
   /** Gives the place of a failed attempt back and takes another; undefined when there is none but the ones that failed. */
-  async #placeAgain(
-    job: Job,
-    attempt: Attempt,
-    failure: RelayFailure,
-    hint: LeaseHint,
-  ): Promise<Lease | undefined> {
+  async #placeAgain(job: Job, attempt: Failed, hint: LeaseHint): Promise<Lease | undefined> {
+    const { call, failure } = attempt;
+    if (!failure.deliverable) await call.drop();
     release(attempt, failure.outcome);
     try {
       return await job.model.pool.gate.lease(hint, job.signal);
     } catch (error) {
       if (!job.signal.aborted && CanopyError.is(error) && error.code === "no_worker") return undefined;
-      attempt.call.close();
+      await call.drop();
       throw error;
     }
   }
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
-  async #try(job: Job, lease: Lease): Promise<Attempt> {
-    const call = openableCall({ ...this.#options, random: this.#ids }, job, lease);
+  async #try(job: Job, lease: Lease): Promise<Answered | Failed> {
+    const call = attemptCall({ ...this.#options, random: this.#ids }, job, lease);
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
     try {
       if (job.signal.aborted) throw job.signal.reason;
-      await call.open();
-      const failure = failureOfAnswer(call, job.request.path);
-      const read = call.first === undefined ? [] : [call.first];
-      const whole = read.length === 0 || (failure === undefined && await readWhole(job, call, read));
+      const response = await call.open();
+      const first = await call.first();
+      call.gotToken();
       lease.promptRead();
-      return { call, lease, read, whole, failure };
+      const failure = answerFailure({ worker: call.worker, response, first }, job.request.path);
+      if (failure !== undefined) return { call, lease, response, first, failure };
+      const read: Uint8Array[] = [];
+      const whole = first === undefined || await readWhole(job, call, { response, first, read });
+      return { call, lease, response, first, read, whole };
     } catch (error) {
       if (!job.signal.aborted) {
-        return { call, lease, read: [], whole: false, failure: failureOfError(call, error) };
+        return { call, lease, failure: callFailure(call.worker, error) };
       }
       await call.stop(job.signal.reason);
       lease.release("aborted");
@@ -154,55 +174,61 @@ class WorkerRelay implements Relay {
   }
 
   /** The worker's answer as the client gets it. */
-  #answer(job: Job, attempt: Attempt, extraHeaders: Readonly<Record<string, string>>): Response {
+  #answer(
+    job: Job,
+    attempt: Answered,
+    extraHeaders: Readonly<Record<string, string>>,
+  ): RelayAnswer {
     const { call, read, whole } = attempt;
-    const { status, headers: workerHeaders } = call.response;
+    const { status, headers: workerHeaders } = attempt.response;
     const headers = returnedHeaders(workerHeaders, job.requestId);
     for (const [name, value] of Object.entries(extraHeaders)) headers.set(name, value);
     const wellEnded: PlacementOutcome = status < 400 ? "ok" : "rejected";
     const { askedModel } = job.plan;
     const rename = askedModel === undefined ? undefined : new ModelRename(askedModel);
     if (whole) {
+      call.complete();
+      void call.close();
       release(attempt, wellEnded);
-      if (read.length === 0) return new Response(null, { status, headers });
-      const body = joined(read);
-      return new Response(unshared(rename?.answer(body) ?? body), { status, headers });
+      const body = read.length === 0 ? undefined : joined(read);
+      return { status, headers, body: body && unshared(rename?.answer(body) ?? body) };
     }
     const events = isEventStream(workerHeaders);
-    const refused = events && (errorEventStatus(read[0]) ?? 500) < 500;
-    const stream = answerStream({
+    const refused = events && (errorEventStatus(attempt.first) ?? 500) < 500;
+    const body = new AnswerBody({
       call,
       read,
-      ...(events ? { events: { endsWithDone: endsWithDone(status, job.request.path), rename } } : {}),
+      events: events ? { endsWithDone: endsWithDone(status, job.request.path), rename } : undefined,
       signal: job.signal,
       describe: (error) => this.#describe(job, call, error),
       onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
     });
-    return new Response(stream, { status, headers });
+    return { status, headers, body };
   }
 
   /** The end of a request that no worker could serve. */
-  #fail(job: Job, attempt: Attempt, failure: RelayFailure, retried: boolean): Response {
-    const { call } = attempt;
+  async #fail(job: Job, attempt: Failed, retried: boolean): Promise<RelayAnswer> {
+    const { call, lease, response, first, failure } = attempt;
     // A client that retries, too, would multiply our attempts.
     const extra: Record<string, string> = retried ? { "x-should-retry": "false" } : {};
-    if (failure.deliverable) {
-      return this.#answer(job, attempt, {
-        "retry-after": call.response.headers["retry-after"] ?? "1",
-        ...extra,
-      });
+    if (failure.deliverable && response !== undefined) {
+      const answered = { call, lease, response, first, read: [], whole: first === undefined };
+      const retryAfter = response.headers["retry-after"] ?? "1";
+      return this.#answer(job, answered, { "retry-after": retryAfter, ...extra });
     }
-    call.close();
+    await call.drop();
     release(attempt, failure.outcome);
     this.#logFailure(job, failure.error);
-    return new Response(failureBody(failure.error), {
-      status: failure.error.status,
-      headers: { "content-type": "application/json", "x-request-id": job.requestId, ...extra },
+    const headers = new Headers({
+      "content-type": "application/json",
+      "x-request-id": job.requestId,
+      ...extra,
     });
+    return { status: failure.error.status, headers, body: encoder.encode(failureBody(failure.error)) };
   }
 
-  #describe(job: Job, call: RelayCall, error: unknown): CanopyError {
-    const described = brokenAnswer(call, error);
+  #describe(job: Job, call: UpstreamCall, error: unknown): CanopyError {
+    const described = brokenAnswer(call.worker, error);
     this.#logFailure(job, described);
     return described;
   }
@@ -227,10 +253,10 @@ class WorkerRelay implements Relay {
 }
 
 /** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
-function release({ call, lease }: Attempt, outcome: PlacementOutcome): void {
+function release({ call, lease, first }: Answered | Failed, outcome: PlacementOutcome): void {
   const { half } = call;
   if (outcome === "failed" && half !== undefined) {
-    const both = call.first !== undefined && isHandOffFailure(new TextDecoder().decode(call.first));
+    const both = first !== undefined && isHandOffFailure(new TextDecoder().decode(first));
     if (both || half === "prefill") lease.release("failed", "prefill");
     if (both || half === "decode") lease.release("failed", "decode");
   }
@@ -241,21 +267,30 @@ function release({ call, lease }: Attempt, outcome: PlacementOutcome): void {
  * Reads the rest of a body that is needed whole (to rename its model), or is there whole; false when the body is
  * to be passed on while it arrives. Rejects when it breaks: nothing has reached the client by then.
  */
-async function readWhole(job: Job, call: RelayCall, read: Uint8Array[]): Promise<boolean> {
-  const { headers } = call.response;
+async function readWhole(
+  job: Job,
+  call: UpstreamCall,
+  { response: { headers }, first, read }: {
+    response: IncomingResponse;
+    first: Uint8Array;
+    read: Uint8Array[];
+  },
+): Promise<boolean> {
   if (isEventStream(headers)) return false;
-  if (read[0] !== undefined && isWhole(headers, read[0])) {
+  if (isWhole(headers, first)) {
+    read.push(first);
+    await call.next();
     // Let the connection end well; should it break now, the answer is there all the same.
-    await call.read().catch(() => undefined);
+    await call.next().catch(() => undefined);
     job.signal.throwIfAborted();
     return true;
   }
   if (job.plan.askedModel === undefined) return false;
-  for (let length = read[0]?.length ?? 0; length <= MAX_RENAMED_BYTES;) {
-    const chunk = await call.read();
-    if (chunk === undefined) return true;
-    read.push(chunk);
-    length += chunk.length;
+  for (let length = 0; length <= MAX_RENAMED_BYTES;) {
+    const { done, value } = await call.next();
+    if (done === true) return true;
+    read.push(value);
+    length += value.length;
   }
   return false;
 }

@@ -10,6 +10,23 @@ export interface RelayRequest {
   readonly body: Uint8Array;
 }
 
+/** An answer for the client. */
+export interface RelayAnswer {
+  readonly status: number;
+  readonly headers: Headers;
+  /**
+   * All of it; or the bytes while they arrive, to be read or left (`return`) by the only stream that there is between
+   * the worker and the client; undefined for none.
+   */
+  readonly body: Uint8Array<ArrayBuffer> | AnswerBytes | undefined;
+}
+
+/** Bytes of an answer while they arrive. */
+export interface AnswerBytes extends AsyncIterableIterator<Uint8Array, void, void> {
+  /** Leaves the answer: settles when the worker was told. */
+  return(): Promise<IteratorResult<Uint8Array, void>>;
+}
+
 /** Relays to a worker of the model and back, byte for byte. */
 export interface Relay {
   /**
@@ -17,5 +34,5 @@ export interface Relay {
    * while nothing was sent to the client. A stream that breaks later ends with one error event and no `[DONE]`.
    * `signal`: the client has gone; the worker is told in the order its version needs.
    */
-  relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<Response>;
+  relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer>;
 }

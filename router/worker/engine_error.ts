@@ -1,7 +1,6 @@
 import { CanopyError } from "../../base/errors.ts";
 
 /** A worker failed, or refused a request. */
-
 export class EngineError extends CanopyError {
   override readonly name = "EngineError";
   readonly workerUrl: string;
@@ -16,8 +15,8 @@ export class EngineError extends CanopyError {
     status: number;
     workerUrl: string;
     retryable: boolean;
-    workerStatus?: number;
-    param?: string;
+    workerStatus?: number | undefined;
+    param?: string | undefined;
     cause?: unknown;
   }) {
     super(message, options);

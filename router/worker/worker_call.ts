@@ -1,235 +1,295 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
-import type { JsonObject } from "../../base/json.ts";
-import type { IncomingResponse, Transport } from "../../base/transport.ts";
+import { messageOf } from "../../base/errors.ts";
+import { logger } from "../../base/log.ts";
+import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 import { Watchdog } from "../../base/watchdog.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import { EngineError } from "./engine_error.ts";
-import { connectionError, workerRefusal } from "./worker_errors.ts";
+import { type CalledWorker, LEFT, type UpstreamCall } from "./upstream_call.ts";
+import { workerUrl } from "./worker_access.ts";
+import { connectionError, overdue } from "./worker_errors.ts";
 
-/** Longest part of a worker's error body that is read. */
-const MAX_ERROR_BYTES = 64 * 1024;
-/** After the last event the connection may be used again if the body ends this soon. */
-const TRAILER_MS = 1_000;
-/** Longest wait for an answer to an abort. */
+/** Longest wait for a worker to confirm an abort before its connection is closed all the same. */
 const ABORT_ANSWER_MS = 2_000;
-/** How long an aborted stream may take to end by itself before it is aborted again, and then closed. */
+/** Longest wait for an aborted answer to end by itself, which leaves its connection to the next request. */
 const ABORT_EFFECT_MS = 300;
+/** Abort requests of one batch that are sent at a time. */
+const ABORTS_AT_ONCE = 16;
+/** A complete answer whose body ends this soon leaves its connection to the next request. */
+const TRAILER_MS = 1_000;
 
-/** What it takes to send one request to a worker. */
+const log = logger("worker");
+
+/** The words in which a call reports its failures. */
+export interface CallErrors {
+  /** The error of a connection that broke or could not be made. */
+  readonly broken: (worker: CalledWorker, cause: unknown) => unknown;
+  /** The error of a worker that was silent for `limitMs`, before its first token or (`begun`) after it. */
+  readonly overdue: (worker: CalledWorker, limitMs: number, begun: boolean) => unknown;
+}
+
+/** One request to one worker. */
 export interface WorkerCallOptions {
   readonly transport: Transport;
   readonly clock: Clock;
   readonly config: Pick<ModelConfig, "connect_timeout_ms" | "first_token_timeout_ms" | "idle_timeout_ms">;
-  readonly workerUrl: string;
-  readonly url: string;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: JsonObject;
-  /** The caller's signal. */
-  readonly signal: AbortSignal;
+  readonly worker: CalledWorker;
+  readonly request: OutgoingRequest;
   /**
-   * Tells the engine to stop, for engines that do not stop when the connection is closed. Called before the
-   * connection is closed, and awaited.
+   * Ids under which SGLang knows the request, to be aborted before the connection is closed, and the worker's own
+   * headers for that; absent where closing is what stops the engine.
    */
-  readonly abortOnEngine?: (signal: AbortSignal) => Promise<void>;
+  readonly abort?:
+    | { readonly rids: readonly string[]; readonly headers: Readonly<Record<string, string>> }
+    | undefined;
+  /** Due time of the first token (clock time), for one limit over several calls. */
+  readonly firstTokenDueMs?: number | undefined;
+  /** `EngineError`s by default. */
+  readonly errors?: CallErrors | undefined;
 }
 
-/** Why a call was left, when nobody gave a reason: the reader of its events went away. */
-export const LEFT = new Error("The generation was left by its reader");
+const engineErrors: CallErrors = {
+  broken: ({ url }, cause) => connectionError(url, cause),
+  overdue: ({ url }, limitMs, begun) => overdue(url, limitMs, begun),
+};
+
+type Read = IteratorResult<Uint8Array, void>;
+
+const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
 
 /**
- * One request to a worker and the reading of its answer, under the model's time limits.
- * However it ends, `close` leaves nothing running, neither here nor on the engine.
+ * A request on its way to one worker and its answer on the way back. SGLang 0.5.18 forgets a request whose connection
+ * has gone but decodes it to its end, so a stop has its abort confirmed before it closes the connection.
  */
-export class WorkerCall {
+export class WorkerCall implements UpstreamCall {
+  readonly half = undefined;
   readonly #options: WorkerCallOptions;
   readonly #connection = new AbortController();
   readonly #watchdog: Watchdog;
-  readonly #onAbort = () => this.leave(this.#options.signal.reason);
-  #sending: Promise<IncomingResponse> | undefined;
   #body: AsyncIterator<Uint8Array> | undefined;
-  #reading: Promise<IteratorResult<Uint8Array>> | undefined;
-  #interrupt: ((reason: unknown) => void) | undefined;
-  #stopped: { readonly reason: unknown } | undefined;
-  /** Undefined once a token has come. */
-  #firstTokenDueMs: number | undefined;
-  #closing: Promise<void> | undefined;
-  #ended = false;
-  #broken = false;
+  /** The first chunk, read as soon as there is a head; undefined once it was taken. */
+  #first: Promise<Read> | undefined;
+  /** The latest read, the first one included. */
+  #reading: Promise<Read> | undefined;
+  #begun = false;
+  #dueMs = 0;
   #complete = false;
+  /** The body has ended or broken: nothing is left to read or to stop. */
+  #ended = false;
+  #sawBytes = false;
+  #stopped: { readonly reason: unknown; readonly closed: Promise<void> } | undefined;
 
   constructor(options: WorkerCallOptions) {
     this.#options = options;
-    this.#watchdog = new Watchdog(options.clock, () => this.leave(this.#timeout()));
+    this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#overdue()));
   }
 
-  /**
-   * Sends the request; resolves with the head of a 2xx answer. Throws `EngineError`, or the signal's reason.
-   * May be called again, with another body (an object, or JSON), after the worker has refused.
-   */
-  async open(body: JsonObject | string = this.#options.body): Promise<IncomingResponse> {
-    const { transport, url, headers, signal, config, clock, workerUrl } = this.#options;
-    signal.throwIfAborted();
-    signal.addEventListener("abort", this.#onAbort, { once: true });
-    this.#ended = false;
-    this.#complete = false;
-    this.#firstTokenDueMs = clock.now() + config.first_token_timeout_ms;
-    this.#sending = transport.send({
-      method: "POST",
-      url,
-      headers: { ...headers, "content-type": "application/json" },
-      body: typeof body === "string" ? body : JSON.stringify(body),
-      connectTimeoutMs: config.connect_timeout_ms,
-    }, this.#connection.signal);
-    this.#sending.catch(() => {});
-    const response = await this.#interruptible(this.#sending, (head) => head);
-    this.#body = response.body[Symbol.asyncIterator]();
-    if (response.status >= 200 && response.status < 300) return response;
-    const text = await this.readText(MAX_ERROR_BYTES);
-    this.complete();
-    if (!this.#ended) await this.#body.return?.(undefined);
-    this.#ended = true;
-    throw workerRefusal(workerUrl, response.status, text);
+  get worker(): CalledWorker {
+    return this.#options.worker;
   }
 
-  /** The next piece of the body; undefined at its end. Throws `EngineError`, or the reason it was left for. */
-  read(): Promise<Uint8Array | undefined> {
-    const body = this.#body;
-    if (body === undefined || this.#ended) return Promise.resolve(undefined);
-    this.#reading = body.next();
-    return this.#interruptible(this.#reading, this.#take);
-  }
-
-  readonly #take = (result: IteratorResult<Uint8Array>): Uint8Array | undefined => {
-    if (result.done !== true) return result.value;
-    this.#ended = true;
-    return undefined;
-  };
-
-  /** The rest of the body as text, cut off after `maxBytes`. */
-  async readText(maxBytes: number): Promise<string> {
-    const decoder = new TextDecoder();
-    let text = "";
-    let bytes = 0;
-    while (bytes < maxBytes) {
-      const chunk = await this.read();
-      if (chunk === undefined) break;
-      bytes += chunk.length;
-      text += decoder.decode(chunk, { stream: true });
+  async open(body?: string): Promise<IncomingResponse> {
+    if (this.#stopped !== undefined) throw await this.#stopReason();
+    const { transport, request, clock, config, firstTokenDueMs } = this.#options;
+    this.#ended = this.#complete = this.#sawBytes = false;
+    this.#dueMs = firstTokenDueMs ?? clock.now() + config.first_token_timeout_ms;
+    this.#watchdog.arm(this.#dueMs);
+    const sending = transport.send(
+      body === undefined ? request : { ...request, body },
+      this.#connection.signal,
+    );
+    this.#reading = this.#first = sending.then((response) => this.#readFirst(response));
+    // Nobody may ever ask for it.
+    this.#first.catch(() => {});
+    try {
+      const response = await sending;
+      if (this.#stopped === undefined) return response;
+    } catch (cause) {
+      throw await this.#failure(cause);
+    } finally {
+      this.#watchdog.disarm();
     }
-    return text + decoder.decode();
+    throw await this.#stopReason();
   }
 
-  /** Tokens arrive: from now on the limit is on the silence between chunks. */
+  async first(): Promise<Uint8Array | undefined> {
+    const first = this.#first;
+    if (first === undefined) return undefined;
+    const { value } = await this.#watched(first);
+    return value ?? undefined;
+  }
+
+  /** Not `async`: there is one for every chunk, and each promise between a socket and its client is paid for. */
+  next(): Promise<Read> {
+    const first = this.#first;
+    if (first !== undefined) {
+      this.#first = undefined;
+      return this.#watched(first);
+    }
+    if (this.#stopped !== undefined) return this.#rejected();
+    if (this.#body === undefined || this.#ended) return Promise.resolve(ENDED);
+    return this.#watched(this.#reading = this.#body.next());
+  }
+
+  async return(): Promise<Read> {
+    await this.stop(LEFT);
+    return ENDED;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
   gotToken(): void {
-    this.#firstTokenDueMs = undefined;
+    this.#begun = true;
   }
 
-  /** The engine has said its last word: it need not be told to stop. */
   complete(): void {
     this.#complete = true;
   }
 
-  /** Gives the call up: a read in progress rejects with `reason` at once; `close` then tells the engine. */
-  leave(reason: unknown): void {
-    if (this.#stopped !== undefined) return;
-    this.#stopped = { reason };
-    // Where closing is what stops the engine, it must not wait for anything.
-    if (this.#options.abortOnEngine === undefined && !this.#complete) this.#connection.abort(reason);
-    this.#interrupt?.(reason);
+  stop(reason: unknown): Promise<void> {
+    return (this.#stopped ??= { reason, closed: this.#abortThenClose(reason) }).closed;
   }
 
-  /** Ends the call in the order that its engine needs. Never throws. */
-  close(): Promise<void> {
-    return this.#closing ??= this.#close();
+  drop(): Promise<void> {
+    if (this.#stopped !== undefined) return this.#stopped.closed;
+    this.#stopped = { reason: LEFT, closed: Promise.resolve() };
+    this.#closeConnection(LEFT);
+    return Promise.resolve();
   }
 
-  async #close(): Promise<void> {
-    this.#options.signal.removeEventListener("abort", this.#onAbort);
+  async close(): Promise<void> {
+    if (this.#complete && !this.#ended && this.#stopped === undefined) {
+      await this.#drained(TRAILER_MS);
+      return this.drop();
+    }
+    await this.stop(LEFT);
+  }
+
+  #watched(read: Promise<Read>): Promise<Read> {
+    const { clock, config } = this.#options;
+    this.#watchdog.arm(this.#begun ? clock.now() + config.idle_timeout_ms : this.#dueMs);
+    return read.then(this.#take, this.#fail);
+  }
+
+  readonly #take = (read: Read): Read | Promise<Read> => {
+    this.#watchdog.disarm();
+    if (this.#stopped !== undefined) return this.#rejected();
+    if (read.done === true) this.#end();
+    return read;
+  };
+
+  readonly #fail = async (cause: unknown): Promise<never> => {
+    this.#watchdog.disarm();
+    throw await this.#failure(cause);
+  };
+
+  /** The first chunk with something in it. */
+  async #readFirst(response: IncomingResponse): Promise<Read> {
+    const body = this.#body = response.body[Symbol.asyncIterator]();
+    while (true) {
+      const read = await body.next();
+      if (read.done === true) return ENDED;
+      if (read.value.length === 0) continue;
+      this.#sawBytes = true;
+      return read;
+    }
+  }
+
+  #end(): void {
+    this.#ended = true;
     this.#watchdog.stop();
-    this.#stopped ??= { reason: LEFT };
-    if (this.#sending === undefined || this.#ended || this.#broken) return this.#connection.abort(LEFT);
-    if (this.#complete) await this.#drained(TRAILER_MS);
-    else if (this.#options.abortOnEngine !== undefined) {
-      await this.#tellEngine(this.#options.abortOnEngine);
-      // The abort may have overtaken the request on its way; then it has to be repeated.
-      if (!await this.#drained(ABORT_EFFECT_MS)) await this.#tellEngine(this.#options.abortOnEngine);
-      await this.#drained(ABORT_EFFECT_MS);
-    }
-    this.#connection.abort(LEFT);
-    await this.#body?.return?.(undefined);
   }
 
-  async #tellEngine(abortOnEngine: (signal: AbortSignal) => Promise<void>): Promise<void> {
-    if (this.#ended) return;
-    const { signal, release } = deadlineSignal(this.#options.clock, ABORT_ANSWER_MS, LEFT);
-    try {
-      await abortOnEngine(signal);
-    } catch {
-      // An engine that cannot be told has gone, or will see the connection close.
-    } finally {
-      release();
+  /** The error to throw for a broken connection: the reason of the stop that broke it, if there was one. */
+  async #failure(cause: unknown): Promise<unknown> {
+    if (this.#stopped !== undefined) return await this.#stopReason();
+    this.#end();
+    return (this.#options.errors ?? engineErrors).broken(this.worker, cause);
+  }
+
+  async #rejected(): Promise<never> {
+    throw await this.#stopReason();
+  }
+
+  async #stopReason(): Promise<unknown> {
+    await this.#stopped?.closed;
+    return this.#stopped?.reason;
+  }
+
+  #overdue(): unknown {
+    const { config, errors } = this.#options;
+    const limitMs = this.#begun ? config.idle_timeout_ms : config.first_token_timeout_ms;
+    return (errors ?? engineErrors).overdue(this.worker, limitMs, this.#begun);
+  }
+
+  async #abortThenClose(reason: unknown): Promise<void> {
+    this.#watchdog.stop();
+    const rids = this.#options.abort?.rids ?? [];
+    if (this.#reading !== undefined && !this.#ended && !this.#complete && rids.length > 0) {
+      const unanswered = !this.#sawBytes;
+      await this.#abort(rids);
+      // Without a byte of the answer, the abort may have overtaken the request on its way: then it is repeated.
+      if (!await this.#drained(ABORT_EFFECT_MS) && unanswered) await this.#abort(rids);
     }
+    this.#closeConnection(reason);
+  }
+
+  #closeConnection(reason: unknown): void {
+    this.#end();
+    this.#connection.abort(reason);
+    const body = this.#body;
+    this.#body = undefined;
+    // The signal closes the connection; this lets a generator run its own clean-up.
+    body?.return?.().then(() => {}, () => {});
   }
 
   /** Reads the body to its end and forgets it; false when that takes longer than `limitMs`. */
   async #drained(limitMs: number): Promise<boolean> {
-    if (this.#ended) return true;
     const timer = new AbortController();
     const late = this.#options.clock.sleep(limitMs, timer.signal).then(() => false, () => false);
-    const end = this.#readToEnd().then(() => true, () => true);
-    const drained = await Promise.race([end, late]);
+    const drained = await Promise.race([this.#readToEnd().then(() => true, () => true), late]);
     timer.abort(LEFT);
-    if (drained) this.#ended = true;
     return drained;
   }
 
-  #drain: Promise<void> | undefined;
-
-  #readToEnd(): Promise<void> {
-    this.#drain ??= (async () => {
-      const body = this.#body ?? (await this.#sending)?.body[Symbol.asyncIterator]();
-      this.#body = body;
-      let result = await this.#reading;
-      while (body !== undefined && result?.done !== true) result = await body.next();
-    })();
-    this.#drain.catch(() => {});
-    return this.#drain;
+  async #readToEnd(): Promise<void> {
+    let read = await this.#reading;
+    const body = this.#body;
+    while (body !== undefined && read?.done !== true) read = await body.next();
   }
 
-  /** Waits for `promise`, a time limit, or being left, whichever is first; gives what `take` makes of its value. */
-  #interruptible<T, R>(promise: Promise<T>, take: (value: T) => R): Promise<R> {
-    if (this.#stopped !== undefined) return Promise.reject(this.#stopped.reason);
-    const { config, clock } = this.#options;
-    this.#watchdog.arm(this.#firstTokenDueMs ?? clock.now() + config.idle_timeout_ms);
-    return new Promise((resolve, reject) => {
-      this.#interrupt = reject;
-      promise.then((value) => {
-        this.#arrived();
-        resolve(take(value));
-      }, (cause) => {
-        this.#arrived();
-        if (this.#stopped !== undefined) return reject(this.#stopped.reason);
-        this.#broken = true;
-        reject(connectionError(this.#options.workerUrl, cause));
+  async #abort(rids: readonly string[]): Promise<void> {
+    const late = new Error(`it was not confirmed within ${ABORT_ANSWER_MS} ms`);
+    const deadline = deadlineSignal(this.#options.clock, ABORT_ANSWER_MS, late);
+    try {
+      for (let i = 0; i < rids.length; i += ABORTS_AT_ONCE) {
+        await Promise.all(
+          rids.slice(i, i + ABORTS_AT_ONCE).map((rid) => this.#sendAbort(rid, deadline.signal)),
+        );
+      }
+    } catch (error) {
+      // An engine that cannot be told has gone, or will see the connection close.
+      log.warning("{worker} was asked to abort {rid}: {error}", {
+        worker: this.worker.url,
+        rid: rids[0],
+        error: messageOf(error),
       });
-    });
+    } finally {
+      deadline.release();
+    }
   }
 
-  #arrived(): void {
-    this.#watchdog.disarm();
-    this.#interrupt = undefined;
-  }
-
-  #timeout(): EngineError {
-    const { config, workerUrl } = this.#options;
-    const what = this.#firstTokenDueMs === undefined
-      ? `nothing more within ${config.idle_timeout_ms} ms`
-      : `no token within ${config.first_token_timeout_ms} ms`;
-    return new EngineError(`Worker ${workerUrl} sent ${what}`, {
-      code: "worker_timeout",
-      status: 502,
-      workerUrl,
-      retryable: true,
-    });
+  async #sendAbort(rid: string, signal: AbortSignal): Promise<void> {
+    const { transport, config, abort } = this.#options;
+    const response = await transport.send({
+      method: "POST",
+      url: workerUrl(this.worker.url, "/abort_request"),
+      headers: { ...abort?.headers, "content-type": "application/json", "accept-encoding": "identity" },
+      body: JSON.stringify({ rid }),
+      connectTimeoutMs: config.connect_timeout_ms,
+    }, signal);
+    // Read to the end, so that the connection can be used again.
+    for await (const _chunk of response.body);
   }
 }

@@ -50,7 +50,7 @@ function refusal(
   workerStatus: number | undefined,
 ): EngineError {
   const said = complaint.message === "" ? `status ${status}` : complaint.message;
-  const common = { workerUrl, ...(workerStatus === undefined ? {} : { workerStatus }) };
+  const common = { workerUrl, workerStatus };
   if (status === 429 || status === 503) {
     return new EngineError(`Worker ${workerUrl} is overloaded: ${said}`, {
       ...common,
@@ -83,7 +83,7 @@ function refusal(
       code: "worker_refused",
       status,
       retryable: false,
-      ...(complaint.param === undefined ? {} : { param: complaint.param }),
+      param: complaint.param,
     });
   }
   return new EngineError(`Worker ${workerUrl} failed: ${said}`, {
@@ -120,6 +120,17 @@ export function connectionError(workerUrl: string, cause: unknown): EngineError 
   });
 }
 
+/** A worker that was silent for too long: before its first token or, `begun`, after it. */
+export function overdue(workerUrl: string, limitMs: number, begun: boolean): EngineError {
+  const what = begun ? `nothing more within ${limitMs} ms` : `no token within ${limitMs} ms`;
+  return new EngineError(`Worker ${workerUrl} sent ${what}`, {
+    code: "worker_timeout",
+    status: 502,
+    workerUrl,
+    retryable: true,
+  });
+}
+
 /** A worker's answer that breaks its own protocol. */
 export function invalidAnswer(workerUrl: string, what: string, cause?: unknown): EngineError {
   return new EngineError(`Worker ${workerUrl} sent an invalid answer: ${what}`, {
@@ -127,7 +138,7 @@ export function invalidAnswer(workerUrl: string, what: string, cause?: unknown):
     status: 502,
     workerUrl,
     retryable: true,
-    ...(cause === undefined ? {} : { cause }),
+    cause,
   });
 }
 
@@ -138,7 +149,7 @@ export function cutStream(workerUrl: string, cause?: unknown): EngineError {
     status: 502,
     workerUrl,
     retryable: true,
-    ...(cause === undefined ? {} : { cause }),
+    cause,
   });
 }
 

@@ -1,13 +1,13 @@
 import type { IncomingResponse } from "../../../base/transport.ts";
 import type { Engine, GenerateEvent, GenerateRequest, WarmResult } from "../engine.ts";
-import { callOptions } from "../engine_options.ts";
+import { workerCall } from "../engine_options.ts";
+import { GenerateStream } from "../generate_stream.ts";
 import { COMMON_DIALECT, type Dialect, openAiBody } from "./openai_body.ts";
 import { readOpenAi } from "./openai_stream.ts";
 import { PooledEngine } from "../pooled_engine.ts";
 import { EngineError } from "../../worker/engine_error.ts";
-import { GenerateStream } from "../../worker/generate_stream.ts";
 import type { Placement } from "../../worker/placement.ts";
-import type { WorkerCall } from "../../worker/worker_call.ts";
+import { accepted, type UpstreamCall } from "../../worker/upstream_call.ts";
 
 /** Any OpenAI-compatible endpoint: Ollama, llama.cpp, OpenRouter, OpenAI itself. */
 export class OpenAiEngine extends PooledEngine implements Engine {
@@ -21,18 +21,17 @@ export class OpenAiEngine extends PooledEngine implements Engine {
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
     const { model } = this.options.config;
     const { path, body } = openAiBody(model, request, this.#dialect);
-    return new GenerateStream(
-      callOptions(this.options, at, path, body, signal, request.headers),
-      (call) => readOpenAi(call, at.url, () => this.#open(call, request)),
-    );
+    const call = workerCall(this.options, { at, path, body, headers: request.headers });
+    return new GenerateStream({ call, signal, events: readOpenAi(call, () => this.#open(call, request)) });
   }
 
   /** Opens the call, and again in other words as long as the endpoint's complaint says which. */
-  async #open(call: WorkerCall, request: GenerateRequest): Promise<IncomingResponse> {
+  async #open(call: UpstreamCall, request: GenerateRequest): Promise<IncomingResponse> {
     let dialect = this.#dialect;
     while (true) {
       try {
-        return await call.open(openAiBody(this.options.config.model, request, dialect).body);
+        const { body } = openAiBody(this.options.config.model, request, dialect);
+        return await accepted(call, JSON.stringify(body));
       } catch (error) {
         const better = betterDialect(error, dialect);
         if (better === undefined) throw error;

@@ -99,6 +99,15 @@ export function openAiBody(
   return { path: chat ? "/v1/chat/completions" : "/v1/completions", body };
 }
 
+/**
+ * Tokens left in the context after a prompt of ids: what a chat endpoint would allow when no limit is given, where
+ * raw ones stop after 16 or 128. Undefined where the prompt's length or the context's is unknown.
+ */
+export function roomFor(prompt: Prompt, contextTokens: number | undefined): number | undefined {
+  if (prompt.kind !== "tokens" || contextTokens === undefined) return undefined;
+  return Math.max(1, contextTokens - prompt.ids.length - 1);
+}
+
 function promptField(prompt: Prompt): JsonObject {
   if (prompt.kind === "chat") return { messages: [...prompt.messages] };
   return { prompt: prompt.kind === "text" ? prompt.text : [...prompt.ids] };

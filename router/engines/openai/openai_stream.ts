@@ -8,7 +8,7 @@ import {
   type NewDelta,
   readEvents,
 } from "../read_events.ts";
-import type { WorkerCall } from "../../worker/worker_call.ts";
+import type { UpstreamCall } from "../../worker/upstream_call.ts";
 import {
   cutStream,
   givenUp,
@@ -17,13 +17,12 @@ import {
   streamedError,
 } from "../../worker/worker_errors.ts";
 
-/** Reads the answer of an OpenAI-style completions or chat call, streamed or whole, into events. */
+/** Opens an OpenAI-style completions or chat call and reads its answer, streamed or whole, into events. */
 export function readOpenAi(
-  call: WorkerCall,
-  workerUrl: string,
-  open?: () => Promise<IncomingResponse>,
+  call: UpstreamCall,
+  open?: (call: UpstreamCall) => Promise<IncomingResponse>,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  return readEvents(call, workerUrl, new OpenAiDecoder(workerUrl), open);
+  return readEvents(call, (url) => new OpenAiDecoder(url), open);
 }
 
 /** Turns the chunks of one OpenAI-style answer into events. Only choice 0 is read: requests ask for one. */

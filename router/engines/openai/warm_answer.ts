@@ -1,32 +1,21 @@
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import type { WarmResult } from "../engine.ts";
 import { parseObject, usageOf } from "./openai_stream.ts";
-import { WorkerCall, type WorkerCallOptions } from "../../worker/worker_call.ts";
+import { accepted, restAsText, type UpstreamCall, usingCall } from "../../worker/upstream_call.ts";
 import { givenUp, invalidAnswer, readComplaint, streamedError } from "../../worker/worker_errors.ts";
 
 /** Longest answer to a warm. */
 const MAX_ANSWER_BYTES = 1024 * 1024;
 
 /** Sends a warm that is not streamed and reads its counts. Throws `EngineError`, or the signal's reason. */
-export async function warmed(options: WorkerCallOptions): Promise<WarmResult> {
-  const call = new WorkerCall(options);
-  try {
-    for await (const result of readWarm(call, options.workerUrl)) return result;
-    throw invalidAnswer(options.workerUrl, "it is empty");
-  } finally {
-    await call.close();
-  }
-}
-
-/** Opens the call of a warm and reads its one result. */
-export async function* readWarm(
-  call: WorkerCall,
-  workerUrl: string,
-): AsyncGenerator<WarmResult, void, void> {
-  await call.open();
-  const answer = parseObject(await call.readText(MAX_ANSWER_BYTES), workerUrl);
-  call.complete();
-  yield countsOf(answer, workerUrl);
+export function warmed(call: UpstreamCall, signal: AbortSignal): Promise<WarmResult> {
+  return usingCall(call, signal, async () => {
+    await accepted(call);
+    const { url } = call.worker;
+    const answer = parseObject(await restAsText(call, MAX_ANSWER_BYTES), url);
+    call.complete();
+    return countsOf(answer, url);
+  });
 }
 
 function countsOf(answer: JsonObject, workerUrl: string): WarmResult {

@@ -2,8 +2,8 @@ import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResu
 import { warmed } from "../openai/warm_answer.ts";
 import { PooledEngine } from "../pooled_engine.ts";
 import { readShown, sglangCall, sglangRequest, sglangWarm } from "./sglang_request.ts";
+import { GenerateStream } from "../generate_stream.ts";
 import { NOTHING_WARMED } from "../warm_request.ts";
-import { GenerateStream } from "../../worker/generate_stream.ts";
 import type { Placement } from "../../worker/placement.ts";
 
 /**
@@ -15,14 +15,16 @@ export class SglangEngine extends PooledEngine implements Engine {
   async warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {
     const request = sglangWarm(this.options, prefix, { max_tokens: 0 }, like);
     if (request === undefined) return NOTHING_WARMED;
-    return await warmed(sglangCall(this.options, at, request, signal));
+    return await warmed(sglangCall(this.options, at, request), signal);
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
     const sent = sglangRequest(this.options, request);
-    return new GenerateStream(
-      sglangCall(this.options, at, sent, signal, request.headers),
-      (call) => readShown(this.options, sent, request.sampling.stop, call, at.url),
-    );
+    const call = sglangCall(this.options, at, sent, request.headers);
+    return new GenerateStream({
+      call,
+      signal,
+      events: readShown(this.options, sent, request.sampling.stop, call),
+    });
   }
 }

@@ -1,7 +1,7 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { GenerateRequest, Prompt, Sampling } from "../engine.ts";
-import { extraOf, given } from "../openai/openai_body.ts";
+import { extraOf, given, roomFor } from "../openai/openai_body.ts";
 
 /** Sampling parameters of `/generate` that keep their name; an unknown one in there is a bare 500. */
 const SAMPLING_KEYS = new Set([
@@ -61,15 +61,6 @@ function samplingParams(
     sampling_seed: seed,
     stop: stop === undefined || stop.length === 0 ? undefined : [...stop],
   });
-}
-
-/**
- * Tokens left in the context after a prompt of ids: what a chat endpoint would allow when no limit is given, where
- * raw ones stop after 16 or 128. Undefined where the prompt's length or the context's is unknown.
- */
-export function roomFor(prompt: Prompt, contextTokens: number | undefined): number | undefined {
-  if (prompt.kind !== "tokens" || contextTokens === undefined) return undefined;
-  return Math.max(1, contextTokens - prompt.ids.length - 1);
 }
 
 function splitExtra(sampling: Sampling): JsonObject & { sampling_params: JsonObject } {

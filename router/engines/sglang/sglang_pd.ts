@@ -1,21 +1,18 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { readWarm, warmed } from "../openai/warm_answer.ts";
+import { workerCall } from "../engine_options.ts";
+import { GenerateStream } from "../generate_stream.ts";
+import { warmed } from "../openai/warm_answer.ts";
 import { PooledEngine } from "../pooled_engine.ts";
 import { type BootstrapFields, bootstrapFields, fakeBootstrapFields } from "./bootstrap.ts";
-import {
-  readAnswer,
-  readShown,
-  sglangCall,
-  type SglangRequest,
-  sglangRequest,
-  sglangWarm,
-} from "./sglang_request.ts";
+import { readShown, type SglangRequest, sglangRequest, sglangWarm } from "./sglang_request.ts";
 import { olderThan } from "../version.ts";
 import { NOTHING_WARMED } from "../warm_request.ts";
-import { type HalfReader, PairStream } from "../../worker/pair_stream.ts";
+import type { CalledWorker } from "../../worker/upstream_call.ts";
+import { EngineError } from "../../worker/engine_error.ts";
+import { PairCall } from "../../worker/pair_call.ts";
 import type { Placement, PrefillSide } from "../../worker/placement.ts";
-import type { WorkerCallOptions } from "../../worker/worker_call.ts";
+import type { WorkerCall } from "../../worker/worker_call.ts";
 
 type PairPlacement = Placement & { readonly prefill: PrefillSide };
 
@@ -34,14 +31,10 @@ export class SglangPdEngine extends PooledEngine implements Engine {
         // The decode server has no part in it.
         at.release("aborted", "decode");
         const fields = fakeBootstrapFields(this.options.random);
-        return await warmed(this.#call(pair.prefill.url, request, fields, signal));
+        return await warmed(this.#half(pair.prefill, request, fields), signal);
       }
       case "pair_1":
-        for await (const result of this.#send(pair, request, signal, {}, readWarm, readWarm)) return result;
-        throw new CanopyError(`Cannot warm ${at.url}: it ended its answer without one`, {
-          code: "worker_invalid_answer",
-          status: 502,
-        });
+        return await this.#warmPair(this.#pairCall(pair, request), signal);
       default:
         throw new CanopyError(`Cannot warm ${pair.prefill.url}: its version has no safe way to do so`, {
           code: "warm_unsupported",
@@ -52,51 +45,57 @@ export class SglangPdEngine extends PooledEngine implements Engine {
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
     const sent = sglangRequest(this.options, request);
-    return this.#send(
-      pairOf(at),
-      sent,
+    const call = this.#pairCall(pairOf(at), sent, request);
+    return new GenerateStream({
+      call,
       signal,
-      request.headers ?? {},
-      (call, url) => readAnswer(this.options, sent, call, url),
-      (call, url) => readShown(this.options, sent, request.sampling.stop, call, url),
-      request.onPrefilled,
-    );
+      events: readShown(this.options, sent, request.sampling.stop, call),
+      onError: (error) => blame(call, error),
+    });
   }
 
-  #send<T>(
+  async #warmPair(call: PairCall, signal: AbortSignal): Promise<WarmResult> {
+    try {
+      return await warmed(call, signal);
+    } catch (error) {
+      if (!signal.aborted) blame(call, error);
+      throw error;
+    }
+  }
+
+  #pairCall(
     at: PairPlacement,
     request: SglangRequest,
-    signal: AbortSignal,
-    headers: NonNullable<GenerateRequest["headers"]>,
-    readPrefill: HalfReader<unknown>,
-    readDecode: HalfReader<T>,
-    onPrefilled?: () => void,
-  ): PairStream<T> {
+    { headers, onPrefilled }: Pick<GenerateRequest, "headers" | "onPrefilled"> = {},
+  ): PairCall {
     const { clock, random, capabilities } = this.options;
     const fields = bootstrapFields(at.prefill, random);
-    return new PairStream({
+    const half = (worker: CalledWorker) => this.#half(worker, request, fields, headers);
+    return new PairCall({
       clock,
       at,
-      prefill: this.#call(at.prefill.url, request, fields, signal, headers),
-      decode: this.#call(at.url, request, fields, signal, headers),
-      readPrefill,
-      readDecode,
+      prefill: half(at.prefill),
+      decode: half(at),
       finishPrefill: capabilities.version !== undefined && olderThan(capabilities.version, "0.5.10"),
       onPrefilled,
     });
   }
 
-  #call(
-    url: string,
+  #half(
+    worker: CalledWorker,
     request: SglangRequest,
     fields: BootstrapFields,
-    signal: AbortSignal,
     headers?: GenerateRequest["headers"],
-  ): WorkerCallOptions {
+  ): WorkerCall {
     // The guards refuse these fields in a request: they are the router's alone to set.
-    const call = sglangCall(this.options, { url }, request, signal, headers);
-    return { ...call, body: { ...call.body, ...fields } };
+    const { path, body, rid } = request;
+    const sent = JSON.stringify({ ...body, ...fields });
+    return workerCall(this.options, { at: worker, path, body, sent, rid, headers });
   }
+}
+
+function blame(call: PairCall, error: unknown): void {
+  if (error instanceof EngineError && error.status >= 500 && error.status !== 503) call.blame(error.message);
 }
 
 function pairOf(at: Placement): PairPlacement {

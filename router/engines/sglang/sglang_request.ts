@@ -1,16 +1,15 @@
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { GenerateEvent, GenerateRequest, Prompt, Sampling } from "../engine.ts";
-import { callOptions, type EngineOptions, headersFor } from "../engine_options.ts";
+import { type EngineOptions, workerCall } from "../engine_options.ts";
 import { heldStops } from "../held_stops.ts";
 import { COMMON_DIALECT, openAiBody } from "../openai/openai_body.ts";
 import { readOpenAi } from "../openai/openai_stream.ts";
 import { sglangBody } from "./sglang_body.ts";
 import { readSglang } from "./sglang_stream.ts";
 import { sharedFields, wholeBlocks } from "../warm_request.ts";
-import type { Placement } from "../../worker/placement.ts";
-import { workerUrl } from "../../worker/worker_access.ts";
-import type { WorkerCall, WorkerCallOptions } from "../../worker/worker_call.ts";
+import type { CalledWorker, UpstreamCall } from "../../worker/upstream_call.ts";
+import type { WorkerCall } from "../../worker/worker_call.ts";
 
 /** A request as SGLang's servers take it: `/generate` for text and token ids, the chat endpoint for conversations. */
 export interface SglangRequest {
@@ -65,54 +64,25 @@ export function sglangWarm(
 /** The call of a request to one server, which is told to stop before its connection is closed. */
 export function sglangCall(
   options: EngineOptions,
-  at: Pick<Placement, "url">,
-  request: SglangRequest,
-  signal: AbortSignal,
+  at: CalledWorker,
+  { path, body, rid }: SglangRequest,
   headers?: GenerateRequest["headers"],
-): WorkerCallOptions {
-  return {
-    ...callOptions(options, at, request.path, request.body, signal, headers),
-    abortOnEngine: (limit) => abortRequest(options, at.url, request.rid, limit),
-  };
+): WorkerCall {
+  return workerCall(options, { at, path, body, rid, headers });
 }
 
-/** Reads the answer to a streamed request. */
-export function readAnswer(
-  options: EngineOptions,
-  { path }: SglangRequest,
-  call: WorkerCall,
-  url: string,
-): AsyncGenerator<GenerateEvent, void, void> {
-  return path === "/generate"
-    ? readSglang(call, url, options.capabilities.incrementalStream)
-    : readOpenAi(call, url);
-}
-
-/** The same without the beginnings of stop strings, which SGLang's streams may show before the rest of them comes. */
+/**
+ * Opens the call of a streamed request and reads its answer, without the beginnings of stop strings, which SGLang's
+ * streams may show before the rest of them comes.
+ */
 export function readShown(
   options: EngineOptions,
-  request: SglangRequest,
+  { path }: SglangRequest,
   stop: readonly string[] | undefined,
-  call: WorkerCall,
-  url: string,
+  call: UpstreamCall,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  const events = readAnswer(options, request, call, url);
+  const events = path === "/generate"
+    ? readSglang(call, options.capabilities.incrementalStream)
+    : readOpenAi(call);
   return stop === undefined || stop.length === 0 ? events : heldStops(events, stop);
-}
-
-async function abortRequest(
-  options: EngineOptions,
-  url: string,
-  rid: string,
-  signal: AbortSignal,
-): Promise<void> {
-  const { transport, config } = options;
-  const response = await transport.send({
-    method: "POST",
-    url: workerUrl(url, "/abort_request"),
-    headers: { ...headersFor(options, url), "content-type": "application/json" },
-    body: JSON.stringify({ rid }),
-    connectTimeoutMs: config.connect_timeout_ms,
-  }, signal);
-  for await (const _chunk of response.body);
 }

@@ -9,16 +9,15 @@ import {
   readEvents,
 } from "../read_events.ts";
 import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
-import type { WorkerCall } from "../../worker/worker_call.ts";
+import type { UpstreamCall } from "../../worker/upstream_call.ts";
 import { cutStream, givenUp, readComplaint, streamedError } from "../../worker/worker_errors.ts";
 
 /** Reads the events of SGLang's `/generate`. `incremental`: as in `EngineCapabilities.incrementalStream`. */
 export function readSglang(
-  call: WorkerCall,
-  workerUrl: string,
+  call: UpstreamCall,
   incremental: boolean | undefined,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  return readEvents(call, workerUrl, new SglangDecoder(workerUrl, incremental));
+  return readEvents(call, (url) => new SglangDecoder(url, incremental));
 }
 
 /**

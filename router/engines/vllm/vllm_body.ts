@@ -1,10 +1,10 @@
 import { isJsonObject } from "../../../base/json.ts";
 import type { GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { callOptions, type EngineOptions } from "../engine_options.ts";
-import { COMMON_DIALECT, openAiBody } from "../openai/openai_body.ts";
+import { type EngineOptions, workerCall } from "../engine_options.ts";
+import { COMMON_DIALECT, openAiBody, roomFor } from "../openai/openai_body.ts";
 import { warmed } from "../openai/warm_answer.ts";
-import { roomFor } from "../sglang/sglang_body.ts";
 import { NOTHING_WARMED, sharedFields, wholeBlocks } from "../warm_request.ts";
+import type { CalledWorker } from "../../worker/upstream_call.ts";
 
 /** How much later than the request to come a warm is served, where the server orders its queue by priority. */
 const WARM_PRIORITY = 10;
@@ -29,16 +29,22 @@ export function vllmBody(
   return { path, body };
 }
 
+/** A warm of a vLLM server. */
+export interface VllmWarm {
+  readonly prefix: Prompt;
+  readonly at: CalledWorker;
+  readonly signal: AbortSignal;
+  /** As in `Engine.warm`. */
+  readonly like: Sampling | undefined;
+}
+
 /**
  * Warms a vLLM server by an ordinary request for one token, which its prefill step samples by itself: vLLM refuses
  * `max_tokens: 0`. Throws `EngineError`, or the signal's reason.
  */
 export async function warmVllm(
   options: EngineOptions,
-  prefix: Prompt,
-  url: string,
-  signal: AbortSignal,
-  like: Sampling | undefined,
+  { prefix, at, signal, like }: VllmWarm,
 ): Promise<WarmResult> {
   const { capabilities, random } = options;
   const prompt = wholeBlocks(prefix, capabilities.blockTokens);
@@ -54,7 +60,7 @@ export async function warmVllm(
   delete body.return_token_ids;
   body.stream = false;
   if (capabilities.priority === "lower_first") body.priority = priorityOf(like) + WARM_PRIORITY;
-  return await warmed(callOptions(options, { url }, path, body, signal, { "x-request-id": id }));
+  return await warmed(workerCall(options, { at, path, body, headers: { "x-request-id": id } }), signal);
 }
 
 function priorityOf(sampling: Sampling | undefined): number {

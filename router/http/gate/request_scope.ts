@@ -99,25 +99,27 @@ export function outcomeOfError(error: unknown): Outcome {
  */
 export function pulledBody(
   pieces: {
-    next(): Promise<{ done?: false; value: Uint8Array } | { done: true }>;
+    next(): Promise<IteratorResult<Uint8Array, unknown>>;
     return(): Promise<unknown>;
   },
   work: RequestScope,
   outcome: Outcome = "ok",
 ): ReadableStream<Uint8Array> {
+  let controller: ReadableStreamDefaultController<Uint8Array>;
+  const take = (result: IteratorResult<Uint8Array, unknown>) => {
+    if (result.done !== true) return controller.enqueue(result.value);
+    controller.close();
+    work.end(outcome);
+  };
+  const fail = (error: unknown) => {
+    controller.error(error);
+    work.end("stream_error");
+  };
   return new ReadableStream<Uint8Array>(
     {
-      async pull(controller) {
-        try {
-          const result = await pieces.next();
-          if (result.done !== true) return controller.enqueue(result.value);
-          controller.close();
-          work.end(outcome);
-        } catch (error) {
-          controller.error(error);
-          work.end("stream_error");
-        }
-      },
+      start: (own) => void (controller = own),
+      // One promise for each chunk, and no closure: this is the only stream between a worker and its client.
+      pull: () => pieces.next().then(take, fail),
       async cancel() {
         work.abort(clientGone());
         await pieces.return();

@@ -31,15 +31,15 @@ export async function serveEngine(
   });
   const release = await http.admission.take(work.signal);
   work.onEnd(release);
-  const response = await http.relay.relay(model, { method: "POST", path, headers, body: bytes }, work.signal);
-  if (response.body === null) {
-    work.end(outcomeOf(response.status));
-    return new Response(null, { status: response.status, headers: response.headers });
+  const { status, headers: returned, body: answer } = await http.relay.relay(
+    model,
+    { method: "POST", path, headers, body: bytes },
+    work.signal,
+  );
+  const init = { status, headers: returned };
+  if (answer === undefined || answer instanceof Uint8Array) {
+    work.end(outcomeOf(status));
+    return new Response(answer ?? null, init);
   }
-  const reader = response.body.getReader();
-  const pieces = { next: () => reader.read(), return: () => reader.cancel() };
-  return new Response(pulledBody(pieces, work, outcomeOf(response.status)), {
-    status: response.status,
-    headers: response.headers,
-  });
+  return new Response(pulledBody(answer, work, outcomeOf(status)), init);
 }

@@ -16,7 +16,7 @@ import type { Moa } from "../../../router/moa/run/moa.ts";
 import type { Run, RunEvent } from "../../../router/moa/run/run.ts";
 import { Gate } from "../../../router/pool/gate.ts";
 import type { Pool } from "../../../router/pool/pool_types.ts";
-import type { Relay, RelayRequest } from "../../../router/relay/relay_types.ts";
+import type { AnswerBytes, Relay, RelayAnswer, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
 import { noMembership } from "../no_membership.ts";
 
@@ -242,10 +242,28 @@ export class FakeRelay implements Relay {
   answer: (request: RelayRequest, signal: AbortSignal) => Response | Promise<Response> = () =>
     new Response('{"relayed":true}', { headers: { "content-type": "application/json" } });
 
-  async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<Response> {
+  async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
     this.requests.push({ model: model.name, request, signal });
-    return await this.answer(request, signal);
+    const { status, headers, body } = await this.answer(request, signal);
+    return { status, headers, body: body === null ? undefined : bytesOf(body) };
   }
+}
+
+function bytesOf(body: ReadableStream<Uint8Array>): AnswerBytes {
+  const reader = body.getReader();
+  return {
+    next: async () => {
+      const { done, value } = await reader.read();
+      return done ? { done, value: undefined } : { done, value };
+    },
+    return: async () => {
+      await reader.cancel();
+      return { done: true, value: undefined };
+    },
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
 }
 
 const TEMPLATE: AgentNode["template"] = {

@@ -13,7 +13,7 @@ import { Arrivals } from "../../../router/pool/arrivals.ts";
 import { createPool } from "../../../router/pool/pool.ts";
 import type { ManagedPool } from "../../../router/pool/pool_types.ts";
 import { createRelay } from "../../../router/relay/relay.ts";
-import type { Relay, RelayRequest } from "../../../router/relay/relay_types.ts";
+import type { Relay, RelayAnswer, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
 
 /** One thing that a worker does, in order. */
@@ -149,6 +149,22 @@ export interface RelayBench {
   leaks(): { inFlight: number; open: number; timers: number };
 }
 
+/** An answer as a client sees it. */
+export function responseOf({ status, headers, body }: RelayAnswer): Response {
+  if (body === undefined || body instanceof Uint8Array) {
+    return new Response(body ?? null, { status, headers });
+  }
+  const stream = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await body.next();
+      if (done === true) controller.close();
+      else controller.enqueue(value);
+    },
+    cancel: async () => void await body.return(),
+  }, { highWaterMark: 0 });
+  return new Response(stream, { status, headers });
+}
+
 /** A relay in front of fake workers `a`, `b`, … (or those of the config). */
 export function relayBench(config: Record<string, unknown> = {}, name = "m"): RelayBench {
   const clock = new VirtualClock();
@@ -187,7 +203,7 @@ export function relayBench(config: Record<string, unknown> = {}, name = "m"): Re
         headers: { "content-type": "application/json", ...options.headers },
         body: new TextEncoder().encode(body),
       };
-      return relay.relay(model, request, gone.signal);
+      return relay.relay(model, request, gone.signal).then(responseOf);
     },
     leaks: () => ({
       inFlight: pool.workers().reduce((sum, worker) => sum + worker.inFlight, 0),

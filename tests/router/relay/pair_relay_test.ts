@@ -172,10 +172,10 @@ test("a prefill server that refuses is the answer, at once, while decode is abor
   assert.equal(status, 400);
   assert.equal(text, refusal);
   assert.ok(bench.clock.now() < 100);
+  await clean(bench);
   const { journal } = bench.workers;
   assert.ok(journal.indexOf("POST d /abort_request") < journal.indexOf("close d /generate"));
   assert.equal(bodiesOf(bench, "p").length, 1, "a 4xx is not retried");
-  await clean(bench);
 });
 
 test("a decode server that refuses is the answer, at once, while prefill is aborted and dropped", async () => {
@@ -184,9 +184,9 @@ test("a decode server that refuses is the answer, at once, while prefill is abor
   bench.workers.scripts.set("d", [{ status: 400, headers: JSON_HEAD, body: [{ send: '{"no":1}' }] }]);
   const { status, text } = await answered(bench);
   assert.deepEqual([status, text], [400, '{"no":1}']);
+  await clean(bench);
   const { journal } = bench.workers;
   assert.ok(journal.indexOf("POST p /abort_request") < journal.indexOf("close p /generate"));
-  await clean(bench);
 });
 
 test("a pair that fails is tried again with a new room and id: elsewhere, or there if there is no other", async () => {

@@ -11,6 +11,7 @@ import type { ManagedPool } from "../../../router/pool/pool_types.ts";
 import { createRelay } from "../../../router/relay/relay.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
+import { responseOf } from "./fake_workers.ts";
 import { FakePair, pairConfig, PREFILL } from "../engines/vllm/vllm_pair.ts";
 
 interface Bench {
@@ -49,13 +50,15 @@ function relayTest(what: string, run: (bench: Bench) => Promise<void>, version =
     };
     const relay = createRelay({ clock, random, transport, log, arrivals: new Arrivals() });
     const gone = new AbortController();
-    const post = (body: string, path = COMPLETIONS) =>
-      relay.relay(model, {
-        method: "POST",
-        path,
-        headers: { "content-type": "application/json", "x-request-id": "mine" },
-        body: new TextEncoder().encode(body),
-      }, gone.signal);
+    const post = async (body: string, path = COMPLETIONS) =>
+      responseOf(
+        await relay.relay(model, {
+          method: "POST",
+          path,
+          headers: { "content-type": "application/json", "x-request-id": "mine" },
+          body: new TextEncoder().encode(body),
+        }, gone.signal),
+      );
     await clock.run(() => run({ clock, pair, pool, gone, post }));
     await clock.advance(clock.now());
     assert.deepEqual(pair.breaches, []);

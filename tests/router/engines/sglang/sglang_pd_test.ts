@@ -12,7 +12,7 @@ import {
   newRoom,
 } from "../../../../router/engines/sglang/bootstrap.ts";
 import { EngineError } from "../../../../router/worker/engine_error.ts";
-import { isHandOffFailure } from "../../../../router/worker/hand_off.ts";
+import { isHandOffFailure } from "../../../../router/worker/pair_call.ts";
 import { DECODED, FakePair, PREFILLED, token } from "../fake_pair.ts";
 import { chatRequest, collect, type Collected, never, textRequest } from "../harness.ts";
 

@@ -1,0 +1,137 @@
+import type { CanopyError } from "../../base/errors.ts";
+import type { ModelRename } from "./model_rename.ts";
+import type { AnswerBytes } from "./relay_types.ts";
+import { EventFrames } from "../wire/event_frames.ts";
+import type { UpstreamCall } from "../worker/upstream_call.ts";
+import type { PlacementOutcome } from "../worker/placement.ts";
+
+const encoder = new TextEncoder();
+
+type Read = IteratorResult<Uint8Array, void>;
+
+const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
+
+/** An answer that is passed on while it arrives. */
+export interface AnswerBodyOptions {
+  /** An open call. */
+  readonly call: UpstreamCall;
+  /** Chunks that were taken from the call. */
+  readonly read: readonly Uint8Array[];
+  /** Set for server-sent events. */
+  readonly events: {
+    /** A stream of this path is whole only with a last event `[DONE]`. */
+    readonly endsWithDone: boolean;
+    readonly rename: ModelRename | undefined;
+  } | undefined;
+  /** The client has gone. */
+  readonly signal: AbortSignal;
+  /** Makes the error that a client sees for a broken answer. */
+  readonly describe: (error: unknown) => CanopyError;
+  /** Called exactly once. */
+  readonly onEnd: (outcome: PlacementOutcome) => void;
+}
+
+/**
+ * The body of an answer: reads from the worker only when it is read itself, so a slow client slows its own worker and
+ * costs no memory. Events are passed on whole; a stream of them that breaks ends with one error event.
+ */
+export class AnswerBody implements AnswerBytes {
+  readonly #options: AnswerBodyOptions;
+  readonly #call: UpstreamCall;
+  readonly #frames: EventFrames | undefined;
+  readonly #read: Uint8Array[];
+  #ended = false;
+  #left: { readonly reason: unknown; readonly told: Promise<void> } | undefined;
+  readonly #onAbort = () => void this.#leave(this.#options.signal.reason);
+
+  constructor(options: AnswerBodyOptions) {
+    this.#options = options;
+    this.#call = options.call;
+    this.#frames = options.events === undefined ? undefined : new EventFrames();
+    this.#read = [...options.read];
+    options.signal.addEventListener("abort", this.#onAbort, { once: true });
+    if (options.signal.aborted) this.#onAbort();
+  }
+
+  /** Not `async`, as `WorkerCall.next` is not. */
+  next(): Promise<Read> {
+    if (this.#left !== undefined) return Promise.reject(this.#left.reason);
+    if (this.#ended) return Promise.resolve(ENDED);
+    const value = this.#read.shift();
+    if (value !== undefined) return Promise.resolve(this.#pass({ done: false, value }));
+    return this.#call.next().then(this.#pass, this.#break);
+  }
+
+  async return(): Promise<Read> {
+    if (!this.#ended || this.#left !== undefined) await this.#leave(new Error("The client has gone"));
+    return ENDED;
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  readonly #pass = (read: Read): Read | Promise<Read> => {
+    if (this.#left !== undefined) throw this.#left.reason;
+    if (read.done === true) return this.#finish();
+    const frames = this.#frames;
+    if (frames === undefined) return read;
+    const events = frames.push(read.value);
+    if (events.length === 0) return this.next();
+    const rename = this.#options.events?.rename;
+    if (rename !== undefined) return { done: false, value: rename.events(events) };
+    return events === read.value ? read : { done: false, value: events };
+  };
+
+  #finish(): Read {
+    const frames = this.#frames;
+    if (frames !== undefined && this.#options.events?.endsWithDone === true && !frames.done) {
+      return this.#break(new Error("the stream ended without [DONE]"));
+    }
+    const rest = frames?.rest();
+    this.#end(frames?.sawError === true ? "failed" : "ok");
+    if (rest === undefined || rest.length === 0) return ENDED;
+    return { done: false, value: this.#options.events?.rename?.events(rest) ?? rest };
+  }
+
+  readonly #break = (error: unknown): Read => {
+    if (this.#left !== undefined) throw this.#left.reason;
+    const frames = this.#frames;
+    if (frames?.done === true) {
+      // Everything had come; only the end of the connection was not as it should be.
+      const rest = frames.rest();
+      this.#end("ok");
+      return rest.length > 0 ? { done: false, value: rest } : ENDED;
+    }
+    const described = this.#options.describe(error);
+    void this.#call.drop();
+    this.#end("failed");
+    if (frames === undefined) throw described;
+    return { done: false, value: encoder.encode((frames.torn ? "\n\n" : "") + errorEvent(described)) };
+  };
+
+  /** Stops the worker; it counts as busy until it was told. */
+  #leave(reason: unknown): Promise<void> {
+    if (this.#left === undefined && this.#ended) return Promise.resolve();
+    this.#left ??= { reason, told: this.#call.stop(reason).then(() => this.#end("aborted")) };
+    return this.#left.told;
+  }
+
+  #end(outcome: PlacementOutcome): void {
+    this.#ended = true;
+    this.#options.signal.removeEventListener("abort", this.#onAbort);
+    if (outcome === "ok") this.#call.complete();
+    void this.#call.close();
+    this.#options.onEnd(outcome);
+  }
+}
+
+/** The body of an error answer, in OpenAI's form. */
+export function failureBody(error: CanopyError): string {
+  const { message, type, code } = error;
+  return JSON.stringify({ error: { message, type, param: error.param ?? null, code } });
+}
+
+function errorEvent(error: CanopyError): string {
+  return `data: ${failureBody(error)}\n\n`;
+}

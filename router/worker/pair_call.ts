@@ -1,0 +1,235 @@
+import { joined } from "../../base/bytes.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { IncomingResponse } from "../../base/transport.ts";
+import { type Answer, answerFailure, errorEventStatus } from "./answer_failure.ts";
+import { type CalledWorker, LEFT, type UpstreamCall } from "./upstream_call.ts";
+import type { Placement } from "./placement.ts";
+
+/** Longest wait for a prefill server that has done its work to say so. */
+const PREFILL_TRAILER_MS = 1_000;
+/** Longest wait for a prefill that must not be aborted. */
+const PREFILL_FINISH_MS = 10_000;
+/** Longest prefill answer that is kept. */
+const MAX_KEPT_BYTES = 64 * 1024 * 1024;
+
+/**
+ * Messages of SGLang's servers for a hand-off between them that failed: each names the step at which it gave up, and
+ * neither knows whose fault it was.
+ */
+const HAND_OFF_FAILURE =
+  /KVTransferError|KVPoll\.|(?:Prefill|Decode) (?:bootstrap|transfer|handshake) failed|Lost connection with prefill/;
+
+/** Both halves of a request that the two servers of an SGLang pair get at once. */
+export interface PairCallOptions {
+  readonly clock: Clock;
+  readonly at: Pick<Placement, "release">;
+  readonly prefill: UpstreamCall;
+  readonly decode: UpstreamCall;
+  /** True where a prefill that is aborted while it waits costs its server a buffer for ever (SGLang before 0.5.10). */
+  readonly finishPrefill: boolean;
+  /** True when `prefillAnswer` will be asked for. */
+  readonly keepPrefill?: boolean | undefined;
+  /** Called when the prefill half has answered. */
+  readonly onPrefilled?: (() => void) | undefined;
+}
+
+/**
+ * One request on both servers of a pair. Decode's answer is the answer; prefill's is read beside it and gates nothing,
+ * but when prefill fails or refuses before decode has begun, its answer or error is the call's, at once. Whichever half
+ * fails, the other is aborted, and both were told when the call has ended.
+ */
+export class PairCall implements UpstreamCall {
+  readonly #options: PairCallOptions;
+  /** The half whose answer is passed on. */
+  #answering: UpstreamCall;
+  /** Resolves with the answer, or rejects with the error, of a prefill half that failed before decode had begun. */
+  readonly #prefillFailed = Promise.withResolvers<IncomingResponse>();
+  #decodeBegan = false;
+  #refused = false;
+  #wellEnded = false;
+  readonly #failed = new Set<"prefill" | "decode">();
+  #prefillEnded = false;
+  #prefillAnswer: Uint8Array | undefined;
+  #prefilled: Promise<void> = Promise.resolve();
+  #stopped: Promise<void> | undefined;
+
+  constructor(options: PairCallOptions) {
+    this.#options = options;
+    this.#answering = options.decode;
+    this.#prefillFailed.promise.catch(() => {});
+  }
+
+  get worker(): CalledWorker {
+    return this.#answering.worker;
+  }
+
+  get half(): "prefill" | "decode" {
+    return this.#answering === this.#options.prefill ? "prefill" : "decode";
+  }
+
+  async open(): Promise<IncomingResponse> {
+    this.#prefilled = this.#readPrefill();
+    const decoding = this.#openDecode();
+    decoding.catch(() => {});
+    const response = await Promise.race([decoding, this.#prefillFailed.promise]);
+    this.#refused = response.status >= 400;
+    return response;
+  }
+
+  async #openDecode(): Promise<IncomingResponse> {
+    const { decode } = this.#options;
+    const response = await decode.open();
+    await decode.first();
+    this.#decodeBegan = this.half === "decode";
+    return response;
+  }
+
+  first(): Promise<Uint8Array | undefined> {
+    return this.#answering.first();
+  }
+
+  next(): Promise<IteratorResult<Uint8Array, void>> {
+    return this.#answering.next();
+  }
+
+  async return(): Promise<IteratorResult<Uint8Array, void>> {
+    await this.stop(LEFT);
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  gotToken(): void {
+    this.#answering.gotToken();
+  }
+
+  complete(): void {
+    this.#wellEnded = true;
+    this.#answering.complete();
+  }
+
+  /** Prefill's whole answer, once it has ended well; undefined when it has not. For a pair that keeps it. */
+  async prefillAnswer(): Promise<Uint8Array | undefined> {
+    await this.#prefilled;
+    return this.#prefillAnswer;
+  }
+
+  /** Counts a failure against the half that it came from, or against both when they failed to meet. */
+  blame(message: string): void {
+    const both = isHandOffFailure(message);
+    for (const half of ["prefill", "decode"] as const) if (both || this.half === half) this.#fail(half);
+  }
+
+  #fail(half: "prefill" | "decode"): void {
+    if (this.#failed.has(half)) return;
+    this.#failed.add(half);
+    this.#options.at.release("failed", half);
+  }
+
+  stop(reason: unknown): Promise<void> {
+    return this.#stopped ??= this.#stop(reason);
+  }
+
+  async drop(): Promise<void> {
+    const { prefill, decode, finishPrefill } = this.#options;
+    const dropped = decode.drop();
+    if (this.half === "prefill") return await prefill.drop();
+    if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
+    await this.#stopPrefill();
+    await dropped;
+  }
+
+  async close(): Promise<void> {
+    if (this.#stopped !== undefined) return await this.#stopped;
+    const { prefill, decode, finishPrefill } = this.#options;
+    if (this.half === "prefill") return void await Promise.all([prefill.close(), decode.close()]);
+    // What prefill still has to say after a good answer is short.
+    if (this.#wellEnded && !this.#refused) await this.#within(PREFILL_TRAILER_MS);
+    else if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
+    await Promise.all([decode.close(), this.#stopPrefill()]);
+    await this.#prefilled;
+  }
+
+  async #stop(reason: unknown): Promise<void> {
+    const { prefill, decode, finishPrefill } = this.#options;
+    if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
+    this.#prefillEnded = true;
+    await Promise.all([prefill.stop(reason), decode.stop(reason)]);
+  }
+
+  /** Reads the prefill half to its end. Never rejects. */
+  async #readPrefill(): Promise<void> {
+    const { prefill, at, onPrefilled } = this.#options;
+    try {
+      const response = await prefill.open();
+      const first = await prefill.first();
+      const answer = { worker: prefill.worker, response, first };
+      if (response.status >= 400 || errorEventStatus(first) !== undefined || isFailed(answer)) {
+        this.#failPrefill(answer);
+        return this.#prefillFailed.resolve(response);
+      }
+      prefill.gotToken();
+      await this.#drainPrefill();
+      this.#prefillEnded = true;
+      at.release("ok", "prefill");
+      onPrefilled?.();
+      await prefill.close();
+    } catch (error) {
+      if (this.#prefillEnded) return;
+      this.#failPrefill(undefined);
+      this.#prefillFailed.reject(error);
+    }
+  }
+
+  async #drainPrefill(): Promise<void> {
+    const { prefill, keepPrefill } = this.#options;
+    const kept: Uint8Array[] = [];
+    let length = 0;
+    while (true) {
+      const { done, value } = await prefill.next();
+      if (done === true) break;
+      if (keepPrefill !== true) continue;
+      length += value.length;
+      if (length > MAX_KEPT_BYTES) {
+        throw new Error(`the prefill server's answer is longer than ${MAX_KEPT_BYTES} bytes`);
+      }
+      kept.push(value);
+    }
+    if (keepPrefill === true) this.#prefillAnswer = joined(kept);
+  }
+
+  #failPrefill(answer: Answer | undefined): void {
+    const { prefill, decode } = this.#options;
+    this.#prefillEnded = true;
+    // Once decode has begun it needs the other half no more: that one's failure is its own affair.
+    if (!this.#decodeBegan) this.#answering = prefill;
+    if (answer === undefined || isFailed(answer)) this.#fail("prefill");
+    if (this.#decodeBegan) void prefill.drop();
+    else void decode.stop(new Error("The prefill server has failed"));
+  }
+
+  async #stopPrefill(): Promise<void> {
+    if (this.#prefillEnded) return;
+    this.#prefillEnded = true;
+    await this.#options.prefill.stop(LEFT);
+  }
+
+  async #within(limitMs: number): Promise<void> {
+    if (this.#prefillEnded) return;
+    const timer = new AbortController();
+    const late = this.#options.clock.sleep(limitMs, timer.signal).catch(() => {});
+    await Promise.race([this.#prefilled, late]);
+    timer.abort(LEFT);
+  }
+}
+
+/** True for the message of a failure that two servers of a pair have with each other. */
+export function isHandOffFailure(message: string): boolean {
+  return HAND_OFF_FAILURE.test(message);
+}
+
+function isFailed(answer: Answer): boolean {
+  return answerFailure(answer)?.outcome === "failed";
+}
