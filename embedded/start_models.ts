@@ -5,13 +5,13 @@ import type { Random } from "../base/random.ts";
 import type { Transport } from "../base/transport.ts";
 import type { Config, ModelConfig } from "../cfgs/schema/config.ts";
 import { modelOnnxSchema } from "../cfgs/schema/onnx.ts";
-import type { TextTokenizer } from "./http/detokenizer.ts";
 import { EmbeddedServer } from "./http/server.ts";
 import { type EmbeddedFiles, findModel } from "./model/model_files.ts";
 import { WorkerGenerator } from "./thread/worker_generator.ts";
 import { startDecoderThread } from "./thread/worker_thread.ts";
 import type { Environment } from "../ml/hub/environment.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
+import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import type { MemoryHandler } from "../router/transport/memory.ts";
 import { insideUrl, RoutedTransport } from "../router/transport/routed.ts";
 
@@ -36,7 +36,7 @@ export interface EmbeddedModelsOptions {
   readonly env: Environment;
   readonly signal: AbortSignal;
   /** In the place of the one that lies beside the weights, or that the configuration names. */
-  readonly tokenizer?: TextTokenizer | undefined;
+  readonly tokenizer?: ModelTokenizer | undefined;
 }
 
 /**

@@ -1,19 +1,4 @@
-import type { Json, JsonObject } from "../../base/json.ts";
-
-/** What the server needs of a model's tokenizer; `ModelTokenizer` of the router has it. */
-export interface TextTokenizer {
-  readonly vocabSize: number;
-  readonly hasChatTemplate: boolean;
-  encode(text: string): number[];
-  decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
-  renderChat(
-    messages: readonly TemplateMessage[],
-    options?: { templateArguments?: Record<string, Json> },
-  ): string;
-}
-
-/** A message as chat templates read it. */
-export type TemplateMessage = { role: string; content: Json } & JsonObject;
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 
 /** Tokens before the answer that its first tokens are read behind: some tokenizers drop a text's first space. */
 const PROMPT_TOKENS = 5;
@@ -25,16 +10,20 @@ const MAX_PENDING_TOKENS = 64;
  * `flush` together are the text of all ids.
  */
 export class Detokenizer {
-  readonly #tokenizer: TextTokenizer;
+  readonly #tokenizer: Pick<ModelTokenizer, "decode">;
   readonly #options: { skipSpecialTokens: boolean };
-  /** What new tokens are read behind, already shown, and its length as text. */
+  /** Tokens already shown that new ones are read behind, and their length as text. */
   #context: readonly number[];
   #contextLength: number;
   #pending: number[] = [];
-  /** Of the pending tokens' text, how much is shown. */
+  /** Length of the pending tokens' text that is shown. */
   #shown = 0;
 
-  constructor(tokenizer: TextTokenizer, promptIds: readonly number[], skipSpecialTokens: boolean) {
+  constructor(
+    tokenizer: Pick<ModelTokenizer, "decode">,
+    promptIds: readonly number[],
+    skipSpecialTokens: boolean,
+  ) {
     this.#tokenizer = tokenizer;
     this.#options = { skipSpecialTokens };
     this.#context = promptIds.slice(-PROMPT_TOKENS);
@@ -60,7 +49,7 @@ export class Detokenizer {
     return piece;
   }
 
-  /** What is still held back. */
+  /** The text that is still held back. */
   flush(): string {
     const rest = this.#pending.length === 0 ? "" : this.#text().slice(this.#shown);
     this.#pending = [];

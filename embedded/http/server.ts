@@ -1,83 +1,90 @@
 import { type Clock, unixSeconds } from "../../base/clock.ts";
-import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
-import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { CanopyError } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
-import { type AnswerJob, Answers } from "./answers.ts";
-import type { TextTokenizer } from "./detokenizer.ts";
-import { metricsText } from "./server_metrics.ts";
-import { type EmbeddedWork, StreamedAnswer, wholeAnswer } from "./server_output.ts";
+import { Answers } from "./answers.ts";
+import { metricsText } from "./metrics.ts";
 import {
+  type GenerationPlan,
+  readChatJobs,
+  readCompletionJobs,
   readDetokenize,
-  readEmbeddedChat,
-  readEmbeddedCompletion,
   readTokenize,
-  type RequestReader,
-  type TextRequest,
-} from "./server_request.ts";
+  type RequestTarget,
+} from "./read_request.ts";
 import type { SamplingDefaults } from "../model/model_files.ts";
-import type { Generator, SequenceRequest } from "../scheduler/generator.ts";
+import type { Generator } from "../scheduler/generator.ts";
+import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import { parseJsonObject } from "../../router/http/gate/body.ts";
+import { asCanopyError, errorBody } from "../../router/http/gate/errors.ts";
+import type { AnswerWriter, EngineFields } from "../../router/http/openai/answer.ts";
+import { ChatAnswer } from "../../router/http/openai/chat_answer.ts";
+import { CompletionAnswer } from "../../router/http/openai/completion_answer.ts";
+import { usageBody } from "../../router/http/openai/usage.ts";
+import { DONE_EVENT, sseEvent } from "../../router/wire/sse.ts";
 
+/** Options of an embedded server. */
 export interface EmbeddedServerOptions {
   /** The name under which requests ask for it. */
   readonly model: string;
   readonly generator: Generator;
-  readonly tokenizer: TextTokenizer;
+  readonly tokenizer: ModelTokenizer;
   /** Ids that end an answer, the model's own end first. */
   readonly endIds: readonly number[];
-  readonly defaults?: SamplingDefaults;
+  readonly defaults?: SamplingDefaults | undefined;
   readonly clock: Clock;
   readonly random: Random;
 }
 
 const utf8 = new TextEncoder();
-const fromUtf8 = new TextDecoder();
 
 /**
  * A generator behind vLLM's HTTP interface, without a port: requests are handed to it as the transport has them, and
- * whoever asks cannot tell the difference. A client that leaves ends its sequences.
+ * its client cannot tell the difference. A client that leaves ends its sequences.
  */
 export class EmbeddedServer {
   readonly #options: EmbeddedServerOptions;
-  readonly #reader: RequestReader;
+  readonly #target: RequestTarget;
 
   constructor(options: EmbeddedServerOptions) {
     this.#options = options;
-    const { model, tokenizer, generator, defaults } = options;
-    const { vocabSize, maxContextTokens } = generator.facts;
-    this.#reader = { model, tokenizer, vocabSize, maxContextTokens, defaults: defaults ?? {} };
+    const { model, tokenizer, generator: { facts }, endIds, defaults = {}, random } = options;
+    this.#target = { model, tokenizer, facts, endIds, defaults, newSeed: () => random.hex(16) };
   }
 
   /** Answers a request; the signal aborts when its client has left. */
-  handle(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
-    return this.#route(request, signal).catch((error: unknown) => {
+  async handle(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+    try {
+      return await this.#route(request, signal);
+    } catch (error) {
       if (signal.aborted) throw error;
-      return errorResponse(error);
-    });
+      const known = asCanopyError(error);
+      return respond(JSON.stringify(errorBody(known)), { status: known.status });
+    }
   }
 
   async #route(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
     const { pathname } = new URL(request.url);
     const { generator, model, tokenizer } = this.#options;
+    const body = () => parseJsonObject(request.body ?? "");
     switch (`${request.method} ${pathname}`) {
       case "GET /health":
       case "GET /ping":
-        return response(200, "", "text/plain");
+        return respond("", { type: "text/plain" });
       case "GET /v1/models":
-        return json(200, this.#models());
+        return json(this.#models());
       case "GET /metrics":
-        return response(
-          200,
-          metricsText(model, generator.counts()),
-          "text/plain; version=0.0.4; charset=utf-8",
-        );
+        return respond(metricsText(model, generator.counts()), {
+          type: "text/plain; version=0.0.4; charset=utf-8",
+        });
       case "POST /v1/completions":
-        return await this.#generate(request, readEmbeddedCompletion(bodyOf(request), this.#reader), signal);
+        return await this.#generate(request, readCompletionJobs(body(), this.#target), signal);
       case "POST /v1/chat/completions":
-        return await this.#generate(request, readEmbeddedChat(bodyOf(request), this.#reader), signal);
+        return await this.#generate(request, readChatJobs(body(), this.#target), signal);
       case "POST /tokenize": {
-        const { ids, strings } = readTokenize(bodyOf(request), this.#reader);
-        return json(200, {
+        const { ids, strings } = readTokenize(body(), this.#target);
+        return json({
           count: ids.length,
           max_model_len: generator.facts.maxContextTokens,
           tokens: ids,
@@ -85,7 +92,7 @@ export class EmbeddedServer {
         });
       }
       case "POST /detokenize":
-        return json(200, { prompt: tokenizer.decode(readDetokenize(bodyOf(request), this.#reader)) });
+        return json({ prompt: tokenizer.decode(readDetokenize(body(), this.#target)) });
     }
     throw new CanopyError(`The embedded engine has no ${request.method} ${pathname}`, {
       code: "not_found",
@@ -95,75 +102,46 @@ export class EmbeddedServer {
 
   async #generate(
     { headers }: OutgoingRequest,
-    request: TextRequest,
+    plan: GenerationPlan,
     signal: AbortSignal,
   ): Promise<IncomingResponse> {
     signal.throwIfAborted();
-    const { generator, model, tokenizer, random, clock } = this.#options;
-    const answers = new Answers(generator, this.#jobs(request));
-    const leave = () => answers.stop(signal.reason);
-    signal.addEventListener("abort", leave, { once: true });
-    const work: EmbeddedWork = {
-      id: `${request.chat ? "chatcmpl" : "cmpl"}-${headers["x-request-id"] ?? random.hex(16)}`,
-      created: unixSeconds(clock),
-      model,
-      tokenizer,
-      request,
-      answers,
-    };
-    if (request.stream) {
+    const writer = this.#writer(plan, headers["x-request-id"]);
+    const answers = new Answers(this.#options.generator, plan.jobs, signal);
+    if (plan.stream) {
       return {
         status: 200,
         headers: { "content-type": "text/event-stream; charset=utf-8" },
-        body: streamed(work, () => signal.removeEventListener("abort", leave)),
+        body: streamed(answers, plan, writer, signal),
       };
     }
-    try {
-      await answers.finished();
-    } finally {
-      signal.removeEventListener("abort", leave);
-    }
-    return json(200, wholeAnswer(work));
+    for await (const event of answers.events()) writer.add(event);
+    return json(writer.whole({ usage: usageOf(answers, plan) }));
   }
 
-  #jobs(request: TextRequest): AnswerJob[] {
-    const { tokenizer, endIds, generator, random } = this.#options;
-    const stopIds = new Set([...request.ignoreEnd ? [] : endIds, ...request.stopTokenIds]);
-    const seed = request.seed === undefined ? random.hex(16) : String(request.seed);
-    return request.prompts.flatMap((promptIds, promptIndex) => {
-      const room = generator.facts.maxContextTokens - promptIds.length;
-      const maxTokens = Math.min(request.maxTokens ?? room, room);
-      if (request.minTokens > maxTokens) {
-        throw badRequest(
-          "min_tokens",
-          `min_tokens is ${request.minTokens}, more than max_tokens=${maxTokens}`,
-        );
-      }
-      return Array.from({ length: request.n }, (_, number): AnswerJob => {
-        const sequence: SequenceRequest = {
-          promptIds,
-          maxTokens,
-          minTokens: request.minTokens,
-          sampling: { ...request.sampling, seed: number === 0 ? seed : `${seed}/${number}` },
-          stopIds,
-          logprobs: request.logprobs,
-        };
-        return {
-          request: sequence,
-          options: {
-            index: promptIndex * request.n + number,
-            promptIndex,
-            promptIds,
-            tokenizer,
-            minTokens: request.minTokens,
-            stop: request.stop,
-            stopIds,
-            endId: request.ignoreEnd ? undefined : endIds[0],
-            includeStop: request.includeStop,
-            skipSpecialTokens: request.skipSpecialTokens,
-          },
-        };
-      });
+  #writer(
+    { chat, jobs, logprobs, echo, returnTokenIds }: GenerationPlan,
+    id: string | undefined,
+  ): AnswerWriter {
+    const { model, clock, random, tokenizer } = this.#options;
+    const promptOf = (index: number) => jobs[index]!.request.promptIds;
+    const engine: EngineFields = {
+      ofPrompt: (index) => returnTokenIds ? { prompt_token_ids: [...promptOf(index)] } : {},
+      ofTokens: (ids) => returnTokenIds && ids.length > 0 ? { token_ids: [...ids] } : {},
+      ofEnd: (stopReason) => ({ stop_reason: stopReason ?? null }),
+    };
+    const head = {
+      id: `${chat ? "chatcmpl" : "cmpl"}-${id ?? random.hex(16)}`,
+      created: unixSeconds(clock),
+      model,
+    };
+    const choices = jobs.length;
+    if (chat) return new ChatAnswer(head, { choices, logprobs, engine });
+    return new CompletionAnswer(head, {
+      choices,
+      logprobs,
+      echo: (index) => echo ? tokenizer.decode(promptOf(index)) : "",
+      engine,
     });
   }
 
@@ -184,42 +162,48 @@ export class EmbeddedServer {
   }
 }
 
-/** The bytes of a stream; whoever stops reading ends the sequences. */
-async function* streamed(work: EmbeddedWork, over: () => void): AsyncGenerator<Uint8Array, void, void> {
-  const { answers } = work;
-  const out = new StreamedAnswer(work);
+/** The bytes of a stream. A failure is told in an event before the last one. */
+async function* streamed(
+  answers: Answers,
+  plan: GenerationPlan,
+  writer: AnswerWriter,
+  signal: AbortSignal,
+): AsyncGenerator<Uint8Array, void, void> {
   try {
-    for (let answer = await answers.next(); answer !== undefined; answer = await answers.next()) {
-      if (answer.failure !== undefined) {
-        yield utf8.encode(`data: ${JSON.stringify(errorBody(answer.failure))}\n\ndata: [DONE]\n\n`);
-        return;
+    for await (const event of answers.events()) {
+      for (const chunk of writer.chunks(event)) {
+        yield sseEvent(plan.continuousUsage ? { ...chunk, usage: usageOf(answers, plan) } : chunk);
       }
-      yield utf8.encode(out.events(answer));
     }
-    yield utf8.encode(out.end());
-  } finally {
-    over();
-    answers.stop(new Error("The client has stopped reading"));
-  }
-}
-
-function bodyOf({ body }: OutgoingRequest): JsonObject {
-  const text = body === undefined ? "" : typeof body === "string" ? body : fromUtf8.decode(body);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
+    if (plan.includeUsage) yield sseEvent(writer.closing({ usage: usageOf(answers, plan) }));
   } catch (error) {
-    throw badRequest(undefined, `The body is not JSON: ${messageOf(error)}`, "invalid_json");
+    if (signal.aborted) throw error;
+    yield sseEvent(errorBody(asCanopyError(error)));
   }
-  if (isJsonObject(value)) return value;
-  throw badRequest(undefined, "The body must be a JSON object", "invalid_json");
+  yield DONE_EVENT;
 }
 
-function json(status: number, body: Json): IncomingResponse {
-  return response(status, JSON.stringify(body), "application/json");
+/** Tokens so far: each prompt once, all answers. */
+function usageOf({ list }: Answers, { choices }: GenerationPlan): JsonObject {
+  return usageBody(list.map(({ job, tokens, cachedTokens }) => {
+    const first = job.index % choices === 0;
+    return {
+      promptTokens: first ? job.request.promptIds.length : 0,
+      completionTokens: tokens.length,
+      cachedTokens: first ? cachedTokens : 0,
+      reasoningTokens: 0,
+    };
+  }));
 }
 
-function response(status: number, text: string, type: string): IncomingResponse {
+function json(body: JsonObject): IncomingResponse {
+  return respond(JSON.stringify(body));
+}
+
+function respond(
+  text: string,
+  { status = 200, type = "application/json" }: { readonly status?: number; readonly type?: string } = {},
+): IncomingResponse {
   const bytes = utf8.encode(text);
   async function* body(): AsyncGenerator<Uint8Array, void, void> {
     await Promise.resolve();
@@ -229,27 +213,5 @@ function response(status: number, text: string, type: string): IncomingResponse 
     status,
     headers: { "content-type": type, "content-length": String(bytes.length) },
     body: body(),
-  };
-}
-
-function errorResponse(error: unknown): IncomingResponse {
-  return json(CanopyError.is(error) ? error.status : 500, errorBody(error));
-}
-
-/** OpenAI's error body. */
-function errorBody(error: unknown): JsonObject {
-  const known = CanopyError.is(error)
-    ? error
-    : new CanopyError(`The embedded engine failed: ${messageOf(error)}`, {
-      code: "engine_failed",
-      status: 500,
-    });
-  return {
-    error: {
-      message: known.message,
-      type: known.type,
-      param: known.param ?? null,
-      code: known.code,
-    },
   };
 }

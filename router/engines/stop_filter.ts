@@ -27,7 +27,7 @@ export class StopFilter {
       end = at;
       this.#stopped = true;
     }
-    if (!this.#stopped) end -= this.#tailLength(pending);
+    if (!this.#stopped) end -= heldTail(pending, this.#stops);
     this.#held = this.#stopped ? "" : pending.slice(end);
     return pending.slice(0, end);
   }
@@ -38,18 +38,15 @@ export class StopFilter {
     this.#held = "";
     return rest;
   }
+}
 
-  /** Length of the longest end of `text` that some stop begins with. */
-  #tailLength(text: string): number {
-    let longest = 0;
-    for (const stop of this.#stops) {
-      for (let length = Math.min(stop.length - 1, text.length); length > longest; length--) {
-        if (text.endsWith(stop.slice(0, length))) {
-          longest = length;
-          break;
-        }
-      }
+/** Length of the longest end of `text` that may be the beginning of a stop string. */
+export function heldTail(text: string, stops: readonly string[]): number {
+  let longest = 0;
+  for (const stop of stops) {
+    for (let length = Math.min(stop.length - 1, text.length); length > longest; length--) {
+      if (text.endsWith(stop.slice(0, length))) longest = length;
     }
-    return longest;
   }
+  return longest;
 }

@@ -61,8 +61,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true });
 const lenientUtf8 = new TextDecoder("utf-8");
 
 /** Parses a body as a JSON object; a UTF-8 byte order mark is skipped. Throws 400 naming the position of a fault. */
-export function parseJsonObject(bytes: Uint8Array<ArrayBuffer>): JsonObject {
-  const text = decodeUtf8(bytes);
+export function parseJsonObject(body: Uint8Array | string): JsonObject {
+  const text = typeof body === "string" ? body : decodeUtf8(body);
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -76,7 +76,7 @@ export function parseJsonObject(bytes: Uint8Array<ArrayBuffer>): JsonObject {
   return value;
 }
 
-function decodeUtf8(bytes: Uint8Array<ArrayBuffer>): string {
+function decodeUtf8(bytes: Uint8Array): string {
   try {
     return utf8.decode(bytes);
   } catch {

@@ -10,6 +10,19 @@ export interface AnswerHead {
   readonly model: string;
 }
 
+/** Fields of an engine's answers besides OpenAI's; a virtual model's answers have none. */
+export interface EngineFields {
+  ofPrompt(index: number): JsonObject;
+  ofTokens(ids: readonly number[]): JsonObject;
+  ofEnd(stopReason: string | number | undefined): JsonObject;
+}
+
+export const NO_ENGINE_FIELDS: EngineFields = {
+  ofPrompt: () => ({}),
+  ofTokens: () => ({}),
+  ofEnd: () => ({}),
+};
+
 /** Turns the events of a request's runs into OpenAI's objects. Keeps what it has seen: one per request. */
 export interface AnswerWriter {
   /** The chunks (`choices` of one each) that an event becomes in a stream; none for a token without text. */

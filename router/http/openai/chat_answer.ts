@@ -1,6 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
-import type { AnswerHead, AnswerWriter } from "./answer.ts";
+import { type AnswerHead, type AnswerWriter, type EngineFields, NO_ENGINE_FIELDS } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
 
@@ -10,25 +10,34 @@ interface Choice {
   reasoning: string;
   toolCalls: JsonObject[];
   logprobs: TokenLogprob[];
+  tokenIds: number[];
   finishReason: FinishReason | null;
+  stopReason: string | number | undefined;
 }
 
 /** `chat.completion` and `chat.completion.chunk`. */
 export class ChatAnswer implements AnswerWriter {
   readonly #head: AnswerHead;
   readonly #logprobs: boolean;
+  readonly #engine: EngineFields;
   readonly #choices: readonly Choice[];
 
-  constructor(head: AnswerHead, options: { choices: number; logprobs: boolean }) {
+  constructor(
+    head: AnswerHead,
+    options: { choices: number; logprobs: boolean; engine?: EngineFields | undefined },
+  ) {
     this.#head = head;
     this.#logprobs = options.logprobs;
+    this.#engine = options.engine ?? NO_ENGINE_FIELDS;
     this.#choices = Array.from({ length: options.choices }, () => ({
       started: false,
       text: "",
       reasoning: "",
       toolCalls: [],
       logprobs: [],
+      tokenIds: [],
       finishReason: null,
+      stopReason: undefined,
     }));
   }
 
@@ -38,13 +47,15 @@ export class ChatAnswer implements AnswerWriter {
     const chunks: JsonObject[] = [];
     if (!choice.started) {
       choice.started = true;
-      chunks.push(this.#chunk(event.index, { role: "assistant", content: "" }, null, null));
+      const begin = this.#chunk(event.index, { role: "assistant", content: "" });
+      chunks.push({ ...begin, ...this.#engine.ofPrompt(event.index) });
     }
     if (event.type === "end") {
-      chunks.push(this.#chunk(event.index, {}, null, event.finishReason));
+      const end = { finish_reason: event.finishReason, ...this.#engine.ofEnd(event.stopReason) };
+      chunks.push(this.#chunk(event.index, {}, end));
       return chunks;
     }
-    const { text, reasoning, toolCalls, logprobs } = event.delta;
+    const { text, reasoning, toolCalls, logprobs, tokenIds } = event.delta;
     const delta: JsonObject = {};
     if (reasoning !== undefined && reasoning !== "") delta["reasoning_content"] = reasoning;
     if (text !== "") delta["content"] = text;
@@ -52,10 +63,12 @@ export class ChatAnswer implements AnswerWriter {
       delta["tool_calls"] = toolCalls.map((call, at) => ({ index: at, ...call }));
     }
     const scored = this.#logprobs && logprobs !== undefined && logprobs.length > 0;
-    if (Object.keys(delta).length > 0 || scored) {
+    const more: JsonObject = this.#engine.ofTokens(tokenIds ?? []);
+    if (scored) more["logprobs"] = chatLogprobs(logprobs);
+    if (Object.keys(delta).length > 0 || Object.keys(more).length > 0) {
       // Clients index into content: a token without text is an empty one.
       if (Object.keys(delta).length === 0) delta["content"] = "";
-      chunks.push(this.#chunk(event.index, delta, scored ? chatLogprobs(logprobs) : null, null));
+      chunks.push(this.#chunk(event.index, delta, more));
     }
     return chunks;
   }
@@ -69,8 +82,10 @@ export class ChatAnswer implements AnswerWriter {
     if (choice === undefined) return;
     if (event.type === "end") {
       choice.finishReason = event.finishReason;
+      choice.stopReason = event.stopReason;
       return;
     }
+    for (const id of event.delta.tokenIds ?? []) choice.tokenIds.push(id);
     choice.text += event.delta.text;
     choice.reasoning += event.delta.reasoning ?? "";
     if (event.delta.toolCalls !== undefined) mergeToolCalls(choice.toolCalls, event.delta.toolCalls);
@@ -96,8 +111,11 @@ export class ChatAnswer implements AnswerWriter {
           },
           logprobs: this.#logprobs ? chatLogprobs(choice.logprobs) : null,
           finish_reason: choice.finishReason,
+          ...this.#engine.ofEnd(choice.stopReason),
+          ...this.#engine.ofTokens(choice.tokenIds),
         };
       }),
+      ...this.#engine.ofPrompt(0),
       ...fields,
     };
   }
@@ -107,13 +125,9 @@ export class ChatAnswer implements AnswerWriter {
     return { id, object: "chat.completion.chunk", created, model };
   }
 
-  #chunk(
-    index: number,
-    delta: JsonObject,
-    logprobs: JsonObject | null,
-    finish: FinishReason | null,
-  ): JsonObject {
-    return { ...this.#chunkHead(), choices: [{ index, delta, logprobs, finish_reason: finish }] };
+  #chunk(index: number, delta: JsonObject, more: JsonObject = {}): JsonObject {
+    const choice = { index, delta, logprobs: null, finish_reason: null, ...more };
+    return { ...this.#chunkHead(), choices: [choice] };
   }
 }
 

@@ -40,7 +40,8 @@ export function readChat(
   };
 }
 
-function readLogprobs(request: ChatRequest): number | undefined {
+/** Alternatives wanted for each token; undefined when no log-probabilities are. */
+export function readLogprobs(request: Pick<ChatRequest, "logprobs" | "top_logprobs">): number | undefined {
   if (request.logprobs === true) return request.top_logprobs ?? 0;
   if (isSet(request.top_logprobs) && request.top_logprobs > 0) {
     throw badRequest("top_logprobs", "top_logprobs needs logprobs: true");

@@ -19,7 +19,7 @@ export function readCompletion(
   const logprobs = typeof request.logprobs === "number" ? request.logprobs : undefined;
   if (logprobs !== undefined) requireLogprobs(target);
   const common = commonPlan(request, body, target);
-  const prompts = readPrompts(body["prompt"], target);
+  const prompts = readPrompts(body["prompt"], (ids, name) => decode(ids, name, target));
   const { sampling, ownStops } = splitStops(readSampling(request, body), target);
   return {
     ...common,
@@ -64,8 +64,11 @@ function refuseOthers(request: CompletionRequest, body: JsonObject): void {
   }
 }
 
-/** The prompts as texts; token ids are decoded with the tokenizer of the root's model. */
-function readPrompts(prompt: Json | undefined, target: RunTarget): string[] {
+/** The prompts of a request, one or several; `readIds` is called for those that are token ids. */
+export function readPrompts<Ids>(
+  prompt: Json | undefined,
+  readIds: (ids: readonly Json[], name: string) => Ids,
+): (string | Ids)[] {
   const rule = "prompt must be a text, a list of texts, a list of token ids, or a list of such lists";
   if (prompt === undefined || prompt === null) {
     throw badRequest("prompt", `prompt is required: ${rule}`, "missing_field");
@@ -74,7 +77,7 @@ function readPrompts(prompt: Json | undefined, target: RunTarget): string[] {
   if (!Array.isArray(prompt)) throw badRequest("prompt", `${rule}: current value is ${shown(prompt)}`);
   const first = prompt[0];
   if (first === undefined) throw badRequest("prompt", "prompt must not be an empty list");
-  if (typeof first === "number") return [decode(prompt, "prompt", target)];
+  if (typeof first === "number") return [readIds(prompt, "prompt")];
   if (prompt.length > MAX_PROMPTS) {
     throw badRequest("prompt", `prompt may hold at most ${MAX_PROMPTS} prompts: it holds ${prompt.length}`);
   }
@@ -83,7 +86,7 @@ function readPrompts(prompt: Json | undefined, target: RunTarget): string[] {
     if (typeof one !== typeof first || (!Array.isArray(one) && typeof one !== "string")) {
       throw badRequest(name, `${rule}: ${name} is ${shown(one)}`);
     }
-    return typeof one === "string" ? readText(one, name) : decode(one, name, target);
+    return typeof one === "string" ? readText(one, name) : readIds(one, name);
   });
 }
 
@@ -92,6 +95,7 @@ function readText(text: string, name: string): string {
   return text;
 }
 
+/** The text of token ids, by the tokenizer of the root's model. */
 function decode(ids: readonly Json[], name: string, target: RunTarget): string {
   const tokenizer = target.root?.tokenizer;
   if (tokenizer === undefined) {
@@ -102,18 +106,17 @@ function decode(ids: readonly Json[], name: string, target: RunTarget): string {
       "unsupported_parameter",
     );
   }
+  return tokenizer.decode(checkIds(ids, name, tokenizer.vocabSize), { skipSpecialTokens: false });
+}
+
+/** Token ids of the field `name`. Throws 400 when there are none, or one is not in the vocabulary. */
+export function checkIds(ids: readonly Json[], name: string, vocabSize: number): number[] {
   if (ids.length === 0) throw badRequest(name, `${name} must not be an empty list`);
-  const checked: number[] = [];
-  for (const [at, id] of ids.entries()) {
-    if (typeof id !== "number" || !Number.isInteger(id) || id < 0 || id >= tokenizer.vocabSize) {
-      throw badRequest(
-        `${name}[${at}]`,
-        `${name}[${at}] must be a token id from 0 to ${tokenizer.vocabSize - 1}: current value is ${
-          shown(id)
-        }`,
-      );
-    }
-    checked.push(id);
-  }
-  return tokenizer.decode(checked, { skipSpecialTokens: false });
+  return ids.map((id, at) => {
+    if (typeof id === "number" && Number.isInteger(id) && id >= 0 && id < vocabSize) return id;
+    throw badRequest(
+      `${name}[${at}]`,
+      `${name}[${at}] must be a token id from 0 to ${vocabSize - 1}: current value is ${shown(id)}`,
+    );
+  });
 }

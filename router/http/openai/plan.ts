@@ -44,18 +44,27 @@ export function commonPlan(
   CompletionPlan,
   "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include"
 > {
+  return {
+    graph: target.graph,
+    model: String(body["model"]),
+    choices: request.n ?? 1,
+    ...readDelivery(request),
+    include: isSet(request.canopy) ? request.canopy.include ?? [] : undefined,
+  };
+}
+
+/** Reads whether an answer is streamed, and with which usage. */
+export function readDelivery(
+  request: Pick<CommonRequest, "stream" | "stream_options">,
+): Pick<CompletionPlan, "stream" | "includeUsage" | "continuousUsage"> {
   const stream = request.stream === true;
   if (!stream && isSet(request.stream_options)) {
     throw badRequest("stream_options", "stream_options needs stream: true");
   }
   return {
-    graph: target.graph,
-    model: String(body["model"]),
-    choices: request.n ?? 1,
     stream,
     includeUsage: request.stream_options?.include_usage === true,
     continuousUsage: request.stream_options?.continuous_usage_stats === true,
-    include: isSet(request.canopy) ? request.canopy.include ?? [] : undefined,
   };
 }
 

@@ -79,7 +79,30 @@ test("a completion has text, ids, the reason of its end and exact usage with cac
     total_tokens: 3 + HELLO.length + 1,
     completion_tokens: HELLO.length + 1,
     prompt_tokens_details: { cached_tokens: 2 },
+    completion_tokens_details: { reasoning_tokens: 0 },
   });
+});
+
+test("a streamed completion begins with the prompt's ids, and tells its usage with every chunk", async () => {
+  const { send } = start();
+  const { body } = await send("/v1/completions", {
+    prompt: [39, 68, 75],
+    max_tokens: 50,
+    stream: true,
+    stream_options: { include_usage: true, continuous_usage_stats: true },
+    return_token_ids: true,
+  });
+  const chunks = chunksOf(await textOf(body));
+  const choices = chunks.flatMap((chunk) => Array.isArray(chunk.choices) ? chunk.choices.map(object) : []);
+  assert.deepEqual(choices[0]?.prompt_token_ids, [39, 68, 75]);
+  assert.ok(choices.slice(1).every((choice) => choice.prompt_token_ids === undefined));
+  assert.equal(choices.map(({ text }) => text).join(""), "Hello world, again");
+  const ids = choices.flatMap(({ token_ids: ids }) => Array.isArray(ids) ? ids : []);
+  assert.deepEqual(ids, [...HELLO, END]);
+  assert.deepEqual([choices.at(-1)?.finish_reason, choices.at(-1)?.stop_reason], ["stop", null]);
+  const counts = chunks.map(({ usage }) => Number(object(usage).completion_tokens));
+  assert.deepEqual(counts, counts.toSorted((a, b) => a - b));
+  assert.deepEqual([counts[0]! < counts.at(-1)!, counts.at(-1)], [true, ids.length]);
 });
 
 test("completions stop after 16 tokens unless told otherwise, chats when the context is full", async () => {
@@ -217,7 +240,7 @@ const refused: [string, JsonObject, string | null][] = [
   ["/v1/completions", {}, "prompt"],
   ["/v1/completions", { prompt: "" }, "prompt"],
   ["/v1/completions", { prompt: [] }, "prompt"],
-  ["/v1/completions", { prompt: [1920] }, "prompt"],
+  ["/v1/completions", { prompt: [1920] }, "prompt[0]"],
   ["/v1/completions", { prompt: [-1] }, "prompt[0]"],
   ["/v1/completions", { prompt: Array.from({ length: 512 }, () => 5) }, "prompt"],
   ["/v1/completions", { prompt: "a", temperature: -1 }, "temperature"],

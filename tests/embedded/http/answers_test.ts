@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { EmbeddedAnswer } from "../../../embedded/http/answer.ts";
+import { EmbeddedAnswer } from "../../../embedded/http/answers.ts";
 import { Detokenizer } from "../../../embedded/http/detokenizer.ts";
+import { NEUTRAL_SAMPLING } from "../../../embedded/scheduler/sampling.ts";
 import { tinyTokenizer } from "../tiny_model.ts";
 
 const tokenizer = await tinyTokenizer();
@@ -50,16 +51,25 @@ test("ids that make no characters give the text that the tokenizer itself makes 
 function answerTo(stop: readonly string[], includeStop = false, minTokens = 0): EmbeddedAnswer {
   return new EmbeddedAnswer({
     index: 0,
-    promptIndex: 0,
-    promptIds: [],
+    request: {
+      promptIds: [],
+      maxTokens: 1000,
+      minTokens,
+      sampling: { ...NEUTRAL_SAMPLING, seed: "" },
+      stopIds: new Set([END, 7]),
+      logprobs: undefined,
+    },
     tokenizer,
-    minTokens,
     stop,
-    stopIds: new Set([END, 7]),
     endId: END,
     includeStop,
     skipSpecialTokens: true,
+    tokensAsIds: false,
   });
+}
+
+function takenFrom(answer: EmbeddedAnswer): string {
+  return answer.take().map((event) => event.type === "delta" ? event.delta.text : "").join("");
 }
 
 test("text stops before the first stop string, wherever tokens and characters are cut, and none of it is shown early", () => {
@@ -69,11 +79,11 @@ test("text stops before the first stop string, wherever tokens and characters ar
     let shown = "";
     for (const id of tokenizer.encode(full)) {
       const ended = answer.push({ id, logprob: undefined, top: [] });
-      shown += answer.take().text;
+      shown += takenFrom(answer);
       if (ended) break;
     }
     answer.end("length");
-    shown += answer.take().text;
+    shown += takenFrom(answer);
     // The stop string that is complete first; of two that are complete with the same token, the one that begins first.
     let expected = full;
     if (answer.finish?.reason === "stop") {
@@ -87,7 +97,7 @@ test("text stops before the first stop string, wherever tokens and characters ar
 });
 
 test("a stop token ends an answer and is no text; the model's own end is not named as the reason", () => {
-  for (const [id, stop] of [[END, null], [7, 7]] as const) {
+  for (const [id, stop] of [[END, undefined], [7, 7]] as const) {
     const answer = answerTo([]);
     for (const other of tokenizer.encode("Hello")) answer.push({ id: other, logprob: undefined, top: [] });
     assert.equal(answer.push({ id, logprob: undefined, top: [] }), true);
