@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
+import { logger } from "../../../base/log.ts";
+import { Random } from "../../../base/random.ts";
+import { modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Gate } from "../../../router/pool/gate.ts";
+import { createPool } from "../../../router/pool/pool.ts";
+import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { FakeEngine } from "../moa/fake_engine.ts";
 
 const forever = new AbortController().signal;
@@ -78,6 +83,20 @@ test("waiting ends with the signal, and at once where no worker can ever be used
   assert.equal(clock.pendingTimers, 0);
 });
 
+test("when the first in line goes, those behind it are looked at", async () => {
+  const { clock, gate } = makeGate(["w1"]);
+  await clock.run(async () => {
+    gate.leaseNow({});
+    const gone = new AbortController();
+    const first = gate.lease({ arrival: 0 }, gone.signal);
+    const nowhere = gate.lease({ arrival: 1, exclude: new Set(["w1"]) }, forever);
+    assert.equal(gate.waiting, 2);
+    gone.abort(new Error("enough"));
+    await assert.rejects(first, /enough/);
+    await assert.rejects(nowhere, { code: "no_worker" });
+  });
+});
+
 test("a warm has a place now or not at all, and none while others wait", async () => {
   const { clock, gate } = makeGate(["w1", "w2"]);
   await clock.run(async () => {
@@ -116,5 +135,105 @@ test("a prompt counts as being read from its lease until it is read, or the plac
     assert.deepEqual(read, ["w1 0", "w1 1"]);
     (await third).release("aborted");
     assert.deepEqual(read, ["w1 0", "w1 1", "w1 0"]);
+  });
+});
+
+/** A pool whose workers answer health checks as told. */
+function makePool(config: Record<string, unknown>) {
+  const clock = new VirtualClock();
+  const ill = new Set<string>();
+  const transport = new MemoryTransport((request) => () =>
+    Promise.resolve({
+      status: ill.has(new URL(request.url).host) ? 503 : 200,
+      headers: {},
+      body: (async function* () {})(),
+    })
+  );
+  const parsed = modelSchema.parse({ model: "org/m", engine: "vllm", max_in_flight: 1, ...config });
+  const random = new Random("gate");
+  const pool = createPool({ model: "m", config: parsed, clock, random, transport, log: logger("test") });
+  return { clock, ill, pool, gate: pool.gate };
+}
+
+test("those who wait have a place in the moment in which a breaker lets a probe through", async () => {
+  const { clock, pool, gate } = makePool({
+    workers: ["http://a", "http://b"],
+    breaker: { failures: 1, open_ms: 5_000 },
+  });
+  await clock.run(async () => {
+    const failing = gate.leaseNow({});
+    const busy = await gate.lease({ arrival: 0 }, forever);
+    await clock.sleep(70);
+    failing.release("failed");
+    const waiting = gate.lease({ arrival: 1 }, forever);
+    const next = gate.lease({ arrival: 2 }, forever);
+    assert.equal((await waiting).workerId, failing.workerId);
+    assert.equal(clock.now(), 5_070);
+    assert.equal(pool.workers().find(({ id }) => id === failing.workerId)?.breaker, "half_open");
+    assert.equal(gate.waiting, 1, "one probe at a time");
+    busy.release("ok");
+    assert.equal((await next).workerId, busy.workerId);
+  });
+  assert.equal(clock.pendingTimers, 0);
+});
+
+test("those who wait have a place when a worker comes back or joins, and are refused when the last one goes", async () => {
+  const { clock, ill, pool, gate } = makePool({
+    workers: ["http://a"],
+    health: { interval_ms: 1_000, failures: 1, successes: 1 },
+  });
+  const life = new AbortController();
+  await clock.run(async () => {
+    pool.start(life.signal);
+    await clock.sleep(10);
+    const first = gate.leaseNow({});
+    const joins = gate.lease({ arrival: 0 }, forever);
+    const b = pool.addWorker({ url: "http://b" });
+    assert.equal((await joins).workerId, b);
+    pool.setDraining(b, true);
+    (await joins).release("ok");
+    const drained = gate.lease({ arrival: 1 }, forever);
+    assert.equal(gate.waiting, 1);
+    pool.setDraining(b, false);
+    assert.equal((await drained).workerId, b);
+    pool.setDown(b, "it was killed");
+    (await drained).release("ok");
+    const restarted = gate.lease({ arrival: 2 }, forever);
+    assert.equal(gate.waiting, 1);
+    pool.setDown(b, undefined);
+    assert.equal((await restarted).workerId, b);
+    ill.add("b");
+    await clock.sleep(2_000);
+    (await restarted).release("ok");
+    const recovered = gate.lease({ arrival: 3 }, forever);
+    assert.equal(gate.waiting, 1);
+    ill.delete("b");
+    assert.equal((await recovered).workerId, b);
+    const refused = assert.rejects(gate.lease({ arrival: 4 }, forever), { code: "no_worker" });
+    pool.removeWorker(b);
+    assert.equal(gate.waiting, 1);
+    pool.removeWorker(first.workerId);
+    await refused;
+    life.abort();
+  }, { limitMs: 60_000 });
+});
+
+test("half a pair that is given back early opens its window for the next in line", async () => {
+  const pair = { prefill: "http://p", decode: "http://d" };
+  const { clock, gate } = makePool({
+    engine: "sglang-pd",
+    workers: [pair],
+    pair_window: 1,
+    max_in_flight: 9,
+  });
+  await clock.run(async () => {
+    const first = await gate.lease({ arrival: 0 }, forever);
+    const second = gate.lease({ arrival: 1 }, forever);
+    assert.equal(gate.waiting, 1);
+    assert.equal(gate.reading(first.home), 1);
+    first.release("ok", "prefill");
+    await second;
+    assert.equal(clock.now(), 0);
+    assert.equal(gate.reading(first.home), 1, "the second one's prompt");
   });
 });
