@@ -63,7 +63,7 @@ export interface GenerateRequest {
   readonly prompt: Prompt;
   readonly sampling: Sampling;
   /** Log-probabilities of the chosen token, and of this many alternatives; undefined for none. */
-  readonly logprobs?: number;
+  readonly logprobs?: number | undefined;
   /** Headers to pass on (`traceparent`, `x-request-id`); lower case. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Called once the prefill half of a pair has read the prompt, or has given up; never by what has no halves. */

@@ -89,6 +89,6 @@ export function requireLogprobs(target: RunTarget): void {
     );
   }
 }
-/** Extra response fields a client may ask for with `"canopy": {"include": [...]}`. */
 
+/** Extra response fields a client may ask for with `"canopy": {"include": [...]}`. */
 export type Include = "usage" | "panel" | "trace";

@@ -288,8 +288,8 @@ export class AgentCall {
       id: this.#context.nextRequestId(),
       prompt: request.prompt,
       sampling: request.sampling,
-      ...(request.logprobs === undefined ? {} : { logprobs: request.logprobs }),
-      ...(request.headers === undefined ? {} : { headers: request.headers }),
+      logprobs: request.logprobs,
+      headers: request.headers,
       onPrefilled: () => lease.promptRead(),
     };
     this.#worker = lease.workerId;

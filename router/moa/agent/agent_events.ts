@@ -2,7 +2,7 @@ import { AsyncQueue } from "../../../base/queue.ts";
 import type { AgentCall } from "./agent_call.ts";
 import type { AgentRecord } from "../record/run_record.ts";
 
-/** What one agent says, as it comes; then, once, how it ended. */
+/** An agent's output as it comes; then, once, its end. */
 export type AgentEvent =
   | { readonly type: "delta"; readonly agent: string; readonly text: string; readonly reasoning: string }
   | { readonly type: "end"; readonly agent: string; readonly record: AgentRecord };
@@ -11,7 +11,7 @@ export type AgentEvent =
 const CAPACITY = 16;
 
 /**
- * What several calls say, as it comes, and the end of each. A slow reader slows no agent: it gets much at a time.
+ * Reads what several calls say, as it comes, and the end of each. A slow reader slows no agent: it gets much at a time.
  * Throws the signal's reason when it aborts.
  */
 export async function* readAgents(

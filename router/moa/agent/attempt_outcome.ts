@@ -11,7 +11,7 @@ export function unfinishedError(placement: Placement): EngineError {
   });
 }
 
-/** Whether an error counts against the worker, or is its answer to this request alone. */
+/** The outcome of a failed attempt: does it count against the worker, or is it an answer to this request alone? */
 export function attemptOutcome(error: unknown): PlacementOutcome {
   const status = error instanceof EngineError ? error.workerStatus : undefined;
   return status !== undefined && (status < 500 || status === 503) ? "rejected" : "failed";

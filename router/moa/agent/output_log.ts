@@ -90,7 +90,7 @@ export class OutputLog {
   }
 
   /**
-   * What has been said, then what is new each time that something is, until the end. Any number of readers may look,
+   * Reads all that has come, then what is new each time that something is, until the end. Any number of readers may look,
    * each at its own pace. Throws the signal's reason when it aborts.
    */
   async *read(signal: AbortSignal): AsyncGenerator<News, void, undefined> {

@@ -1,13 +1,10 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
-import type {
-  TokenCandidate,
-  VerdictSubject as VerdictSubject,
-} from "../../../scorer/policy/verdict_prompt.ts";
+import type { TokenCandidate, VerdictSubject } from "../../../scorer/policy/verdict_prompt.ts";
 import type { Scorer } from "../../../scorer/scorer.ts";
 
-/** How a judging model is asked whether two answers agree, and its reply of one token is read. */
+/** The question to a judging model whether two answers agree, and the reading of its reply of one token. */
 export interface VerdictQuestion {
   /** The user message; what it holds before the second answer does not depend on that one. */
   prompt(about: VerdictSubject): string;
@@ -15,7 +12,7 @@ export interface VerdictQuestion {
   yes(candidates: readonly TokenCandidate[]): number | undefined;
 }
 
-/** What early exit is made of: the router knows no more of the scorer. */
+/** The parts of the scorer that early exit needs: the router knows no more of it. */
 export interface EarlyExitServices {
   readonly scorer: Scorer;
   readonly verdict: VerdictQuestion;

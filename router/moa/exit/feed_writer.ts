@@ -11,7 +11,7 @@ export class FeedWriter {
   readonly #scorer: Scorer;
   readonly #name: string;
   #feed: AnswerFeed | undefined;
-  /** What the feed was given. */
+  /** The text that the feed was given. */
   #fed = "";
   #seenLength = 0;
   #attempt = 0;
@@ -23,7 +23,7 @@ export class FeedWriter {
     this.#name = name;
   }
 
-  /** Under which the scorer knows the answer; undefined when it has not taken all of it. */
+  /** The name under which the scorer knows the answer; undefined when it has not taken all of it. */
   get id(): AnswerId | undefined {
     return this.#broken ? undefined : this.#idOf();
   }
@@ -61,7 +61,7 @@ export class FeedWriter {
     });
   }
 
-  /** What looked like the answer was not: a `</think>` came that nobody had opened. */
+  /** Begins again: what looked like the answer was none, since a `</think>` came that nobody had opened. */
   #startAnew(): void {
     this.#feed?.close();
     this.#feed = undefined;

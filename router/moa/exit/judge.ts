@@ -96,8 +96,8 @@ export class Judge {
     answer: string,
     signal: AbortSignal,
   ): Promise<{ readonly tokens: number; readonly computed: number } | undefined> {
-    const { served: { engine, pool: { gate } }, warming } = this.#options.model;
-    if (engine.capabilities.warm === "none" || warming.off !== undefined || gate.waiting > 0) {
+    const { served: { engine, pool: { gate } }, warmControl } = this.#options.model;
+    if (engine.capabilities.warm === "none" || warmControl.off !== undefined || gate.waiting > 0) {
       return undefined;
     }
     let lease: Lease | undefined;
@@ -107,11 +107,11 @@ export class Judge {
       if (prefix === undefined) return undefined;
       lease = gate.leaseNow({ stickyKey: this.#stickyKey });
       const { home } = lease;
-      if (warming.turns.busyWith(home) !== undefined || warming.turns.pausedMs(home) > 0) {
+      if (warmControl.turns.busyWith(home) !== undefined || warmControl.turns.pausedMs(home) > 0) {
         lease.release("aborted");
         return undefined;
       }
-      endTurn = warming.turns.take(home, prefix.ids.length);
+      endTurn = warmControl.turns.take(home, prefix.ids.length);
       const { promptTokens, cachedTokens } = await engine.warm(
         prefix,
         lease,

@@ -6,14 +6,14 @@ import type { AnswerId, Scorer, Similarity, SimilarityMetric } from "../../../sc
 /** Pairs that one decision may ask for, by either means: a policy that wants more goes without the rest. */
 const MAX_PAIRS = 64;
 
-/** What evidence is found with. */
+/** Sources of evidence. */
 export interface EvidenceSources {
   readonly scorer: Scorer;
   readonly metric: SimilarityMetric | undefined;
   /** Longest time for a similarity. */
   readonly deadlineMs: number;
   readonly clock: Clock;
-  /** Under which the scorer knows a completion, by its place; undefined where it does not know all of it. */
+  /** The name under which the scorer knows a completion, by its place; undefined where it does not know all of it. */
   answerId(completion: number): AnswerId | undefined;
   /** Asks the judging model; never rejects. */
   judge(pair: Pair, signal: AbortSignal): Promise<Judgement>;
@@ -28,14 +28,13 @@ export interface Judgement {
   readonly failed: boolean;
 }
 
-/** What is found out about the pairs of a cluster's answers; what was found once is not looked for again. */
+/** Finds out how alike the pairs of a cluster's answers are; what was found once is not looked for again. */
 export class PairEvidence implements Evidence {
   readonly #sources: EvidenceSources;
   readonly #similarities = new Map<string, Similarity>();
-  readonly #verdicts = new Map<string, Verdict>();
+  readonly #judgements = new Map<string, Judgement>();
   /** By pair and means. */
   readonly #pending = new Map<string, Promise<void>>();
-  readonly #failed = new Set<string>();
   #late = false;
 
   constructor(sources: EvidenceSources) {
@@ -47,7 +46,7 @@ export class PairEvidence implements Evidence {
   }
 
   verdict(pair: Pair): Verdict | undefined {
-    return this.#verdicts.get(keyOf(pair));
+    return this.#judgements.get(keyOf(pair))?.verdict;
   }
 
   /** Finds what is wanted and not known yet, all at once; undefined when there is nothing to find. Never rejects. */
@@ -56,12 +55,12 @@ export class PairEvidence implements Evidence {
     this.#late = false;
     const searches = [
       ...similarities.slice(0, MAX_PAIRS).flatMap((pair) =>
-        this.#similarities.get(keyOf(pair))?.value === undefined
+        this.similarity(pair)?.value === undefined
           ? [this.#once(`similarity ${keyOf(pair)}`, () => this.#compare(pair, signal))]
           : []
       ),
       ...verdicts.slice(0, MAX_PAIRS).flatMap((pair) =>
-        this.#verdicts.get(keyOf(pair))?.yes === undefined
+        this.verdict(pair)?.yes === undefined
           ? [this.#once(`verdict ${keyOf(pair)}`, () => this.#ask(pair, signal))]
           : []
       ),
@@ -77,7 +76,7 @@ export class PairEvidence implements Evidence {
   /** True when something that is wanted could not be had: an exit would be decided on less than its policy asks for. */
   misses({ similarities, verdicts }: EvidenceWanted): boolean {
     return similarities.some((pair) => this.similarity(pair)?.value === undefined) ||
-      verdicts.some((pair) => this.verdict(pair) === undefined || this.#failed.has(keyOf(pair)));
+      verdicts.some((pair) => this.#judgements.get(keyOf(pair))?.failed !== false);
   }
 
   #once(key: string, search: () => Promise<void>): Promise<void> {
@@ -115,12 +114,10 @@ export class PairEvidence implements Evidence {
   }
 
   async #ask(pair: Pair, signal: AbortSignal): Promise<void> {
-    const { verdict, late, failed } = await this.#sources.judge(pair, signal);
+    const judgement = await this.#sources.judge(pair, signal);
     if (signal.aborted) return;
-    if (late) this.#late = true;
-    if (failed) this.#failed.add(keyOf(pair));
-    else this.#failed.delete(keyOf(pair));
-    this.#verdicts.set(keyOf(pair), verdict);
+    if (judgement.late) this.#late = true;
+    this.#judgements.set(keyOf(pair), judgement);
   }
 }
 
@@ -132,7 +129,7 @@ function unknownSimilarity(metric: SimilarityMetric, reason: string): Similarity
   return { metric, value: undefined, reason, tokens: [0, 0] };
 }
 
-/** What a scorer gave, if it can be one: a number that is none would pass every comparison, or none. */
+/** Checks a scorer's similarity: a number that cannot be one would pass every comparison, or none. */
 function checked(given: Similarity, metric: SimilarityMetric): Similarity {
   const { value, tokens, effectiveDimensions } = given;
   const found: Similarity = {

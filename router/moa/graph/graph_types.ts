@@ -10,12 +10,12 @@ export interface AgentNode {
   readonly model: string;
   /** Parsed once; agents with the same prompt share it. */
   readonly template: PromptTemplate;
-  /** Where in the request its prompt is written, for errors; absent: it is made from the request's question. */
-  readonly promptField?: string;
+  /** The request field that holds its prompt, for errors; absent: it is made from the request's question. */
+  readonly promptField?: string | undefined;
   readonly sampling: Sampling;
   /** Longest time from its start to its end, all attempts together. */
   readonly deadlineMs: number | undefined;
-  /** What becomes of the text that it has written when its deadline passes. */
+  /** Fate of the text that it has written when its deadline passes. */
   readonly onDeadline: "drop" | "use_partial";
   /** The clusters whose answers it reads, in prompt order; empty for a leaf. */
   readonly reads: readonly ClusterNode[];
@@ -46,7 +46,7 @@ export interface AgentGraph {
    * Instead of a root: the agents that nobody reads. The run is done when this cluster closes; an agent whose
    * precursors fail then fails alone.
    */
-  readonly outputs?: ClusterNode;
+  readonly outputs?: ClusterNode | undefined;
   readonly slots: "declared" | "completion";
   readonly stripReasoning: boolean;
   readonly deadlineMs: number | undefined;
@@ -59,7 +59,7 @@ export interface AgentGraph {
   };
 }
 
-/** A graph with one root: what a virtual model is. */
+/** A graph with one root, as virtual models have it. */
 export interface Graph extends AgentGraph {
   readonly root: AgentNode;
 }

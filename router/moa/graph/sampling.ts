@@ -2,7 +2,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts"
 import type { SamplingConfig } from "../../../cfgs/schema/config.ts";
 import type { Sampling } from "../../engines/engine.ts";
 
-/** The config's sampling parameters as an engine takes them; what OpenAI does not name goes to `extra`. */
+/** Turns the config's sampling parameters into an engine's; those that OpenAI does not name go to `extra`. */
 export function samplingOf(config: SamplingConfig): Sampling {
   const {
     max_tokens,
@@ -34,7 +34,7 @@ export function samplingOf(config: SamplingConfig): Sampling {
   };
 }
 
-/** `over` laid over `base`, parameter by parameter; those of `extra`, too. */
+/** Lays `over` over `base`, parameter by parameter; those of `extra`, too. */
 export function mergeSampling(base: Sampling, over: Sampling): Sampling {
   const extra = { ...base.extra, ...over.extra };
   return { ...base, ...over, ...(Object.keys(extra).length === 0 ? {} : { extra }) };

@@ -5,14 +5,14 @@ import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 /** A piece of a prompt template. */
 export type Segment =
   | { readonly kind: "literal"; readonly text: string }
-  /** `[input_prompts]`: what the client asks. */
+  /** `[input_prompts]`: the client's question. */
   | { readonly kind: "question" }
   /** `[responses]`: the answers of all precursors, each one as `ResponsesFormat` has it. */
   | { readonly kind: "responses" }
   /** `<|answer:ID|>`: the answer of one precursor. */
   | { readonly kind: "answer"; readonly agent: string };
 
-/** How one answer is written where `[responses]` stands, and what stands between two. */
+/** Format of one answer where `[responses]` stands, and of what stands between two. */
 export interface ResponsesFormat {
   readonly item: readonly (
     | { readonly kind: "literal"; readonly text: string }
@@ -20,6 +20,22 @@ export interface ResponsesFormat {
   )[];
   readonly separator: string;
 }
+
+/** A piece of a prompt's text: only slots still change once a run has begun. */
+export type Piece = Exclude<Segment, { kind: "question" }>;
+
+/** A message with slots in its text. */
+export interface OpenMessage {
+  readonly kind: "open";
+  /** All fields but the content. */
+  readonly base: ChatMessage;
+  /** Content parts that stand before the text: the client's own. */
+  readonly parts: readonly Json[];
+  readonly pieces: readonly Piece[];
+}
+
+/** A message of a chat prompt: one of the client's as it is, or one with slots in its text. */
+export type DraftMessage = { readonly kind: "whole"; readonly message: ChatMessage } | OpenMessage;
 
 /** A prompt template, parsed. */
 export type PromptTemplate =
@@ -111,19 +127,3 @@ function split<S>(
   if (end < text.length) segments.push({ kind: "literal", text: text.slice(end) });
   return segments;
 }
-/** A piece of a prompt's text: only slots still change once a run has begun. */
-
-export type Piece = Exclude<Segment, { kind: "question" }>;
-/** A message with slots in its text. */
-
-export interface OpenMessage {
-  readonly kind: "open";
-  /** All fields but the content. */
-  readonly base: ChatMessage;
-  /** Content parts that stand before the text: the client's own. */
-  readonly parts: readonly Json[];
-  readonly pieces: readonly Piece[];
-}
-/** A message of a chat prompt: one of the client's as it is, or one with slots in its text. */
-
-export type DraftMessage = { readonly kind: "whole"; readonly message: ChatMessage } | OpenMessage;

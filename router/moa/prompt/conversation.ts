@@ -8,7 +8,7 @@ export function conversationOf(question: Question): readonly ChatMessage[] {
 }
 
 /**
- * What `[input_prompts]` stands for in a chat prompt: the text of the user's message if there is only one, else
+ * The text of `[input_prompts]` in a chat prompt: that of the user's message if there is only one, else
  * the whole conversation as a transcript. System messages are not part of it: they stay messages of their own.
  */
 export function questionText(messages: readonly ChatMessage[]): string {
@@ -18,7 +18,7 @@ export function questionText(messages: readonly ChatMessage[]): string {
   return turns.map((turn) => `${speaker(turn.role)}: ${turnText(turn)}`).join("\n\n");
 }
 
-/** What `[input_prompts]` stands for in a raw prompt: the client's raw prompt, or system texts and question. */
+/** The text of `[input_prompts]` in a raw prompt: the client's raw prompt, or system texts and question. */
 export function rawQuestionText(question: Question): string {
   if (question.kind === "text") return question.text;
   const system = question.messages.filter(isSystem).map((message) => textOf(message.content));

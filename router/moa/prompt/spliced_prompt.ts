@@ -22,7 +22,7 @@ export interface SpliceOptions {
  */
 export class SplicedPrompt {
   readonly #options: SpliceOptions;
-  /** What the stream was given. */
+  /** The text that the stream was given. */
   #fed = "";
   /** The stream before each part that was fed, with the length of the text until there. */
   readonly #marks: { readonly length: number; readonly mark: TokenMark }[];

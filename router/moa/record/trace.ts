@@ -2,6 +2,21 @@ import { AppendLog } from "../../../base/append_log.ts";
 import type { Clock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 
+/** One thing that happened in a run. `atMs` counts from the run's start. */
+export interface TraceEvent {
+  readonly atMs: number;
+  /**
+   * `run_started`, then `agent_queued`, `agent_placed`, `agent_first_token`, `agent_retried`, `agent_done`,
+   * `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`, `warm_failed`, `warm_stopped`,
+   * `exit_decided`, `cluster_closed`, `root_decided` (and `trace_full` where no more are kept),
+   * last `run_done`, `run_failed` or `run_cancelled`.
+   */
+  readonly type: string;
+  readonly agent?: string;
+  readonly cluster?: string;
+  readonly data?: JsonObject;
+}
+
 /** Events of a run in the order in which they happened; at most `maxEvents`, then only the last one is kept. */
 export class Trace {
   readonly #clock: Clock;
@@ -40,20 +55,4 @@ export class Trace {
   read(signal: AbortSignal): AsyncIterable<TraceEvent> {
     return this.#log.read(signal);
   }
-}
-
-/** One thing that happened in a run. `atMs` counts from the run's start. */
-
-export interface TraceEvent {
-  readonly atMs: number;
-  /**
-   * `run_started`, then `agent_queued`, `agent_placed`, `agent_first_token`, `agent_retried`, `agent_done`,
-   * `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`, `warm_failed`, `warm_stopped`,
-   * `exit_decided`, `cluster_closed`, `root_decided` (and `trace_full` where no more are kept),
-   * last `run_done`, `run_failed` or `run_cancelled`.
-   */
-  readonly type: string;
-  readonly agent?: string;
-  readonly cluster?: string;
-  readonly data?: JsonObject;
 }

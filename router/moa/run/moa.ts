@@ -24,7 +24,7 @@ const LISTED_TEXT_LENGTH = 400;
 export interface MoaOptions {
   readonly config: Config;
   /** Built already; by default all graphs of the config are built. */
-  readonly graphs?: ReadonlyMap<string, Graph>;
+  readonly graphs?: ReadonlyMap<string, Graph> | undefined;
   readonly clock: Clock;
   readonly random: Random;
   readonly models: ReadonlyMap<string, ServedModel>;
@@ -33,7 +33,7 @@ export interface MoaOptions {
   /** Without them every cluster waits for all its members, and a graph that asks for early exit is refused. */
   readonly earlyExit?: EarlyExitServices | undefined;
   /** Ended runs whose records are kept; by default what the config says. */
-  readonly maxRunsKept?: number;
+  readonly maxRunsKept?: number | undefined;
 }
 
 /** Makes the part that runs graphs. Throws 400 `invalid_config` for a graph that cannot be run. */
@@ -65,7 +65,7 @@ class GraphRunner implements Moa {
     this.#models = new Map(
       [...models].map(([name, served]) => [
         name,
-        { served, warming: new WarmControl(clock, served.pool.gate) },
+        { served, warmControl: new WarmControl(clock, served.pool.gate) },
       ]),
     );
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);

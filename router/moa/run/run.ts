@@ -30,7 +30,7 @@ export interface Run {
   /** Past events, then new ones until the run ends. */
   events(signal: AbortSignal): AsyncIterable<TraceEvent>;
   /**
-   * What every agent says: all so far, then what is new, each agent's end, until all have ended. Reading it slowly
+   * Every agent's output: all so far, then what is new, each agent's end, until all have ended. Reading it slowly
    * slows no agent. Throws the signal's reason.
    */
   agentEvents(signal: AbortSignal): AsyncIterable<AgentEvent>;

@@ -4,5 +4,5 @@ import type { WarmControl } from "./warm_control.ts";
 /** A model, and when its prompts are warmed. */
 export interface ModelAccess {
   readonly served: ServedModel;
-  readonly warming: WarmControl;
+  readonly warmControl: WarmControl;
 }

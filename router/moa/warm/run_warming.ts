@@ -93,8 +93,12 @@ export class RunWarming {
     const { firstTokenMs } = call;
     if (warmedTokens === undefined || usage === undefined || firstTokenMs === undefined) return;
     const { promptTokens, cachedTokens } = usage;
-    const { warming } = this.#agents.target(call.node);
-    warming.answered({ promptTokens, cachedTokens, warmedTokens, firstTokenMs });
+    this.#agents.target(call.node).warmControl.answered({
+      promptTokens,
+      cachedTokens,
+      warmedTokens,
+      firstTokenMs,
+    });
   }
 
   /** Ends all warms. */
@@ -103,16 +107,16 @@ export class RunWarming {
   }
 
   #startFor(node: AgentNode): void {
-    const { served, warming, sampling } = this.#agents.target(node);
+    const { served, warmControl, sampling } = this.#agents.target(node);
     const { capabilities } = served.engine;
     const settings = this.#graph.incrementalPrefill;
     if (capabilities.warm === "none") {
       return this.#off(node, { reason: "the engine cannot prefill a prefix" });
     }
     if (settings.mode === "auto") {
-      const off = warming.off;
+      const off = warmControl.off;
       if (off !== undefined) return this.#off(node, off);
-      if (warming.takeControl(capabilities.cachedTokens)) {
+      if (warmControl.takeControl(capabilities.cachedTokens)) {
         this.#sent.set(node, 0);
         return this.#off(node, { reason: "left cold to compare with" });
       }
@@ -122,7 +126,7 @@ export class RunWarming {
     const warmer = new Warmer({
       agent: node.id,
       model: served,
-      control: warming,
+      control: warmControl,
       settings,
       prompt,
       sampling,

@@ -17,7 +17,7 @@ const CONTROL_EVERY = 32;
 /** A warm is slow when it takes so many times longer than expected, and this much on top. */
 const SLOW = { factor: 2.5, marginMs: 10 };
 /**
- * What a short warm costs at least is the least that was seen in such a time: load makes samples longer, nothing makes
+ * A short warm costs at least the least that was seen in such a time: load makes samples longer, nothing makes
  * them shorter, and a mean would take a lasting load for what is usual.
  */
 const LEAST_OF_MS = 300_000;
@@ -58,11 +58,11 @@ export interface PromptSample {
 }
 
 /**
- * When a model's prompts are warmed: not while its workers have real prompts to read, not while warms take far longer
+ * Decides when a model's prompts are warmed: not while its workers have real prompts to read, not while warms take far longer
  * than usual, and for a while not at all after it was measured that they do not pay. One for all runs.
  */
 export class WarmControl {
-  /** Who may warm on which worker. */
+  /** Turns to warm on each worker. */
   readonly turns: WarmTurns;
   readonly #clock: Clock;
   readonly #workers = new Map<string, WorkerLoad>();
@@ -81,7 +81,7 @@ export class WarmControl {
     this.turns = new WarmTurns(clock, prompts);
   }
 
-  /** Why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
+  /** The reason why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
   get off(): JsonObject | undefined {
     if (this.#off !== undefined && this.#clock.now() >= this.#off.untilMs) {
       this.#off = undefined;
@@ -92,7 +92,7 @@ export class WarmControl {
     return this.#off?.figures;
   }
 
-  /** Whether the next prompt is left cold to compare with. */
+  /** True when the next prompt is to be left cold to compare with. */
   takeControl(reportsCached: boolean): boolean {
     if (reportsCached) return false;
     const index = this.#prompts++;

@@ -14,13 +14,13 @@ const STEP = { least: 16, most: 256, share: 1 / 64 };
  */
 const TOKENS_PER_STREAM = 4;
 
-/** New tokens from which on a prompt's next warm is worth while. */
+/** New tokens from which on a prompt's next warm is worthwhile. */
 export function stepTokens({ model, control, home, splicedTokens, stableTokens }: {
   readonly model: ServedModel;
   readonly control: WarmControl;
   /** The worker that holds the prefix; undefined before the first warm has a place. */
   readonly home: string | undefined;
-  /** What warms have sent since the first one, which takes the prompt's own beginning. */
+  /** Tokens that warms have sent since the first one, which takes the prompt's own beginning. */
   readonly splicedTokens: number;
   /** Of the prompt's tokens, those that are certain. */
   readonly stableTokens: number;
@@ -44,7 +44,7 @@ export function streamsAt(model: ServedModel, workerId: string | undefined): num
   return counts.length === 0 ? 0 : Math.min(...counts);
 }
 
-/** Whether requests can go to a worker. */
+/** True when requests can go to a worker. */
 export function isUsable(model: ServedModel, workerId: string): boolean {
   return model.pool.workers().some(({ id, health }) =>
     id === workerId && (health === "healthy" || health === "unknown")

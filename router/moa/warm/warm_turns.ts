@@ -33,8 +33,8 @@ export class WarmTurns {
   }
 
   /**
-   * What a worker has to do first: real prompts to read, or so many `streams` or warms that a step is full; undefined
-   * for one that has room.
+   * The work that a worker has to do first: real prompts to read, or so many `streams` or warms that a step is full;
+   * undefined for one that has room.
    */
   busyWith(workerId: string, streams = 0): "prompts" | "streams" | "warms" | undefined {
     const { warmingTokens = 0 } = this.#workers.get(workerId) ?? {};
@@ -72,7 +72,7 @@ export class WarmTurns {
     worker.pausedUntilMs = Math.max(worker.pausedUntilMs, this.#clock.now() + ms);
   }
 
-  /** How long no warm is to be sent to a worker, in ms. */
+  /** Ms for which no warm is to be sent to a worker. */
   pausedMs(workerId: string): number {
     return Math.max(0, (this.#workers.get(workerId)?.pausedUntilMs ?? 0) - this.#clock.now());
   }

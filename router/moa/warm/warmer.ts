@@ -61,9 +61,9 @@ export class Warmer {
   #computed = 0;
   #warms = 0;
   #failures = 0;
-  /** How often it was held back because the workers had better things to do. */
+  /** Times that it was held back because the workers had better things to do. */
   #yielded = 0;
-  /** How often it was not its turn. */
+  /** Times that it was not its turn. */
   #waits = 0;
   /** The precursor whose text is at the end of what is stable, and how much of it is still missing for a warm. */
   #waitsFor: string | undefined;
@@ -120,7 +120,7 @@ export class Warmer {
     this.#pause.abort();
   }
 
-  /** What happened, for the trace. */
+  /** Figures of all its warms, for the trace. */
   summary(): JsonObject {
     return {
       warms: this.#warms,
@@ -196,7 +196,7 @@ export class Warmer {
     return delays ? this.#hold() : undefined;
   }
 
-  /** Whether a worker has nothing better to do than this; if it has, the next look is when it may be free. */
+  /** True when a worker has nothing better to do than this; if it has, the next look is when it may be free. */
   #isMyTurn(home: string): boolean {
     const { turns } = this.#options.control;
     const pausedMs = turns.pausedMs(home);
@@ -216,7 +216,7 @@ export class Warmer {
   }
 
   /**
-   * Whether a warm would delay the very text that the prompt waits for by as much as it saves: a server that stops
+   * True when a warm would delay the very text that the prompt waits for by as much as it saves: a server that stops
    * its streams to prefill has nothing to gain while a precursor writes there.
    */
   #delays(home: string): boolean {
@@ -290,8 +290,8 @@ export class Warmer {
   }
 
   /**
-   * Where prefill and decode share a GPU, a warm stalls all streams there for as long as it takes, unless the server
-   * sees to that itself.
+   * Most new tokens of the next warm: where prefill and decode share a GPU, a warm stalls all streams there for as long
+   * as it takes, unless the server sees to that itself.
    */
   #limit(lease: Lease, maxStallMs: number): number {
     if (lease.prefill !== undefined || this.#options.model.engine.capabilities.smallPieces) {

@@ -76,8 +76,8 @@ export function makeWorld(options: WorldOptions): World {
     random: new Random("test"),
     models,
     arrivals: new Arrivals(),
-    ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
-    ...(options.maxRunsKept === undefined ? {} : { maxRunsKept: options.maxRunsKept }),
+    earlyExit: options.earlyExit?.(clock),
+    maxRunsKept: options.maxRunsKept,
   });
   return {
     clock,
