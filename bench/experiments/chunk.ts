@@ -4,7 +4,7 @@ import { runTrial, type Trial } from "./trial.ts";
 import { questionsOf, type WorkloadName } from "./workload.ts";
 import { meanOf, sumOf } from "../statistics/statistics.ts";
 
-/** What `sweepChunks` asks. */
+/** Options of `sweepChunks`. */
 export interface ChunkOptions extends ExperimentOptions {
   readonly workloads: readonly WorkloadName[];
   readonly questions: number;

@@ -6,7 +6,7 @@ import type { WorkloadName } from "./workload.ts";
 import { SIZES } from "./world.ts";
 import { meanOf, type Summary, summaryOf, sumOf } from "../statistics/statistics.ts";
 
-/** What `compareExits` asks. */
+/** Options of `compareExits`. */
 export interface ExitOptions extends ExperimentOptions {
   readonly workloads: readonly WorkloadName[];
   readonly questions: number;
@@ -16,7 +16,7 @@ export interface ExitOptions extends ExperimentOptions {
 /** The figures of one mode or metric: durations in ms, tokens as means over the questions. */
 export interface ExitFigures {
   readonly mode: "#1" | "#2" | "#3" | "#4";
-  /** What decides; `random` is drawn as often as the metric before it exits. */
+  /** The deciding metric; `random` exits as often as the metric listed before it. */
   readonly name: string;
   readonly e2eMs: Summary;
   /** Cut of the mean latency against mode #1 and #3, as shares. */

@@ -18,7 +18,7 @@ import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../scorer/thread/inline_scorer.ts";
 
-/** What one experiment asks of one graph. */
+/** Options of `runExitTrial`: one experiment on one graph. */
 export interface ExitTrialOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
@@ -151,7 +151,7 @@ function agentsBySize(record: RunRecord): ExitRun["agents"] {
   return Object.fromEntries(SIZES.map((size) => [size, of(size)])) as ExitRun["agents"];
 }
 
-/** What the members of a first-layer cluster would all have answered is known: they read nothing. */
+/** Known for first-layer clusters only: their members read nothing, so all their answers are scripted. */
 function leafExits(
   graph: AgentGraph,
   record: RunRecord,

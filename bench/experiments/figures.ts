@@ -6,7 +6,7 @@ import { builtinTokenizer } from "../../simulator/server/backend.ts";
 export interface AgentFigures {
   readonly id: string;
   readonly model: string;
-  /** When its last precursor was done; 0 for an agent that reads no other. */
+  /** Time at which its last precursor was done; 0 for an agent that reads no other. */
   readonly readyAtMs: number;
   readonly firstTokenAtMs: number;
   readonly endedAtMs: number;
@@ -19,7 +19,7 @@ export interface AgentFigures {
   readonly splicedFromCache: number;
 }
 
-/** What the time of a run was spent on, along the chain of agents that it waited for; in ms. */
+/** Parts of a run's time along the chain of agents that it waited for, in ms. */
 export interface PathFigures {
   /** From the start to the first token of the chain's first agent: its prompt has nothing to hide behind. */
   readonly leafMs: number;
@@ -120,7 +120,7 @@ function agentFigures(node: AgentNode, records: ReadonlyMap<string, AgentRecord>
   };
 }
 
-/** Where the precursors' answers stand in a prompt, in tokens. */
+/** Places of the precursors' answers in a prompt, in tokens. */
 function spliceOf(own: AgentRecord, precursors: readonly AgentRecord[]): { begin: number; end: number } {
   const nothing = { begin: 0, end: 0 };
   if (own.prompt?.kind !== "tokens" || precursors.length === 0) return nothing;

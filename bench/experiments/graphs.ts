@@ -52,7 +52,7 @@ export interface AgentPlace {
   readonly index: number;
 }
 
-/** Where each agent stands, by its id. */
+/** Places of the agents, by id. */
 export function placesOf(graph: AgentGraph): ReadonlyMap<string, AgentPlace> {
   const layers = new Map<AgentNode, number>();
   const counts: number[] = [];

@@ -5,7 +5,7 @@ import { questionsOf, type WorkloadName } from "./workload.ts";
 import type { Serving } from "./world.ts";
 import { meanOf, type Summary, summaryOf, sumOf } from "../statistics/statistics.ts";
 
-/** What all experiments have in common. */
+/** Options that all experiments have in common. */
 export interface ExperimentOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
@@ -17,7 +17,7 @@ export interface ExperimentOptions {
   readonly onPart?: (name: string) => void;
 }
 
-/** What `compareModes` asks. */
+/** Options of `compareModes`. */
 export interface ModesOptions extends ExperimentOptions {
   readonly workloads: readonly WorkloadName[];
   readonly questions: number;

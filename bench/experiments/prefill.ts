@@ -6,7 +6,7 @@ import { uniformQuestions } from "./workload.ts";
 import { SIZES } from "./world.ts";
 import { type Summary, summaryOf } from "../statistics/statistics.ts";
 
-/** What `measurePrefill` asks. */
+/** Options of `measurePrefill`. */
 export interface PrefillOptions extends ExperimentOptions {
   readonly questions: number;
   /** The proposers' answers are random words, their lengths equally likely from 1 to so many tokens. */
@@ -35,7 +35,7 @@ export interface PrefillFigures {
   readonly layerMs: Summary;
   /** From the last precursor's last token to the aggregator's first token. */
   readonly handOverMs: Summary;
-  /** What is saved of the naive variant's mean `layerMs`, 0 to 1; and the most that is saved of one question's. */
+  /** Share of the naive variant's mean `layerMs` that is saved, 0 to 1; and the largest share saved of one question's. */
   readonly saved: number;
   readonly mostSaved: number;
 }

@@ -15,14 +15,14 @@ export interface ScriptedExitQuestion {
   readonly right: string;
   /** More tokens than the agent at this place writes. */
   maxTokens(place: AgentPlace): number;
-  /** What the agent with this seed answers that has read these answers of others. */
+  /** Answer of the agent with this seed after it has read these answers of others. */
   answerOf(size: ModelSize, seed: number, read: readonly string[]): string;
   /** All that it writes. */
   textOf(size: ModelSize, seed: number, read: readonly string[]): string;
 }
 
 /**
- * How the answers of a question are related. These are assumptions: shares of right answers as those of the scripted
+ * Relations between the answers to a question. These are assumptions: shares of right answers as those of the scripted
  * engines of the demonstration, by model size and by the question's difficulty.
  */
 export const AGREEMENT = {
@@ -83,7 +83,7 @@ export function scriptedQuestions(
   });
 }
 
-/** What the models of a size say to these questions; agents are told apart by the seeds of their requests. */
+/** Answers of the models of a size to these questions; agents are told apart by the seeds of their requests. */
 export function scriptedExitAnswers(
   questions: readonly ScriptedExitQuestion[],
   size: ModelSize,

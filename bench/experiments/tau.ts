@@ -4,7 +4,7 @@ import { dense991, tree931 } from "./graphs.ts";
 import { scriptedQuestions } from "./scripted_answers.ts";
 import type { WorkloadName } from "./workload.ts";
 
-/** What `sweepTau` asks. */
+/** Options of `sweepTau`. */
 export interface TauOptions extends ExitOptions {
   readonly taus: readonly number[];
   readonly gammas: readonly number[];

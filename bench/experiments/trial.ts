@@ -6,7 +6,7 @@ import type { Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 
-/** What one experiment asks of one graph. */
+/** Options of `runTrial`: one experiment on one graph. */
 export interface TrialOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
@@ -20,7 +20,7 @@ export interface TrialOptions {
   readonly signal: AbortSignal;
 }
 
-/** What came of it: the figures of each question, in their order. */
+/** Outcome of a trial: the figures of each question, in their order. */
 export interface Trial {
   readonly gpus: number;
   readonly runs: readonly RunFigures[];
@@ -29,7 +29,7 @@ export interface Trial {
   readonly work: EngineWork;
   /** Events of the traces that speak of warming, by type. */
   readonly warmEvents: Readonly<Record<string, number>>;
-  /** How often a warm was held back since its server had better things to do. */
+  /** Count of warms that were held back because their server was busy with prompts or answers. */
   readonly warmsHeldBack: number;
 }
 

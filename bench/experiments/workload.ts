@@ -17,7 +17,7 @@ interface LengthShape {
   readonly sigma: number;
 }
 
-/** What a workload's questions and answers look like. These are assumptions, not measured on a data set. */
+/** Shape of a workload's questions and answers; assumed, not measured on a data set. */
 export interface WorkloadShape {
   readonly summary: string;
   readonly question: LengthShape;

@@ -13,15 +13,15 @@ import type { ScriptedAnswers } from "../../simulator/text/scripted.ts";
 /** The model sizes of the paper's tree, from the smallest to the largest. */
 export const SIZES = ["4b", "8b", "32b"] as const;
 
-/** How each model is served: one GPU that does both, or one for prefill and one for decode. */
+/** GPUs of a model: one that does both, or one for prefill and one for decode. */
 export type Serving = "sglang-pd" | "sglang" | "vllm";
 
-/** How many GPUs serve the three models. */
+/** Number of GPUs that serve the three models. */
 export function gpusOf(serving: Serving): number {
   return SIZES.length * (serving === "sglang-pd" ? 2 : 1);
 }
 
-/** What a world of simulated GPUs is made of. */
+/** Options of a world of simulated GPUs. */
 export interface ExperimentWorldOptions {
   readonly serving: Serving;
   /** Emulated version of the engines; the simulator's newest by default. */
@@ -31,13 +31,13 @@ export interface ExperimentWorldOptions {
   readonly graphs: Readonly<Record<string, unknown>>;
   /** Token budget of one prefill step; the engines' default of 8,192 if absent. */
   readonly stepTokens?: number | undefined;
-  /** What models of a size answer; random words by default. */
+  /** Answers of the models of a size; random words by default. */
   readonly answersOf?: (size: (typeof SIZES)[number]) => ScriptedAnswers;
   /** Without it no graph can exit early. */
   readonly earlyExit?: (clock: VirtualClock) => EarlyExitServices;
 }
 
-/** What the engines that read prompts counted. */
+/** Counters of the engines that read prompts. */
 export interface EngineWork {
   /** Warms included. */
   readonly requests: number;

@@ -30,7 +30,7 @@ export interface LoadOptions extends LoadTarget {
   readonly onDone?: (done: number) => void;
 }
 
-/** What a load came to. Terms are those of vLLM's `bench serve`; durations in ms. */
+/** Result of a load, in the terms of vLLM's `bench serve`; durations in ms. */
 export interface LoadResult {
   readonly completed: number;
   readonly failed: number;
@@ -47,7 +47,7 @@ export interface LoadResult {
   /** Between two pieces of text, all requests together. */
   readonly itl: DurationHistogram;
   readonly e2e: DurationHistogram;
-  /** What the failed requests met, and how often; at most ten kinds. */
+  /** Errors of the failed requests with their counts; at most ten kinds. */
   readonly errors: ReadonlyMap<string, number>;
 }
 
@@ -94,7 +94,7 @@ async function openLoop(
     await clock.sleep(Math.max(0, dueMs - clock.now()), signal);
     while (running.size >= concurrency) await Promise.race(running);
     const request: Promise<void> = one(index).finally(() => running.delete(request));
-    // Who waits for it comes later.
+    // It is awaited later.
     request.catch(() => {});
     running.add(request);
   }

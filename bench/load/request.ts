@@ -13,7 +13,7 @@ export interface LoadTarget {
   readonly apiKey: string | undefined;
 }
 
-/** What one request came to; times in ms. */
+/** Result of one request; times in ms. */
 export interface LoadSample {
   /** Undefined when it was answered. */
   readonly error: string | undefined;
@@ -64,7 +64,7 @@ export async function sendOne(
   };
 }
 
-/** What every request to the server carries. */
+/** Headers of every request to the server. */
 export function loadHeaders({ apiKey }: LoadTarget): Record<string, string> {
   const authorization = apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` };
   return { "content-type": "application/json", accept: "text/event-stream", ...authorization };
@@ -119,7 +119,7 @@ class AnswerReader {
   }
 }
 
-/** Where servers put the text of an answer and of the thoughts before it. */
+/** Fields in which servers put the text of an answer and of the thoughts before it. */
 const TEXT_FIELDS = ["content", "reasoning_content", "reasoning"];
 
 function isText(value: Json | undefined): boolean {

@@ -1,6 +1,6 @@
 import process from "node:process";
 
-/** What stands behind `flag` on a benchmark's command line. */
+/** Text behind `flag` on a benchmark's command line. */
 export function textAfter(flag: string, otherwise: string): string {
   const at = process.argv.indexOf(flag);
   return at < 0 ? otherwise : process.argv[at + 1] ?? otherwise;

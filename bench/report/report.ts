@@ -7,13 +7,13 @@ export interface ReportTable {
   readonly rows: readonly (readonly string[])[];
 }
 
-/** What an experiment or a measurement hands to people and to files. */
+/** A result as it is shown to people and written to files. */
 export interface Report {
   readonly title: string;
-  /** Whether its figures are simulated or measured, and on what. Stands on every figure. */
+  /** Origin of the figures: simulated or measured, and on what. Stands on every plot. */
   readonly origin: string;
   readonly tables: readonly ReportTable[];
-  /** What one must know to read the tables: a sentence each. */
+  /** Notes for readers of the tables: a sentence each. */
   readonly notes: readonly string[];
   readonly plot: TopLevelSpec;
   /** For a JSON file. */

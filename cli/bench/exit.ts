@@ -17,7 +17,7 @@ import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { writeReport } from "../kit/report_output.ts";
 
-/** Where nothing else is said: for a look of a minute; differences of some per cent take a hundred. */
+/** Number of questions by default: enough for a look of a minute; to see differences of some per cent takes a hundred. */
 const DEFAULT_QUESTIONS = { exit: 8, tau: 4 };
 const DEFAULT_TAUS = [0.1, 0.3, 0.5, 0.7, 0.9];
 const DEFAULT_GAMMAS = [0.3, 0.5, 0.7];

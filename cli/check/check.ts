@@ -73,7 +73,7 @@ function report(
   values: { readonly effective: boolean; readonly to: string | undefined },
   io: Io,
 ): void {
-  // What can be piped into a file goes alone to standard output.
+  // Standard output has nothing but the converted configuration, so that it can be piped into a file.
   if (values.to !== undefined || values.effective) {
     for (const warning of warnings) io.err.write(`${configProblemText(warning)}\n`);
     io.out.write(values.to === undefined ? effectiveText(loaded) : toCanopy(loaded.config));

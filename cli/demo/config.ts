@@ -10,7 +10,7 @@ export interface DemoModel {
   readonly url: string;
 }
 
-/** What the demonstration serves. */
+/** Options of `demoConfig`. */
 export interface DemoOptions {
   /** From the smallest to the largest; agents take them in turn, the root takes the last. */
   readonly models: readonly DemoModel[];

@@ -22,7 +22,7 @@ export const REAL_MODELS: readonly string[] = [
   "onnx-community/Qwen3-0.6B-ONNX",
 ];
 
-/** What even the smallest of them knows something about. */
+/** Questions that even the smallest of them knows something about. */
 export const REAL_QUESTIONS: readonly string[] = ["Why is the sky blue?"];
 
 const REVISION = "main";
@@ -44,7 +44,7 @@ const OPENINGS: Readonly<Record<string, string>> = {
   "moa-4": "One question: ",
 };
 
-/** What the demonstration with real models is asked to do. */
+/** Options of the demonstration with real models. */
 export interface RealDemoOptions {
   /** Hub ids or folders, from the smallest to the largest. */
   readonly models: readonly string[];

@@ -9,7 +9,7 @@ export interface DemoPair {
   readonly tree: DemoRun;
 }
 
-/** How the comparison is printed. */
+/** Options of `reportLines`. */
 export interface ReportOptions {
   readonly columns: number;
   readonly colors: Colors;

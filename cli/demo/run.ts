@@ -23,7 +23,7 @@ export interface DemoRun {
   readonly criticalPath: readonly CriticalStep[];
 }
 
-/** Where a demonstration takes place. */
+/** The router of a demonstration and its terminal. */
 export interface DemoStage {
   readonly io: Io;
   readonly router: Router;
@@ -118,7 +118,7 @@ class RunWatch {
       this.#ended.add(agent.id);
       const took = seconds(agent.endedAtMs - (agent.startedAtMs ?? agent.endedAtMs), timeScale);
       const tokens = agent.usage?.completionTokens ?? 0;
-      // Why a run was given up is said once, when it ends.
+      // The reason for which a run was given up is told once, at its end.
       const what = agent.state === "done"
         ? `: ${tokens} tokens in ${took}`
         : agent.state === "failed" && agent.error !== undefined

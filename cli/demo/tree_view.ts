@@ -3,7 +3,7 @@ import { seconds } from "../kit/units.ts";
 import type { AgentNode, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { AgentRecord, AgentState, RunRecord } from "../../router/moa/record/run_record.ts";
 
-/** How a run is drawn. */
+/** Options of `drawRun`. */
 export interface TreeViewOptions {
   readonly columns: number;
   readonly colors: Colors;

@@ -19,7 +19,7 @@ const LOW_DISK_GIB = 20;
 /** vLLM's and NCCL's ranks exchange data there; containers have 64 MiB unless told otherwise. */
 const LOW_SHARED_MEMORY_GIB = 1;
 
-/** What `canopy launch` would find on this host, and what would not work. */
+/** Checks what `canopy launch` needs on this host: driver, engines, disk, leftovers of earlier launches. */
 export async function checkLaunch(
   config: Config | undefined,
   io: Io,

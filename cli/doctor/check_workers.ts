@@ -12,7 +12,7 @@ import { workerHeaders } from "../../router/worker/worker_access.ts";
 export interface DoctorFinding {
   readonly level: "ok" | "warning" | "problem";
   readonly subject: string;
-  /** What was found, and what to do about it. */
+  /** The observation, and what to do about it. */
   readonly text: string;
 }
 
@@ -26,7 +26,7 @@ export async function checkWorkers(config: Config, io: Io): Promise<DoctorFindin
   return (await Promise.all(jobs)).flat();
 }
 
-/** Whether an embedded model is on this machine. */
+/** Checks that an embedded model is on this machine. */
 async function checkWeights(
   name: string,
   { model, onnx }: ModelConfig,
@@ -96,7 +96,7 @@ function describe(model: ModelConfig, capabilities: EngineCapabilities): string 
   return `${model.engine}${version === undefined ? "" : ` ${version}`}, ${context}`;
 }
 
-/** What would not work with this server, and the fix. */
+/** Features that would not work with this server, each with its fix. */
 function limits(name: string, model: ModelConfig, capabilities: EngineCapabilities): string[] {
   const found: string[] = [];
   if (model.engine !== "openai" && capabilities.version === undefined) {

@@ -19,7 +19,7 @@ export interface ParseOptions {
   readonly unknown?: ((rawName: string) => void) | undefined;
 }
 
-/** What stood on a command line: options under their first spelling, and all else in `_`. */
+/** A parsed command line: options under their first spelling, and all else in `_`. */
 export interface ParsedArgs {
   readonly _: readonly string[];
   readonly values: ReadonlyMap<string, boolean | string | readonly string[]>;
@@ -53,7 +53,7 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
   }
 
   const positional: string[] = [];
-  /** What to do with a positional argument that comes next: true when it belonged to the option before it. */
+  /** Takes the next positional argument for the option before it; false when it belongs to none. */
   let follower: ((text: string) => boolean) | undefined;
   const values = new Map<string, boolean | string | string[]>();
   // Not strict: the messages for what is wrong are ours.

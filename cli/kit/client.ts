@@ -16,7 +16,7 @@ export interface Server {
   readonly apiKey: string | undefined;
 }
 
-/** What a question comes back as. */
+/** Pieces of an answer, as they stream in. */
 export type ChatEvent =
   /** The answer has begun; the id of its run, where the server tells. */
   | { readonly type: "head"; readonly runId: string | undefined }

@@ -7,7 +7,7 @@ export interface Option {
   readonly type: "flag" | "text" | "number" | "list";
   /** One line for the help. */
   readonly help: string;
-  /** What the value is called in the help, such as `URL`; not for flags. */
+  /** Name of the value in the help, such as `URL`; not for flags. */
   readonly value?: string;
   /** Other spellings; those of one letter are short options. */
   readonly alias?: readonly string[];
@@ -45,7 +45,7 @@ export interface Command {
   run(args: readonly string[], io: Io): Promise<number>;
 }
 
-/** What a command is made of. */
+/** Definition of a command. */
 export interface CommandSpec<T extends Options> {
   readonly name: string;
   readonly summary: string;
@@ -56,7 +56,7 @@ export interface CommandSpec<T extends Options> {
   readonly options: T;
   /** Options of other programs are named on standard error and skipped, so that their launch scripts work. */
   readonly skipsUnknown?: boolean;
-  /** What else the help says: paragraphs and examples. */
+  /** Further paragraphs and examples of the help. */
   readonly details?: string;
   run(values: OptionValues<T>, positional: readonly string[], io: Io): Promise<number>;
 }

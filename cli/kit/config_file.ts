@@ -56,7 +56,7 @@ export const OVERRIDE_OPTIONS = {
   },
 } as const;
 
-/** What the flags put over the file. Throws `UsageError` for a `--set` without `=`. */
+/** Values that flags put over the file. Throws `UsageError` for a `--set` without `=`. */
 export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Override[] {
   const overrides = values.set.map((text): Override => {
     const at = text.indexOf("=");

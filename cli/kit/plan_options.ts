@@ -44,14 +44,14 @@ export const PLAN_OPTIONS = {
   },
 } as const;
 
-/** What these options decide besides the configuration. */
+/** Values of `PLAN_OPTIONS` and the first port of the engines. */
 export type PlanValues = OptionValues<typeof PLAN_OPTIONS> & { readonly "base-port": number | undefined };
 
-/** How a plan is made from a command line. */
+/** Options of `planFromOptions`. */
 export interface PlanRequest {
   readonly loaded: LoadedConfig;
   readonly values: PlanValues;
-  /** How this program is started again, for simulated engines. */
+  /** Command that starts this program again, for simulated engines. */
   readonly canopy: readonly string[];
   /** True where files for containers are written. */
   readonly isolated?: boolean;

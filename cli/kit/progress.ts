@@ -1,7 +1,7 @@
 import type { Io } from "./io.ts";
 import { LiveRegion, truncate } from "./terminal.ts";
 
-/** What is being worked on: one line that changes on a terminal, a line for each part elsewhere. */
+/** Progress of long work: one line that changes on a terminal, a line for each part elsewhere. */
 export class Progress {
   readonly #io: Io;
   readonly #region: LiveRegion;

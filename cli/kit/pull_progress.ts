@@ -3,9 +3,9 @@ import type { Progress } from "./progress.ts";
 import { sizeText } from "./units.ts";
 import type { PullProgress } from "../../ml/hub/pull.ts";
 
-/** Between two changes of the line, in ms: no terminal shows more. */
+/** Shortest time between two changes of the line, in ms. */
 const CHANGE_MS = 100;
-/** Where there is no terminal a line is written at each tenth of a file. */
+/** Lines per file where there is no terminal: one at each tenth. */
 const SHARES = 10;
 
 /** Shows how far a model is fetched. */

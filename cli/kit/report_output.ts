@@ -7,7 +7,7 @@ import type { Io } from "./io.ts";
 import { colorsOf, table } from "./terminal.ts";
 import { version } from "./version.ts";
 
-/** Where a report goes besides the terminal. */
+/** Options of all commands that print a report. */
 export const REPORT_OPTIONS = {
   json: { type: "text", value: "FILE", help: "Write all figures to this file as JSON" },
   svg: { type: "text", value: "FILE", help: "Write a plot to this file as SVG" },

@@ -87,7 +87,7 @@ Examples:
   });
 }
 
-/** What is to be launched. */
+/** Options of a launch. */
 interface Launching {
   readonly loaded: LoadedConfig;
   readonly values: OptionValues<typeof options>;

@@ -16,7 +16,7 @@ const WORDS: Readonly<Record<EngineStatus["phase"], string>> = {
   stopped: "stopped",
 };
 
-/** What an engine does, in words. */
+/** Phase of an engine in words. */
 export function phaseText({ phase, percent }: Pick<EngineStatus, "phase" | "percent">): string {
   return `${WORDS[phase]}${percent === undefined ? "" : `, ${percent} %`}`;
 }

@@ -13,7 +13,7 @@ import { systemTransport } from "../../router/transport/system.ts";
 
 const DNS_INTERVAL_SECONDS = 10;
 const SELECTOR = "app.kubernetes.io/part-of=canopy";
-/** Where a pod finds what its service account may use. */
+/** Folder in which a pod finds the token and the certificate of its service account. */
 const ACCOUNT_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount";
 const TARGET = { type: "list", value: "MODEL=NAME:PORT" } as const;
 
@@ -70,7 +70,7 @@ export const discoverOptions = {
 
 type Values = OptionValues<typeof discoverOptions>;
 
-/** What finds workers beside a router; undefined when nothing is to be found. Throws `UsageError` for options that do not fit. */
+/** Discovery beside a router; undefined when none is asked for. Throws `UsageError` for options that do not fit. */
 export function discoveryOf(values: Values, config: Config, io: Io): Beside | undefined {
   const names = dnsNames(values, config);
   const wantsDns = values.discover.includes("dns") || names.length > 0;

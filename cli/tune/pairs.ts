@@ -6,7 +6,7 @@ import { answerExtractor } from "../../scorer/answers/extract.ts";
 import { sameAnswer } from "../../scorer/answers/final_answer.ts";
 import type { SimilarityMetric } from "../../scorer/scorer.ts";
 
-/** How well a number of pairs tells two kinds of pairs apart. */
+/** Separation of two kinds of pairs by a figure. */
 export interface PairFigures {
   readonly metric: string;
   /** Probability that a pair that agrees has the higher number than one that disagrees; NaN when a kind is missing. */

@@ -10,7 +10,7 @@ export interface LabelledGroup {
   readonly labels: readonly (string | undefined)[];
 }
 
-/** What a metric does over all groups. */
+/** Result of a metric over all groups. */
 export interface ReplayFigures {
   /** Groups in which there was anything to decide. */
   readonly groups: number;
@@ -60,7 +60,7 @@ export function replay(
 }
 
 /**
- * What `random` does with the same exit rate, as an expectation: its probability p is chosen so that the mean over the
+ * Expectation of `random` with the same exit rate: its probability p is chosen so that the mean over the
  * groups of 1 − (1 − p)^decisions is the rate. It decides from `minAgents` answers on.
  */
 export function randomAt(

@@ -3,10 +3,10 @@ import type { TuneCandidate } from "./candidates.ts";
 import type { PairFigures } from "./pairs.ts";
 import { type LabelledGroup, randomAt } from "./replay.ts";
 
-/** What `canopy tune` found. */
+/** Results of `canopy tune`. */
 export interface TuneResult {
   readonly origin: string;
-  /** Where the labels come from, as a sentence. */
+  /** Origin of the labels, as a sentence. */
   readonly labels: string;
   readonly groups: readonly LabelledGroup[];
   readonly pairs: readonly PairFigures[];

@@ -3,13 +3,13 @@ import type { EngineSequence, SequenceListener } from "./sequence.ts";
 import { BuiltinDetokenizer, type Speech } from "../text/tokenizer.ts";
 import type { ScoredToken, TokenSource } from "../text/tokens.ts";
 
-/** Why an answer ended. `matched`: the stop string or token id. */
+/** End of an answer. `matched`: the stop string or token id. */
 export type ChoiceFinish =
   | { readonly type: "stop"; readonly matched: string | number }
   | { readonly type: "length"; readonly length: number }
   | { readonly type: "abort"; readonly failure?: ChoiceFailure };
 
-/** Why the engine gave a request up, with the HTTP status for it. */
+/** Error for which the engine gave a request up, with its HTTP status. */
 export interface ChoiceFailure {
   readonly status: number;
   readonly message: string;
@@ -30,10 +30,10 @@ export interface ChoiceDelta {
 
 const NO_SCORES: readonly ScoredChoice[] = [];
 
-/** What was asked for one answer. */
+/** Options of one answer. */
 export interface ChoiceOptions {
   readonly index: number;
-  /** Which prompt of a batch it answers. */
+  /** Index of its prompt in the batch. */
   readonly promptIndex: number;
   readonly source: TokenSource;
   readonly speech: Speech;
@@ -59,7 +59,7 @@ export class Choice implements SequenceListener {
   readonly #heldBack: number;
   readonly #longestStop: number;
   sequence: EngineSequence | undefined;
-  /** Where its tokens come from. */
+  /** Source of its tokens; a pair's decode half changes it to follow the KV that it received. */
   source: TokenSource;
   /** All text so far, the held-back end included. */
   text = "";
@@ -135,7 +135,7 @@ export class Choice implements SequenceListener {
     if (this.finish === undefined) this.#end({ type: "abort" });
   }
 
-  /** What is new; the caller will not see it again. */
+  /** Tokens and text since the last call. */
   take(): ChoiceDelta {
     const visible = this.finish === undefined
       ? Math.max(this.#textSeen, this.text.length - this.#heldBack)

@@ -12,7 +12,7 @@ export interface StepLoad {
   sequences: number;
 }
 
-/** How long an engine works. Durations in ms. */
+/** Cost model of an engine. Durations in ms. */
 export interface CostModel {
   /** Tokens that fit beside the weights into the GPU's memory. */
   readonly kvTokens: number;

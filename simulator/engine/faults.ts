@@ -50,7 +50,7 @@ export class Faults {
       (generates ? this.#chance((kind) => !ofTransfer(kind)) : undefined);
   }
 
-  /** What happens to the next transfer of KV. */
+  /** Fault of the next transfer of KV. */
   nextTransfer(): Strike | undefined {
     return this.#injectedOne(({ kind }) => ofTransfer(kind)) ?? this.#chance(ofTransfer);
   }

@@ -23,7 +23,7 @@ const SECONDS = [
   80,
 ];
 
-/** What an engine counts of requests that have ended. */
+/** Counters of requests that have ended. */
 export class EngineMetrics {
   readonly firstTokenSeconds: Distribution = new Distribution(SECONDS);
   readonly requestSeconds: Distribution = new Distribution(SECONDS);

@@ -1,6 +1,6 @@
 import type { CacheNode } from "./prefix_cache.ts";
 
-/** What the front end wants to hear of a sequence; called inside an engine step, in batch order. */
+/** Listener of the front end to a sequence; called inside an engine step, in batch order. */
 export interface SequenceListener {
   /** The prompt is computed: the next token, or undefined when the sequence ends without one. */
   sample(): number | undefined;
@@ -8,7 +8,7 @@ export interface SequenceListener {
   token(id: number): boolean;
   /** The engine stopped the sequence because of `abort`. */
   aborted(): void;
-  /** Why it ended; undefined before. */
+  /** End of the sequence; undefined before. */
   readonly finish: { readonly type: string; readonly failure?: unknown } | undefined;
 }
 

@@ -12,7 +12,7 @@ export const SGLANG = {
   fakeHostForgets: 5_011,
   /** Prefill and decode tell each other when they give a request up. */
   legsNotify: 5_013,
-  /** What is cached is sent to decode before the rest is computed. */
+  /** The cached prefix is sent to decode before the rest is computed. */
   sendsPrefixEarly: 5_015,
   /** A prompt in computation can be aborted. */
   abortsPrefill: 5_018,

@@ -1,7 +1,7 @@
 import type { StepLoad } from "./cost.ts";
 import type { EngineSequence } from "./sequence.ts";
 
-/** What a step is planned with. */
+/** The scheduler's batch, as the planning of a step sees it. */
 export interface StepBatch {
   running(): readonly EngineSequence[];
   /** Sequences that wait. */

@@ -15,9 +15,9 @@ import type { TokenSource } from "../text/tokens.ts";
 
 /** Two missed heartbeats five seconds apart: 5 to 10 s; as long as recorded. */
 const HEARTBEAT_MS = 6000;
-/** What a failed handshake takes beyond the waiting time. */
+/** Time of a failed handshake beyond the waiting time. */
 const HANDSHAKE_MS = 2000;
-/** How long 0.5.3 lives on after a request with an address where nothing listens. */
+/** Time until 0.5.3 dies of a request with an address where nothing listens. */
 const OLD_DEATH_MS = 200;
 
 class Leg implements DecodeLeg {
@@ -71,7 +71,7 @@ class Leg implements DecodeLeg {
   }
 }
 
-/** Where the server's own checks of its health find their KV: nothing is sent, and the first token is 0. */
+/** Prefill of the server's own health checks: nothing is sent, and the first token is 0. */
 const FAKE_PREFILL: PrefillPort = {
   admit: (leg) => leg.receive({ prompt: undefined, firstToken: 0, cachedTokens: 0 }),
   leave: () => {},
@@ -177,7 +177,7 @@ export class DecodeRole implements PdRole {
     this.#legs.delete(sequence);
     sequence.cachedTokens = handOff.cachedTokens;
     this.#engine.scheduler.stats.cachedTokens += handOff.cachedTokens;
-    // What it says follows from the KV, whatever prompt came with this half.
+    // Its text follows from the KV, whatever prompt came with this half.
     const { prompt } = handOff;
     if (prompt !== undefined && !sameIds(prompt, sequence.tokens)) {
       choice.source = this.#sourceOf(choice, prompt);

@@ -14,7 +14,7 @@ export interface DecodeLeg {
   lose(): void;
 }
 
-/** What arrives with the KV of a prompt. */
+/** Message that arrives with the KV of a prompt. */
 export interface KvHandOff {
   /** The prompt whose KV it is; undefined: whatever the other half expects. */
   readonly prompt: readonly number[] | undefined;
@@ -47,7 +47,7 @@ const MAX_ROOMS = 1_000_000;
 export const ANY_HOST = "*";
 
 /**
- * Where simulated prefill and decode servers of one process find each other: the bootstrap registries by address, and
+ * Meeting place of the simulated prefill and decode servers of one process: the bootstrap registries by address, and
  * the books of the KV that went from one to another.
  */
 export class PdFabric {

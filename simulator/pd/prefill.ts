@@ -8,7 +8,7 @@ import { SGLANG } from "../engine/sglang_version.ts";
 import type { DecodeLeg, PdFabric, PrefillPort } from "./fabric.ts";
 import { type Bootstrap, FAKE_BOOTSTRAP_HOST, type PdQueues, type PdRole, roomText } from "./role.ts";
 
-/** What a role stands on. */
+/** The engine and its process, as the roles of a pair see them. */
 export interface PdEngine {
   readonly clock: Clock;
   readonly cost: CostModel;
@@ -24,7 +24,7 @@ export interface PdEngine {
   readonly reservedDecodeTokens: number;
   readonly decodeRadixCache: boolean;
   readonly speedup: number;
-  /** What goes wrong with the next transfer. */
+  /** Fault of the next transfer. */
   strike(): Strike | undefined;
   /** Ends the process. */
   die(): void;

@@ -1,13 +1,13 @@
 import type { Choice } from "../engine/choice.ts";
 import type { EngineSequence } from "../engine/sequence.ts";
 
-/** Where the two halves of a request meet, as the request says. */
+/** Meeting place of a request's two halves, as the request says. */
 export interface Bootstrap {
   readonly rid: string;
   readonly host: string | undefined;
   readonly port: number | undefined;
   readonly room: number | undefined;
-  /** Which sample of the request it is; 0 unless `n` is more than 1. */
+  /** Index of the sample in its request; 0 unless `n` is more than 1. */
   readonly sample: number;
   /** Samples of the request. */
   readonly samples: number;
@@ -15,7 +15,7 @@ export interface Bootstrap {
   readonly session?: boolean;
 }
 
-/** What a request goes through around the scheduler of a prefill or decode server. */
+/** The part of a prefill or decode server around its scheduler. */
 export interface PdRole {
   readonly role: "prefill" | "decode";
   /** Requests in each queue of the role. */
@@ -43,7 +43,7 @@ export interface PdQueues {
 /** The address that stands for "no decode server". */
 export const FAKE_BOOTSTRAP_HOST = "2.2.2.2";
 
-/** Where a registry listens unless told otherwise. */
+/** Default port of a registry. */
 export const BOOTSTRAP_PORT = 8998;
 
 /** A room as log messages show it: all digits. */

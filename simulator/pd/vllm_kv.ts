@@ -8,14 +8,14 @@ import type { EngineSequence } from "../engine/sequence.ts";
 import type { KvSource, PdFabric } from "./fabric.ts";
 import type { TokenSource } from "../text/tokens.ts";
 
-/** How long the KV of a finished request is kept for somebody who fetches it. */
+/** Time for which the KV of a finished request is kept until it is fetched. */
 const LEASE_MS = 30_000;
-/** How long a server tries to reach one that is not there. */
+/** Time for which a server tries to reach one that is not there. */
 const UNREACHABLE_MS = 5000;
 /** A first contact between two servers: 0.3 to 1 s. */
 const HANDSHAKE_MS = 300;
 
-/** What the connector stands on. */
+/** The engine and its process, as the connector sees them. */
 export interface KvEngine {
   readonly clock: Clock;
   readonly cost: CostModel;
@@ -25,12 +25,12 @@ export interface KvEngine {
   readonly host: string;
   readonly port: number;
   readonly speedup: number;
-  /** What happens to a request whose KV cannot be fetched: it fails, or is computed here. */
+  /** Fate of a request whose KV cannot be fetched: it fails, or is computed here. */
   readonly loadFailurePolicy: "fail" | "recompute";
-  /** How a prompt goes on. */
+  /** Tokens that follow a prompt. */
   sourceOf(prompt: readonly number[]): TokenSource;
   randomHex(length: number): string;
-  /** What goes wrong with the next transfer. */
+  /** Fault of the next transfer. */
   strike(): Strike | undefined;
   /** Ends the engine. */
   die(): void;
@@ -43,7 +43,7 @@ interface Kept {
   readonly expired: AbortController;
 }
 
-/** What a request says about KV elsewhere, as far as this side needs it. */
+/** Place of a request's KV on another server. */
 interface RemoteKv {
   readonly engineId: string;
   readonly requestId: string;
@@ -211,7 +211,7 @@ export class KvConnector implements KvSource {
     }, () => {});
   }
 
-  /** What it says follows from the KV that was in the blocks, whatever the prompt. */
+  /** Makes its text follow from the KV that was in the blocks, whatever the prompt. */
   #believe(
     sequence: EngineSequence,
     choice: Choice,

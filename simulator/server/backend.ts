@@ -32,24 +32,24 @@ export interface Generation extends Omit<ChoiceOptions, "speech" | "source"> {
   readonly forcedText: string | undefined;
   /** Biases of 50 and above make their token certain. */
   readonly logitBias: JsonObject | undefined;
-  /** Where the halves of a pair meet; only SGLang pairs need it. */
+  /** Meeting place of the halves of a pair; only SGLang pairs need it. */
   readonly bootstrap?: Bootstrap;
   /** `kv_transfer_params` of a vLLM request, with the request's id. */
   readonly transfer?: { readonly params: JsonObject; readonly id: string } | undefined;
 }
 
-/** Where a vLLM server's KV is fetched unless told otherwise. */
+/** Default port at which a vLLM server's KV is fetched. */
 const SIDE_CHANNEL_PORT = 5600;
 
-/** How a server's engine and its process are tied together. */
+/** Ties between a server's engine and its process. */
 export interface BackendHooks {
   /** Ends the process; the request that did it never hears of it. */
   die(): Promise<never>;
-  /** What goes wrong with the next transfer of KV. */
+  /** Fault of the next transfer of KV. */
   strike(): Strike | undefined;
 }
 
-/** What both protocols stand on: the engine, its tokenizer and its books. */
+/** The engine below both protocols, with its tokenizer and its counters. */
 export class Backend {
   readonly options: SimulatorOptions;
   readonly version: string;

@@ -16,7 +16,7 @@ export interface ServedRequest {
 /** The events of a stream one by one, as text or as UTF-8. */
 export type Events = AsyncGenerator<string | Uint8Array, void, void>;
 
-/** What a route answers: a whole body, or events one by one. */
+/** Answer of a route: a whole body, or events one by one. */
 export interface Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;

@@ -2,7 +2,7 @@ import type { Choice, ChoiceFailure } from "../engine/choice.ts";
 import { SGLANG, versionNumber } from "../engine/sglang_version.ts";
 import { jsonReply, Refusal, type Reply, textReply } from "../server/reply.ts";
 
-/** Where the schema errors of an endpoint say that they come from. */
+/** Source lines that the schema errors of an endpoint name. */
 const HANDLERS: Readonly<Record<string, readonly [line: number, name: string]>> = {
   "/generate": [889, "generate_request"],
   "/v1/completions": [1714, "openai_v1_completions"],
@@ -36,7 +36,7 @@ export function refuseSglangSchema(path: string, errors: readonly string[]): Ref
   return new Refusal(openaiError(400, message, "Bad Request"));
 }
 
-/** What an exception outside of all handlers looks like. */
+/** Answer to an exception outside of all handlers. */
 export function internalError(): Reply {
   return { ...textReply(500, "Internal Server Error"), bare: true };
 }
@@ -70,7 +70,7 @@ export function openaiFailure(choices: readonly Choice[]): Reply | undefined {
 }
 
 /**
- * How a stream ends whose request was given up; undefined when it was not, or when the next event says it.
+ * Last events of a stream whose request was given up; undefined when it was not, or when the next event says it.
  * Before 0.5.10 the connection just ends, unless the request was wrong.
  */
 export function failureEvents(

@@ -4,7 +4,7 @@ import type { Choice } from "../engine/choice.ts";
 const utf8 = new TextEncoder();
 const COMPLETION_TOKENS = '"completion_tokens":';
 
-/** What the events of a stream repeat. */
+/** Parts of a stream that its events repeat. */
 export interface Repeats {
   /** Nothing at all: the server was started with `--incremental-streaming-output`. */
   readonly incremental: boolean;

@@ -19,7 +19,7 @@ import { isNewer, type LogprobRequest, metaInfo, type RequestTimes } from "./met
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./request.ts";
 import type { SglangRequests } from "./requests.ts";
 
-/** How far the detokeniser of old versions looks back into the prompt. */
+/** Tokens of the prompt that the detokeniser of old versions looks back at. */
 const LOOK_BACK_TOKENS = 5;
 
 /** One item of a batch, expanded to its samples. */

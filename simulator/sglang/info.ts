@@ -28,7 +28,7 @@ export function modelInfo(backend: Backend): JsonObject {
   };
 }
 
-/** Whether the events of `/generate` hold only what is new. */
+/** True when the events of `/generate` hold only what is new. */
 export function streamsIncrementally(backend: Backend): boolean {
   return backend.options.incrementalStream === true &&
     versionNumber(backend.version) >= SGLANG.incrementalStream;

@@ -8,7 +8,7 @@ import { promptLogprobs, type ScoredToken } from "../text/tokens.ts";
 /** Tokens after which the engine tells the front end of an answer that is not streamed. */
 const FORCED_OUTPUT_TOKENS = 50;
 
-/** What `/generate` was asked to report about log-probabilities. */
+/** Log-probabilities that a `/generate` request asks for. */
 export interface LogprobRequest {
   readonly start: number;
   readonly top: number;
@@ -80,14 +80,14 @@ export function metaInfo(
   return info;
 }
 
-/** When the parts of an answer are sent. */
+/** Times at which the parts of an answer are sent. */
 interface SentTimes {
   readonly stream: boolean;
   readonly first: boolean;
   readonly sentMs: number;
 }
 
-/** What `meta_info` says of the time until the first token. */
+/** Fields of `meta_info` about the time until the first token. */
 function queueInfo(sequence: EngineSequence | undefined, version: number, backend: Backend): JsonObject {
   if (version < SGLANG.sparseShapes) {
     return {
@@ -111,7 +111,7 @@ function queueInfo(sequence: EngineSequence | undefined, version: number, backen
   return info;
 }
 
-/** What `meta_info` says once more is known of an answer: that it has ended. */
+/** Fields of `meta_info` for an answer that has ended. */
 function endInfo(choice: Choice, times: RequestTimes, sent: SentTimes, backend: Backend): JsonObject {
   const { sequence, ids } = choice;
   const version = versionNumber(backend.version);

@@ -3,7 +3,7 @@ import { jsonReply, type Reply, type ServedRequest } from "../server/reply.ts";
 
 const SERVER = "Python/3.11 aiohttp/3.14.5";
 
-/** What a registry tells of its prefill server. */
+/** Facts that a registry tells of its prefill server. */
 export interface RegistryFacts {
   /** As `versionNumber` has it. */
   readonly version: number;

@@ -4,18 +4,18 @@ import type { Backend, Generation } from "../server/backend.ts";
 import type { ServedRequest } from "../server/reply.ts";
 import { GenerateRefusal } from "./errors.ts";
 
-/** How long after its start, and how often, a request without a stream looks whether its client is still there. */
+/** Interval at which a request without a stream looks whether its client is still there. */
 const POLL_MS = 4000;
 /** Until 0.5.17 the abort of an abandoned stream waits so long. */
 const LATE_ABORT_MS = 2000;
 /** Until then a request without a stream is also looked at with every output, of which there is one per 50 tokens. */
 const OUTPUT_MS = 300;
 
-/** When an abandoned stream is stopped on the engine. */
+/** Moment at which an abandoned stream is stopped on the engine. */
 export type StreamCloseAbort = "at_once" | "late" | "never";
 
 /**
- * What closing a stream does, by version: before 0.5.18 an abort 2 s later; in 0.5.18 nothing, since the front end
+ * Effect of closing a stream, by version: before 0.5.18 an abort 2 s later; in 0.5.18 nothing, since the front end
  * forgets the request before its own abort; from 0.5.23 an abort at once.
  */
 export function streamCloseAbort(version: string): StreamCloseAbort {

@@ -23,10 +23,10 @@ export const SGLANG_VERSION = "0.5.23";
 const FLUSHED =
   "Cache flushed.\nPlease check backend logs for more details. (When there are running or waiting requests, the operation will not be performed.)\n";
 
-/** How long the HTTP process of a dead scheduler lives on. */
+/** Time for which the HTTP process of a dead scheduler lives on. */
 const DEATH_MS = 5000;
 
-/** How long a health check takes: it waits for a token of its own. */
+/** Duration of a health check: it waits for a token of its own. */
 const HEALTH_MS = 1002;
 
 /** A simulated SGLang server, alone or as one half of a pair. */

@@ -12,7 +12,7 @@ export interface ScriptedQuestion {
   readonly steps: readonly string[];
   /** A step that leads to each of the mistakes, in their order. */
   readonly slips: readonly string[];
-  /** How hard it is, 0 (all models right) to 1 (even a large one often wrong). */
+  /** Difficulty, 0 (all models right) to 1 (even a large one often wrong). */
   readonly difficulty: number;
 }
 

@@ -10,7 +10,7 @@ export interface ScriptedAnswer {
 
 /** Answers the known questions. */
 export interface ScriptedAnswers {
-  /** What to say after this prompt; undefined when no known question is in it. */
+  /** Answer to this prompt; undefined when no known question is in it. */
   answer(
     prompt: string,
     seed: number | undefined,
@@ -20,7 +20,7 @@ export interface ScriptedAnswers {
 
 const FLAT_QUESTIONS = QUESTIONS.map((question) => flat(question.question));
 
-/** How often a model of that size gets a question right: an easy one, and what difficulty costs. */
+/** Share of right answers of a model of that size: to an easy question, and the loss by difficulty. */
 export const SKILL = {
   "4b": { easy: 0.95, loss: 0.75, extraSteps: 1 },
   "8b": { easy: 0.97, loss: 0.6, extraSteps: 2 },

@@ -108,7 +108,7 @@ export class BuiltinTokenizer implements ModelTokenizer {
   }
 }
 
-/** What the simulator has to know of a tokenizer to speak through it. */
+/** A tokenizer with the special ids that the simulator needs to speak through it. */
 export interface Speech {
   readonly tokenizer: ModelTokenizer;
   /** Ends an answer (`<|im_end|>`). */
@@ -219,7 +219,7 @@ export class BuiltinDetokenizer {
     return text;
   }
 
-  /** What is still held back. */
+  /** Text that is still held back. */
   flush(): string {
     const text = this.#pending.length === 0 ? "" : this.#decode();
     this.#pending = [];

@@ -7,7 +7,7 @@ export interface ScoredToken {
   readonly logprob: number;
 }
 
-/** Where the tokens of one answer come from. */
+/** Source of the tokens of one answer. */
 export interface TokenSource {
   /** The next token; it counts as taken. `mayEnd` false: not an end token. */
   next(mayEnd: boolean): number;

@@ -37,7 +37,7 @@ export function refuseVllmSchema(errors: readonly SchemaError[]): Refusal {
   return new Refusal(vllmError(400, [head, ...lines].join("\n"), "Bad Request", errors[0]?.loc ?? null));
 }
 
-/** How the schema's messages show an input. */
+/** An input as the schema's messages show it. */
 export function shownInput(value: Json): string {
   if (Array.isArray(value)) return `<list of ${value.length} items>`;
   if (typeof value === "object" && value !== null) return `<dict of ${Object.keys(value).length} items>`;
@@ -63,7 +63,7 @@ export function busy(): Refusal {
   return new Refusal(vllmError(503, message, "Service Unavailable"));
 }
 
-/** What a request hears whose engine has died. */
+/** Error of a request whose engine has died. */
 export const ENGINE_DEATH = "EngineCore encountered an issue. See stack trace (above) for the root cause.";
 
 /** The 500 of a request that the engine gave up; undefined when all went well. */

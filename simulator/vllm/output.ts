@@ -14,7 +14,7 @@ export function finishFields(choice: Choice): { finish: string | null; stop: str
   return { finish: "stop", stop: finish.matched === choice.options.speech.endId ? null : finish.matched };
 }
 
-/** How a token is named in log-probability lists. */
+/** Name of a token in log-probability lists. */
 export function tokenName(id: number, backend: Backend, asId: boolean): string {
   return asId ? `token_id:${id}` : backend.tokenizer.decode([id]);
 }
@@ -88,7 +88,7 @@ export function createdCacheTokens(
   backend: Backend,
   counts: { prompt: number; cached: number },
 ): number {
-  // What came from another server does not count.
+  // KV that came from another server does not count.
   if (collector.choices[0]?.sequence?.resumeAt !== undefined) return 0;
   const page = backend.scheduler.options.pageSize;
   return Math.max(0, counts.prompt - counts.prompt % page - counts.cached);

@@ -22,7 +22,7 @@ import { VllmRequests } from "./requests.ts";
 /** Version that is emulated unless another one is asked for. */
 export const VLLM_VERSION = "0.32.0";
 
-/** How long the API server outlives its engine: 0.6 to 4 s. */
+/** Time by which the API server outlives its engine: 0.6 to 4 s. */
 const VLLM_DEATH_MS = 2000;
 
 /** A simulated vLLM server. */

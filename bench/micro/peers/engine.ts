@@ -37,7 +37,7 @@ function sendChunks(): void {
   }
 }
 
-/** What routers ask before they send anything. */
+/** Requests that routers send before any other. */
 const facts: Record<string, unknown> = {
   "/v1/models": {
     object: "list",

@@ -1,5 +1,5 @@
 /**
- * What a router costs beside others of its kind: each in front of the same worker, which sends a chunk every 10 ms to
+ * Cost of a router beside others of its kind: each in front of the same worker, which sends a chunk every 10 ms to
  * each stream, under the same load, in turns. Needs `tests/engines/setup_peers.sh` and a built `dist/canopy`; Linux.
  *
  *     deno task bench:peers [--rounds 3] [--requests 200] [--concurrency 32] [--tokens 100]

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Clock } from "../../../base/clock.ts";
 import type { Transport } from "../../../base/transport.ts";
 
-/** How a router is started in front of one worker. */
+/** A router and its command line in front of one worker. */
 export interface PeerRouter {
   readonly name: string;
   readonly command: (

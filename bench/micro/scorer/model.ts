@@ -119,7 +119,7 @@ function causalBias(graph: GraphWriter): string {
   return graph.op("Where", [allowed, graph.floats([0], []), graph.floats([-1e9], [])]);
 }
 
-/** What a layer reads from all tokens so far, given its rows and its number. */
+/** Attention output of a layer over all tokens so far, given its rows and its number. */
 type Attention = (rows: string, layer: number) => string;
 
 function standardAttention(graph: GraphWriter, size: TransformerSize): Attention {

@@ -1,5 +1,5 @@
 /**
- * What the scorer costs, each figure beside the least that could do the same work, in one run, with a model of random
+ * Cost of the scorer, each figure beside the least that could do the same work, in one run, with a model of random
  * weights in the size of Qwen3-Embedding-0.6B (`--layers N` for a smaller one):
  *
  *     deno task bench:scorer

@@ -41,9 +41,9 @@ export interface ScoredAnswer {
   readonly text: string;
   readonly logprobs: readonly number[] | undefined;
   readonly cut: boolean;
-  /** When it was complete, from the group's start; undefined where the file does not say. */
+  /** Time from the group's start to its end, in ms; undefined where the file does not say. */
   readonly ms: number | undefined;
-  /** What it comes to: answers with equal labels agree. */
+  /** Label of the answer: those with equal labels agree. */
   readonly label: string | undefined;
   readonly correct: boolean | undefined;
   /** Probabilities that it agrees with others of its group, by their ids, as a model has judged. */

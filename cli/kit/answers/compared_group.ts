@@ -81,7 +81,7 @@ export function stateAfter(
   };
 }
 
-/** What is known of the group, for a policy that compares with `metric`. */
+/** Evidence from the group for a policy that compares with `metric`. */
 export function evidenceFor(compared: ComparedGroup, metric: SimilarityMetric | undefined): Evidence {
   return {
     similarity: ([a, b]) => metric === undefined ? undefined : compared.similarity(metric, a, b),

@@ -9,7 +9,7 @@ import { exitPolicyOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import type { Scorer } from "../../../scorer/scorer.ts";
 
-/** What a router needs for early exit, and its end. */
+/** Early exit of a router in this process; close it after the router. */
 export interface EarlyExit {
   readonly services: EarlyExitServices;
   close(): Promise<void>;

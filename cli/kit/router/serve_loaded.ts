@@ -9,7 +9,7 @@ import { version } from "../version.ts";
 import type { Router } from "../../../router/router.ts";
 import { transportRequestLimit } from "../../../router/transport/system.ts";
 
-/** What else goes on while a router serves. */
+/** Work that goes on while a router serves, such as discovery. */
 export interface Beside {
   /** Called when it listens; the signal aborts when it is to end. */
   (router: Router, url: string, signal: AbortSignal): void;
@@ -50,7 +50,7 @@ export async function serveUntilStopped(router: Router, io: Io): Promise<void> {
   await router.drain();
 }
 
-/** What is served, where, and how to ask. */
+/** Text for the terminal: the models, the address and an example request. */
 export function announcement(config: Config, router: Router, url: string, io: Io): string {
   const { graphs } = router.services.moa;
   const rows = [...graphs.values()].map((graph): [string, string] => {
