@@ -9,6 +9,8 @@ import {
   processesOf,
   routerConfig,
   routerConfigText,
+  routerPort,
+  routerStopSeconds,
   startsAfter,
   weightsFolder,
   withOptions,
@@ -24,7 +26,7 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
   const engines = processesOf(plan);
   const serviceOf = (engine: PlannedEngine) => engine.within ?? engine.name;
   const config = routerConfig(input, (engine) => `http://${serviceOf(engine)}:${engine.port}`);
-  const port = config.server.port === 0 ? 8_000 : config.server.port;
+  const port = routerPort(config);
   const services: Record<string, unknown> = {};
   for (const engine of engines) services[engine.name] = engineService(engine, input);
   services["canopy"] = {
@@ -34,7 +36,7 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
     volumes: ["./canopy.jsonc:/etc/canopy/canopy.jsonc:ro"],
     depends_on: dependsOn(engines),
     restart: "unless-stopped",
-    stop_grace_period: `${Math.ceil(config.server.drain_timeout_ms / 1_000) + 5}s`,
+    stop_grace_period: `${routerStopSeconds(config)}s`,
   };
   const project = { name: "canopy", services, volumes: { "model-cache": {} } };
   const comment = "# Engines and router of one host. Start: docker compose up -d; the answer is on " +

@@ -102,6 +102,16 @@ export function routerConfig(
   return { ...rest, models: Object.fromEntries(models) };
 }
 
+/** Port of the router in deployment files, where no free port can be looked for. */
+export function routerPort({ server }: Config): number {
+  return server.port === 0 ? 8_000 : server.port;
+}
+
+/** Seconds for running requests to end, and five to spare. */
+export function routerStopSeconds({ server }: Config): number {
+  return Math.ceil(server.drain_timeout_ms / 1_000) + 5;
+}
+
 /** The router's configuration as a file, listening on all addresses where it runs in a container. */
 export function routerConfigText(config: Config, host: string | undefined): string {
   return toCanopy(host === undefined ? config : { ...config, server: { ...config.server, host } });

@@ -8,6 +8,8 @@ import {
   processesOf,
   routerConfig,
   routerConfigText,
+  routerPort,
+  routerStopSeconds,
   startsAfter,
 } from "./emitted.ts";
 import { type Manifest, type Workload, workloadManifests } from "./kubernetes_workload.ts";
@@ -100,8 +102,7 @@ function modelCache(engines: readonly PlannedEngine[]): Manifest {
 }
 
 function routerManifests(config: Config, image: string): Manifest[] {
-  const port = config.server.port || 8_000;
-  const drainSeconds = Math.ceil(config.server.drain_timeout_ms / 1_000);
+  const port = routerPort(config);
   const labels = { "app.kubernetes.io/name": "canopy", "app.kubernetes.io/part-of": "canopy" };
   const probe = (path: string) => ({ httpGet: { path, port: "http" }, periodSeconds: 5, timeoutSeconds: 5 });
   return [
@@ -130,7 +131,7 @@ function routerManifests(config: Config, image: string): Manifest[] {
           },
           spec: {
             // SIGTERM lets running requests end; the pause before it lets the service forget this pod.
-            terminationGracePeriodSeconds: drainSeconds + 15,
+            terminationGracePeriodSeconds: routerStopSeconds(config) + 10,
             containers: [{
               name: "canopy",
               image,

@@ -6,6 +6,7 @@ import {
   processesOf,
   routerConfig,
   routerConfigText,
+  routerPort,
   startsAfter,
 } from "./emitted.ts";
 import type { PlannedEngine } from "../plan/launch_plan.ts";
@@ -48,7 +49,7 @@ export function emitSlurm(input: EmitInput): EmittedFile[] {
   );
   // Inside a job GPUs count from 0, whichever the job was given.
   const indexInJob = new Map(used.map((gpu, at) => [gpu.id, String(at)]));
-  const port = config.server.port === 0 ? 8_000 : config.server.port;
+  const port = routerPort(config);
   const lines = [
     "#!/usr/bin/env bash",
     "#SBATCH --job-name=canopy",

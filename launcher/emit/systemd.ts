@@ -6,6 +6,7 @@ import {
   processesOf,
   routerConfig,
   routerConfigText,
+  routerStopSeconds,
   startsAfter,
 } from "./emitted.ts";
 import type { PlannedEngine } from "../plan/launch_plan.ts";
@@ -16,7 +17,6 @@ const CONFIG_FOLDER = "/etc/canopy";
 export function emitSystemd(input: EmitInput): EmittedFile[] {
   const engines = processesOf(input.plan);
   const config = routerConfig(input, (engine) => `http://${engine.host}:${engine.port}`);
-  const drain = Math.ceil(config.server.drain_timeout_ms / 1_000) + 5;
   const units = engines.map((engine) => unitOf(engine, input));
   const names = units.map((unit) => unit.path);
   const router = section("Unit", [
@@ -30,7 +30,7 @@ export function emitSystemd(input: EmitInput): EmittedFile[] {
     "Restart=on-failure",
     "RestartSec=2",
     // The first SIGTERM lets running requests end.
-    `TimeoutStopSec=${drain}`,
+    `TimeoutStopSec=${routerStopSeconds(config)}`,
     "NoNewPrivileges=yes",
   ]) + section("Install", ["WantedBy=canopy.target"]);
   const target = section("Unit", [

@@ -1,5 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
-import { type Gpu, type HostGpus, linkOf } from "./gpu.ts";
+import type { Gpu, HostGpus } from "./gpu.ts";
 import { AMD_SMI_COMMANDS, parseAmdSmi, parseRocm, ROCM_ARGUMENTS } from "./gpus_amd.ts";
 import { NVIDIA_COMMANDS, parseNvidia } from "./gpus_nvidia.ts";
 import type { RunTool } from "./run_tool.ts";
@@ -64,21 +64,18 @@ async function nvidiaGpus({ run, signal }: FindGpusOptions): Promise<HostGpus | 
     }
     if (output.code === 0) outputs.push(output.stdout);
   }
-  const { gpus, driver, links } = parseNvidia(outputs.join("\n"));
-  return { gpus, driver, linked: (a, b) => links.has(linkOf(a, b)), source: "nvidia-smi" };
+  return { ...parseNvidia(outputs.join("\n")), source: "nvidia-smi" };
 }
 
 async function amdGpus({ run, signal }: FindGpusOptions): Promise<HostGpus | undefined> {
   const output = await run("rocm-smi", ROCM_ARGUMENTS, signal);
   const parsed = output === undefined ? undefined : parseRocm(output.stdout);
-  // Instinct cards of one host are joined by xGMI.
-  const linked = (a: number, b: number) => a !== b;
-  if (parsed !== undefined) return { ...parsed, linked, source: "rocm-smi" };
+  if (parsed !== undefined) return { ...parsed, source: "rocm-smi" };
   const [cards, usage] = await Promise.all(
     AMD_SMI_COMMANDS.map(async (args) => (await run("amd-smi", args, signal))?.stdout ?? ""),
   );
   const newer = parseAmdSmi(cards ?? "", usage ?? "");
-  return newer === undefined ? undefined : { ...newer, linked, source: "amd-smi" };
+  return newer === undefined ? undefined : { ...newer, source: "amd-smi" };
 }
 
 /** As CUDA reads the variable: indexes or beginnings of UUIDs, in this order, up to the first that names no GPU. */

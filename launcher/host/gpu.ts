@@ -24,6 +24,9 @@ export interface HostGpus {
   readonly source: string;
 }
 
+/** The GPUs of a host as a vendor's tool shows them. */
+export type ShownGpus = Omit<HostGpus, "source">;
+
 /** A host without GPUs. */
 export const noGpus: HostGpus = { gpus: [], driver: undefined, linked: () => false, source: "none" };
 

@@ -1,5 +1,8 @@
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { Gpu } from "./gpu.ts";
+import type { Gpu, ShownGpus } from "./gpu.ts";
+
+/** True for any two Instinct cards of a host: xGMI joins them. */
+const linked = (a: number, b: number) => a !== b;
 
 /** Arguments of `rocm-smi`. */
 export const ROCM_ARGUMENTS = [
@@ -12,7 +15,7 @@ export const ROCM_ARGUMENTS = [
 ] as const;
 
 /** Reads the JSON of rocm-smi; undefined when the text has no card. The spelling of keys differs among versions. */
-export function parseRocm(text: string): { gpus: readonly Gpu[]; driver: string | undefined } | undefined {
+export function parseRocm(text: string): ShownGpus | undefined {
   // Warnings come before the JSON.
   const start = text.indexOf("{");
   if (start < 0) return undefined;
@@ -44,7 +47,7 @@ export function parseRocm(text: string): { gpus: readonly Gpu[]; driver: string 
       numaNode: undefined,
     });
   }
-  return gpus.length === 0 ? undefined : { gpus: gpus.sort((a, b) => a.index - b.index), driver };
+  return gpus.length === 0 ? undefined : { gpus: gpus.sort((a, b) => a.index - b.index), driver, linked };
 }
 
 /** Arguments of two calls of `amd-smi`, the successor of `rocm-smi`: for the cards, and for their memory in use. */
@@ -56,10 +59,7 @@ export const AMD_SMI_COMMANDS = [
  * Reads the JSON of `amd-smi static` and of `amd-smi metric` (without it nothing counts as in use); undefined when the
  * first lists no card. Its "MB" are MiB. ROCm 6 prints a list, ROCm 7 an object with the list under `gpu_data`.
  */
-export function parseAmdSmi(
-  cards: string,
-  usage: string,
-): { gpus: readonly Gpu[]; driver: string | undefined } | undefined {
+export function parseAmdSmi(cards: string, usage: string): ShownGpus | undefined {
   const used = new Map(
     entriesOf(usage).map((
       entry,
@@ -85,7 +85,7 @@ export function parseAmdSmi(
       numaNode: numberOf(partOf(entry, "numa")["node"]),
     }];
   });
-  return gpus.length === 0 ? undefined : { gpus, driver };
+  return gpus.length === 0 ? undefined : { gpus, driver, linked };
 }
 
 /** The objects of a list that may be wrapped, behind warnings. */

@@ -9,12 +9,12 @@ interface KnownGpu {
   /** As the vendor's tool shows it. */
   readonly totalMiB: number;
   readonly vendor: "nvidia" | "amd";
-  readonly computeCapability: string;
+  readonly computeCapability: string | undefined;
   /** Usually sold with direct links among all GPUs of a host. */
   readonly linked: boolean;
 }
 
-const nvidia = (name: string, totalMiB: number, computeCapability: string, linked = false): KnownGpu => ({
+const nvidiaGpu = (name: string, totalMiB: number, computeCapability?: string, linked = false): KnownGpu => ({
   name,
   totalMiB,
   vendor: "nvidia",
@@ -24,22 +24,22 @@ const nvidia = (name: string, totalMiB: number, computeCapability: string, linke
 
 /** GPUs by the names that people use. */
 const KNOWN: Readonly<Record<string, KnownGpu>> = {
-  "B200": nvidia("NVIDIA B200", 183_359, "10.0", true),
-  "H200": nvidia("NVIDIA H200", 143_771, "9.0", true),
-  "H100": nvidia("NVIDIA H100 80GB HBM3", 81_559, "9.0", true),
-  "H20": nvidia("NVIDIA H20", 97_871, "9.0", true),
-  "A100": nvidia("NVIDIA A100-SXM4-80GB", 81_920, "8.0", true),
-  "A100-40GB": nvidia("NVIDIA A100-SXM4-40GB", 40_960, "8.0", true),
-  "V100": nvidia("Tesla V100-SXM2-32GB", 32_768, "7.0", true),
-  "L40S": nvidia("NVIDIA L40S", 46_068, "8.9"),
-  "L4": nvidia("NVIDIA L4", 23_034, "8.9"),
-  "A10": nvidia("NVIDIA A10", 23_028, "8.6"),
-  "A6000": nvidia("NVIDIA RTX A6000", 49_140, "8.6"),
-  "RTX6000-ADA": nvidia("NVIDIA RTX 6000 Ada Generation", 49_140, "8.9"),
-  "RTX5090": nvidia("NVIDIA GeForce RTX 5090", 32_607, "12.0"),
-  "RTX4090": nvidia("NVIDIA GeForce RTX 4090", 24_564, "8.9"),
-  "RTX3090": nvidia("NVIDIA GeForce RTX 3090", 24_576, "8.6"),
-  "T4": nvidia("Tesla T4", 15_360, "7.5"),
+  "B200": nvidiaGpu("NVIDIA B200", 183_359, "10.0", true),
+  "H200": nvidiaGpu("NVIDIA H200", 143_771, "9.0", true),
+  "H100": nvidiaGpu("NVIDIA H100 80GB HBM3", 81_559, "9.0", true),
+  "H20": nvidiaGpu("NVIDIA H20", 97_871, "9.0", true),
+  "A100": nvidiaGpu("NVIDIA A100-SXM4-80GB", 81_920, "8.0", true),
+  "A100-40GB": nvidiaGpu("NVIDIA A100-SXM4-40GB", 40_960, "8.0", true),
+  "V100": nvidiaGpu("Tesla V100-SXM2-32GB", 32_768, "7.0", true),
+  "L40S": nvidiaGpu("NVIDIA L40S", 46_068, "8.9"),
+  "L4": nvidiaGpu("NVIDIA L4", 23_034, "8.9"),
+  "A10": nvidiaGpu("NVIDIA A10", 23_028, "8.6"),
+  "A6000": nvidiaGpu("NVIDIA RTX A6000", 49_140, "8.6"),
+  "RTX6000-ADA": nvidiaGpu("NVIDIA RTX 6000 Ada Generation", 49_140, "8.9"),
+  "RTX5090": nvidiaGpu("NVIDIA GeForce RTX 5090", 32_607, "12.0"),
+  "RTX4090": nvidiaGpu("NVIDIA GeForce RTX 4090", 24_564, "8.9"),
+  "RTX3090": nvidiaGpu("NVIDIA GeForce RTX 3090", 24_576, "8.6"),
+  "T4": nvidiaGpu("Tesla T4", 15_360, "7.5"),
   "MI300X": {
     name: "AMD Instinct MI300X",
     totalMiB: 196_592,
@@ -72,18 +72,13 @@ export function describedGpus(text: string): HostGpus {
     const first = gpus.length;
     for (let n = 0; n < count; n++) {
       const index = first + n;
-      const { totalMiB, vendor, computeCapability } = known;
-      const uuid = `GPU-${index}`;
-      const id = String(index);
+      const { linked: _, ...kind } = known;
       gpus.push({
-        id,
+        ...kind,
+        id: String(index),
         index,
-        uuid,
-        name: known.name,
-        vendor,
-        totalMiB,
+        uuid: `GPU-${index}`,
         usedMiB: 0,
-        computeCapability: computeCapability === "" ? undefined : computeCapability,
         numaNode: undefined,
       });
       if (known.linked) { for (let other = first; other < index; other++) links.add(linkOf(other, index)); }
@@ -95,7 +90,7 @@ export function describedGpus(text: string): HostGpus {
 /** `48GB`: a GPU of which only the size is known; 4 % are lost to its own bookkeeping. */
 function ofSize(name: string): KnownGpu | undefined {
   const size = Number(/^(\d{1,4})G(?:I?B)?$/.exec(name)?.[1] ?? 0);
-  return size === 0 ? undefined : nvidia(`${size} GB GPU`, Math.floor(size * 1024 * 0.96), "");
+  return size === 0 ? undefined : nvidiaGpu(`${size} GB GPU`, Math.floor(size * 1024 * 0.96));
 }
 
 /**
@@ -104,14 +99,9 @@ function ofSize(name: string): KnownGpu | undefined {
  * Throws 400 `bad_gpus` when no GPU is in it.
  */
 export function recordedGpus(text: string, file: string): HostGpus {
-  const recorded = parseNvidia(text);
-  if (recorded.gpus.length > 0) {
-    const { gpus, driver, links } = recorded;
-    return { gpus, driver, linked: (a, b) => links.has(linkOf(a, b)), source: file };
-  }
-  // Instinct cards of one host are joined by xGMI.
-  const amd = parseRocm(text) ?? parseAmdSmi(text, "");
-  if (amd !== undefined) return { ...amd, linked: (a, b) => a !== b, source: file };
+  const nvidia = parseNvidia(text);
+  const recorded = nvidia.gpus.length > 0 ? nvidia : parseRocm(text) ?? parseAmdSmi(text, "");
+  if (recorded !== undefined) return { ...recorded, source: file };
   throw new CanopyError(
     `Option --gpus names the file ${file}, which lists no GPU: write into it what ` +
       `"nvidia-smi --query-gpu=index,uuid,name,memory.total,memory.used,compute_cap,driver_version,mig.mode.current ` +

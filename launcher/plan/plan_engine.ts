@@ -74,11 +74,8 @@ async function settingsOf(
   options: PlanOptions,
 ): Promise<EngineSettings> {
   const own = model.launch;
-  // A simulated engine stands for the one that the configuration names.
-  const real = model.family === "sim"
-    ? model.protocol.startsWith("sglang") ? "sglang" : "vllm"
-    : model.family;
-  const family: EngineLaunch = launch[real];
+  const { standsFor } = model;
+  const family: EngineLaunch = launch[standsFor];
   const command = own.command ?? family.command;
   const inContainer = options.isolated || (own.image ?? family.image) !== undefined;
   const installed = model.family === "sim" || inContainer
@@ -98,7 +95,7 @@ async function settingsOf(
     host: ENGINE_HOST,
     port: ports.http.get(name) ?? 0,
     bootstrapPort: ports.bootstrap.get(name),
-    version: own.version ?? family.version ?? installed[real] ?? NEWEST[real],
+    version: own.version ?? family.version ?? installed[standsFor] ?? NEWEST[standsFor],
     device: own.device ?? launch.device,
     placement,
     memoryFraction,
@@ -137,7 +134,7 @@ function commandOf(input: EngineInput, settings: EngineSettings, options: PlanOp
   const first = input.within ?? input.name;
   return simulatorCommand({
     canopy: options.canopy,
-    engine: model.protocol.startsWith("sglang") ? "sglang" : "vllm",
+    engine: model.standsFor,
     model: settings.model,
     shape,
     host: settings.host,

@@ -34,6 +34,8 @@ export interface ModelTargets {
   /** Protocol of its workers. */
   readonly protocol: ModelConfig["engine"];
   readonly family: EngineFamily;
+  /** The family itself, or the one that a simulated engine stands for. */
+  readonly standsFor: "sglang" | "vllm";
   readonly targets: readonly LaunchTarget[];
   /** Entries of `workers`: which targets they are, or an address elsewhere that is kept. */
   readonly workers: readonly (
@@ -105,12 +107,14 @@ function targetsOfModel(
       );
     }
   }
+  const protocol = protocolOf(config.engine, engine);
   return {
     modelKey,
     config,
     launch,
-    protocol: protocolOf(config.engine, engine),
+    protocol,
     family: family ?? "vllm",
+    standsFor: protocol.startsWith("sglang") ? "sglang" : "vllm",
     targets: [...targets.values()],
     workers,
   };

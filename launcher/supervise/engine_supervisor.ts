@@ -166,22 +166,18 @@ export class EngineSupervisor {
     signal: AbortSignal,
     act: (life: AbortSignal) => Promise<T>,
   ): Promise<T | Explanation> {
-    const life = new AbortController();
-    const onAbort = () => life.abort(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
+    const end = new AbortController();
     let exit: Exit | undefined;
     void this.#process?.exited.then((ended) => {
       exit = ended;
-      life.abort(new Error("The engine has ended"));
+      end.abort(new Error("The engine has ended"));
     });
     try {
-      return await act(life.signal);
+      return await act(AbortSignal.any([signal, end.signal]));
     } catch (error) {
       signal.throwIfAborted();
       if (exit === undefined) throw error;
       return this.#explain(watch, exit);
-    } finally {
-      signal.removeEventListener("abort", onAbort);
     }
   }
 
