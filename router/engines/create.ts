@@ -1,5 +1,5 @@
 import type { Engine } from "./engine.ts";
-import type { EngineOptions } from "./engine_options.ts";
+import type { EngineOptions } from "./protocol/engine_options.ts";
 import { OpenAiEngine } from "./openai/openai.ts";
 import { SglangEngine } from "./sglang/sglang.ts";
 import { SglangPdEngine } from "./sglang/sglang_pd.ts";

@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { EngineCapabilities } from "./engine.ts";
-import { pairDiesOfTopLogprobs } from "./guards.ts";
+import { pairDiesOfTopLogprobs } from "./guards/refuse_deadly.ts";
 import { fakeBootstrapWarms } from "./sglang/bootstrap.ts";
 import { olderThan } from "./version.ts";
 import { cacheFacts, schedulesByPriority } from "./vllm/vllm_facts.ts";

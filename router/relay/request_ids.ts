@@ -7,7 +7,7 @@ const DECODING_PATHS = new Set(["/generate", "/v1/chat/completions", "/v1/comple
 /** Members that may hold one prompt or, as an array of strings or arrays, a batch of them. */
 const PROMPTS = ["input_ids", "text", "prompt"] as const;
 
-/** The members that `requestIds` looks at. */
+/** The members that `attemptIds` looks at. */
 export const REQUEST_ID_MEMBERS: readonly string[] = ["rid", ...PROMPTS];
 
 /** The ids under which SGLang knows one attempt. */
@@ -27,7 +27,7 @@ export function takesRequestId(path: string): boolean {
  * prefix). Each prompt of a batch has its own id: SGLang makes `ID_0`, `ID_1`, … of a single one, and takes a list
  * as it is. The first id of our list is a prefix of the others, so that one abort ordinarily ends them all.
  */
-export function requestIds(body: Uint8Array, top: TopLevel, random: Random): RequestIds {
+export function attemptIds(body: Uint8Array, top: TopLevel, random: Random): RequestIds {
   const batch = batchSize(body, top);
   if (!isAbsent(body, top, "rid")) {
     const own = stringMember(body, top, "rid");

@@ -1,7 +1,7 @@
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
 import type { RelayRequest } from "./relay_types.ts";
-import { batchSize, REQUEST_ID_MEMBERS, requestIds, takesRequestId } from "./request_ids.ts";
+import { batchSize, REQUEST_ID_MEMBERS, attemptIds, takesRequestId } from "./request_ids.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "../wire/splice_json.ts";
 import type { PrefillSide } from "../worker/placement.ts";
@@ -60,7 +60,7 @@ export class RequestPlan {
     const top = this.#top;
     if (top === undefined) return { bytes: this.#body, rids: [] };
     const members: Record<string, string> = { ...this.#members };
-    const ids = this.#needsIds ? requestIds(this.#body, top, random) : { rids: [], written: undefined };
+    const ids = this.#needsIds ? attemptIds(this.#body, top, random) : { rids: [], written: undefined };
     if (ids.written !== undefined) members.rid = ids.written;
     if (this.paired && prefill !== undefined) {
       const prompts = batchSize(this.#body, top);

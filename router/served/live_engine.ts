@@ -8,7 +8,7 @@ import type {
   Sampling,
   WarmResult,
 } from "../engines/engine.ts";
-import type { EngineOptions } from "../engines/engine_options.ts";
+import type { EngineOptions } from "../engines/protocol/engine_options.ts";
 import type { Placement } from "../worker/placement.ts";
 
 /** An engine whose capabilities follow what its workers turn out to be; calls under way keep what they began with. */

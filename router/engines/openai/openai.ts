@@ -1,10 +1,10 @@
 import type { IncomingResponse } from "../../../base/transport.ts";
 import type { Engine, GenerateEvent, GenerateRequest, WarmResult } from "../engine.ts";
-import { workerCall } from "../engine_options.ts";
-import { GenerateStream } from "../generate_stream.ts";
+import { workerCall } from "../protocol/engine_options.ts";
+import { GenerateStream } from "../protocol/generate_stream.ts";
 import { COMMON_DIALECT, type Dialect, openAiBody } from "./openai_body.ts";
 import { readOpenAi } from "./openai_stream.ts";
-import { PooledEngine } from "../pooled_engine.ts";
+import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import type { Placement } from "../../worker/placement.ts";
 import { accepted, type UpstreamCall } from "../../worker/upstream_call.ts";

@@ -14,14 +14,6 @@ export type BootstrapFields = {
   readonly bootstrap_room: Json;
 };
 
-/** The names of these members, and of others that would lead a server to a peer of the client's choice. */
-export const BOOTSTRAP_MEMBERS = [
-  "bootstrap_host",
-  "bootstrap_port",
-  "bootstrap_room",
-  "bootstrap_pair_key",
-] as const;
-
 /**
  * Where two servers meet for one attempt: 1 … 2^53 − 1, which JSON holds exactly. Never 0: a decode server takes that
  * for "not written yet" and waits for ever. Drawn anew for each attempt, so that no late half meets another request.

@@ -1,9 +1,9 @@
 import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
 import { warmed } from "../openai/warm_answer.ts";
-import { PooledEngine } from "../pooled_engine.ts";
+import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { readShown, sglangCall, sglangRequest, sglangWarm } from "./sglang_request.ts";
-import { GenerateStream } from "../generate_stream.ts";
-import { NOTHING_WARMED } from "../warm_request.ts";
+import { GenerateStream } from "../protocol/generate_stream.ts";
+import { NOTHING_WARMED } from "../protocol/warm_request.ts";
 import type { Placement } from "../../worker/placement.ts";
 
 /**

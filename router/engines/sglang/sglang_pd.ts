@@ -1,13 +1,13 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { workerCall } from "../engine_options.ts";
-import { GenerateStream } from "../generate_stream.ts";
+import { workerCall } from "../protocol/engine_options.ts";
+import { GenerateStream } from "../protocol/generate_stream.ts";
 import { warmed } from "../openai/warm_answer.ts";
-import { PooledEngine } from "../pooled_engine.ts";
+import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { type BootstrapFields, bootstrapFields, fakeBootstrapFields } from "./bootstrap.ts";
 import { readShown, type SglangRequest, sglangRequest, sglangWarm } from "./sglang_request.ts";
 import { olderThan } from "../version.ts";
-import { NOTHING_WARMED } from "../warm_request.ts";
+import { NOTHING_WARMED } from "../protocol/warm_request.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import { PairCall } from "../../worker/pair_call.ts";

@@ -1,13 +1,13 @@
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { GenerateEvent, GenerateRequest, Prompt, Sampling } from "../engine.ts";
-import { type EngineOptions, workerCall } from "../engine_options.ts";
-import { heldStops } from "../held_stops.ts";
+import { type EngineOptions, workerCall } from "../protocol/engine_options.ts";
+import { heldStops } from "../protocol/held_stops.ts";
 import { COMMON_DIALECT, openAiBody } from "../openai/openai_body.ts";
 import { readOpenAi } from "../openai/openai_stream.ts";
 import { sglangBody } from "./sglang_body.ts";
 import { readSglang } from "./sglang_stream.ts";
-import { sharedFields, wholeBlocks } from "../warm_request.ts";
+import { sharedFields, wholeBlocks } from "../protocol/warm_request.ts";
 import type { CalledWorker, UpstreamCall } from "../../worker/upstream_call.ts";
 import type { WorkerCall } from "../../worker/worker_call.ts";
 

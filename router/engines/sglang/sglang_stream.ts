@@ -7,7 +7,7 @@ import {
   type End,
   type NewDelta,
   readEvents,
-} from "../read_events.ts";
+} from "../protocol/read_events.ts";
 import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
 import type { UpstreamCall } from "../../worker/upstream_call.ts";
 import { cutStream, givenUp, readComplaint, streamedError } from "../../worker/worker_errors.ts";

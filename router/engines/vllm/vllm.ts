@@ -1,8 +1,8 @@
 import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { workerCall } from "../engine_options.ts";
-import { GenerateStream } from "../generate_stream.ts";
+import { workerCall } from "../protocol/engine_options.ts";
+import { GenerateStream } from "../protocol/generate_stream.ts";
 import { readOpenAi } from "../openai/openai_stream.ts";
-import { PooledEngine } from "../pooled_engine.ts";
+import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { vllmBody, warmVllm } from "./vllm_body.ts";
 import type { Placement } from "../../worker/placement.ts";
 

@@ -1,9 +1,9 @@
 import { isJsonObject } from "../../../base/json.ts";
 import type { GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { type EngineOptions, workerCall } from "../engine_options.ts";
+import { type EngineOptions, workerCall } from "../protocol/engine_options.ts";
 import { COMMON_DIALECT, openAiBody, roomFor } from "../openai/openai_body.ts";
 import { warmed } from "../openai/warm_answer.ts";
-import { NOTHING_WARMED, sharedFields, wholeBlocks } from "../warm_request.ts";
+import { NOTHING_WARMED, sharedFields, wholeBlocks } from "../protocol/warm_request.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
 
 /** How much later than the request to come a warm is served, where the server orders its queue by priority. */

@@ -1,9 +1,9 @@
 import { logger } from "../../../base/log.ts";
 import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { workerCall, type WorkerPost } from "../engine_options.ts";
-import { GenerateStream } from "../generate_stream.ts";
+import { workerCall, type WorkerPost } from "../protocol/engine_options.ts";
+import { GenerateStream } from "../protocol/generate_stream.ts";
 import { readOpenAi } from "../openai/openai_stream.ts";
-import { PooledEngine } from "../pooled_engine.ts";
+import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { type HandOff, HandOffCall } from "./hand_off_call.ts";
 import { vllmBody, warmVllm } from "./vllm_body.ts";
 import { chatTakesIds, type WholeRequest, withIds, withTransfer } from "./vllm_pd_bodies.ts";

@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { responsesFormatSchema } from "../../../cfgs/schema/config.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import { refuseDeadly } from "../../engines/guards.ts";
+import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { fieldError, shown } from "../gate/field_error.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
 import { isSet } from "../gate/optional.ts";

@@ -1,7 +1,7 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
-import { refuseDeadly } from "../../engines/guards.ts";
+import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
 import { fieldError } from "../gate/field_error.ts";
 import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";

@@ -1,5 +1,5 @@
 import type { JsonObject } from "../../../base/json.ts";
-import { refuseDeadly } from "../../engines/guards.ts";
+import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { ServedModel } from "../../served/served_model.ts";

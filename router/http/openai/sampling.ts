@@ -1,7 +1,7 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import { BOOTSTRAP_MEMBERS } from "../../engines/sglang/bootstrap.ts";
+import { BOOTSTRAP_MEMBERS } from "../../engines/guards/sglang_guards.ts";
 import { shown } from "../gate/field_error.ts";
 import { ifSet, isSet } from "../gate/optional.ts";
 import type { CommonRequest } from "./request_schema.ts";

@@ -1,4 +1,4 @@
-import { StopFilter } from "../../engines/stop_filter.ts";
+import { StopFilter } from "../../engines/protocol/stop_filter.ts";
 import type { CompletionPlan } from "./plan.ts";
 import type { Run, RunEvent } from "../../moa/run/run.ts";
 

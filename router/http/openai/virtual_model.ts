@@ -1,6 +1,6 @@
 import { unixSeconds } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import { refuseDeadly } from "../../engines/guards.ts";
+import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";

@@ -12,7 +12,7 @@ import type {
   GenerateRequest,
   TokenLogprob,
 } from "../../../router/engines/engine.ts";
-import type { EngineOptions } from "../../../router/engines/engine_options.ts";
+import type { EngineOptions } from "../../../router/engines/protocol/engine_options.ts";
 import { defaultCapabilities } from "../../../router/engines/probe.ts";
 import { type MemoryHandler, MemoryTransport } from "../../../router/transport/memory.ts";
 import type { Placement } from "../../../router/worker/placement.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { GenerateEvent } from "../../../router/engines/engine.ts";
-import { heldStops } from "../../../router/engines/held_stops.ts";
+import type { GenerateEvent } from "../../../../router/engines/engine.ts";
+import { heldStops } from "../../../../router/engines/protocol/held_stops.ts";
 
 async function textOf(
   pieces: readonly string[],

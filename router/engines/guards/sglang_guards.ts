@@ -1,11 +1,25 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject } from "../../../base/json.ts";
-import type { DeadlyRequest } from "../deadly_request.ts";
-import { refersOnlyToItself } from "../schema_refs.ts";
-import { BOOTSTRAP_MEMBERS } from "./bootstrap.ts";
+import { refersOnlyToItself } from "./schema_refs.ts";
 import { olderThan } from "../version.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
+
+/** Members by which the two servers of a pair meet, and one that would lead a server to a peer of the client's choice. */
+export const BOOTSTRAP_MEMBERS = [
+  "bootstrap_host",
+  "bootstrap_port",
+  "bootstrap_room",
+  "bootstrap_pair_key",
+] as const;
+
+/** The server that a request is for. */
+export interface GuardedServer {
+  /** As the server reports it; undefined when unknown: then every version's weakness counts. */
+  readonly version: string | undefined;
+  /** Ids are 0 … vocabSize − 1; undefined when unknown: then only negative ids are refused. */
+  readonly vocabSize: number | undefined;
+}
 
 /** Largest 32-bit float; SGLang's tensors hold nothing larger. */
 const MAX_FLOAT32 = 3.4028234663852886e38;
@@ -16,8 +30,7 @@ const MAX_ALTERNATIVES = 1000;
  * Refuses what ended, or would end, the scheduler of a SGLang server: the HTTP process lives on for a minute and every
  * request hangs. Each rule was seen on real servers (0.5.18 and 0.5.23, on CPUs; GPU kernels may be hardier).
  */
-export function refuseForSglang(request: DeadlyRequest, body: Fields): void {
-  const { version, vocabSize } = request;
+export function refuseForSglang({ version, vocabSize }: GuardedServer, body: Fields): void {
   const before = (than: string) => version === undefined || olderThan(version, than);
   // The scheduler indexes its embedding with these: one bad id ends the whole server.
   checkIds("input_ids", body.input_ids, vocabSize);

@@ -1,4 +1,4 @@
-import type { GenerateEvent } from "./engine.ts";
+import type { GenerateEvent } from "../engine.ts";
 import { StopFilter } from "./stop_filter.ts";
 
 /**

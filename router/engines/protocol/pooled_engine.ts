@@ -1,4 +1,4 @@
-import type { EngineCapabilities } from "./engine.ts";
+import type { EngineCapabilities } from "../engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
 
 /** What all protocol families have in common: abilities that were probed, and workers in a pool. */

@@ -1,5 +1,5 @@
-import type { GenerateEvent } from "./engine.ts";
-import { LEFT, type UpstreamCall } from "../worker/upstream_call.ts";
+import type { GenerateEvent } from "../engine.ts";
+import { LEFT, type UpstreamCall } from "../../worker/upstream_call.ts";
 
 const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CanopyError } from "../../../base/errors.ts";
-import type { DeadlyRequest } from "../../../router/engines/deadly_request.ts";
-import { refuseDeadly } from "../../../router/engines/guards.ts";
-import { olderThan } from "../../../router/engines/version.ts";
-import { loadCase } from "./wire.ts";
+import { CanopyError } from "../../../../base/errors.ts";
+import type { DeadlyRequest } from "../../../../router/engines/guards/refuse_deadly.ts";
+import { refuseDeadly } from "../../../../router/engines/guards/refuse_deadly.ts";
+import { olderThan } from "../../../../router/engines/version.ts";
+import { loadCase } from "../wire.ts";
 
 const sglang: DeadlyRequest = {
   engine: "sglang",

@@ -1,4 +1,4 @@
-import { isJsonObject } from "../../base/json.ts";
+import { isJsonObject } from "../../../base/json.ts";
 
 /** Objects of a schema that are looked at; a larger one is left to the engine. */
 const MAX_VISITS = 10_000;

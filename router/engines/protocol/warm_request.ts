@@ -1,5 +1,5 @@
-import type { JsonObject } from "../../base/json.ts";
-import type { Prompt, Sampling, WarmResult } from "./engine.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { Prompt, Sampling, WarmResult } from "../engine.ts";
 
 /** Parameters that decide in which of a server's prefix caches a prompt is looked for. */
 const CACHE_FIELDS = ["cache_salt", "extra_key", "lora_path", "add_special_tokens"];

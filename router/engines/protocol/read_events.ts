@@ -1,7 +1,7 @@
-import type { GenerateEvent } from "./engine.ts";
-import { DONE, SseParser } from "../wire/sse.ts";
-import { accepted, restAsText, type UpstreamCall } from "../worker/upstream_call.ts";
-import { invalidAnswer } from "../worker/worker_errors.ts";
+import type { GenerateEvent } from "../engine.ts";
+import { DONE, SseParser } from "../../wire/sse.ts";
+import { accepted, restAsText, type UpstreamCall } from "../../worker/upstream_call.ts";
+import { invalidAnswer } from "../../worker/worker_errors.ts";
 
 /** What an engine says in one event. */
 export type DecodedDelta = Extract<GenerateEvent, { type: "delta" }>;

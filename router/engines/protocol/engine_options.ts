@@ -1,15 +1,15 @@
-import type { Clock } from "../../base/clock.ts";
-import type { JsonObject } from "../../base/json.ts";
-import type { Random } from "../../base/random.ts";
-import type { Transport } from "../../base/transport.ts";
-import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
-import type { EngineCapabilities, GenerateRequest } from "./engine.ts";
-import { refuseDeadly } from "./guards.ts";
-import type { Pool } from "../pool/pool_types.ts";
-import type { CalledWorker } from "../worker/upstream_call.ts";
-import { workerHeaders, workerUrl } from "../worker/worker_access.ts";
-import { WorkerCall } from "../worker/worker_call.ts";
+import type { Clock } from "../../../base/clock.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import type { Random } from "../../../base/random.ts";
+import type { Transport } from "../../../base/transport.ts";
+import type { ModelConfig } from "../../../cfgs/schema/config.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
+import type { EngineCapabilities, GenerateRequest } from "../engine.ts";
+import { refuseDeadly } from "../guards/refuse_deadly.ts";
+import type { Pool } from "../../pool/pool_types.ts";
+import type { CalledWorker } from "../../worker/upstream_call.ts";
+import { workerHeaders, workerUrl } from "../../worker/worker_access.ts";
+import { WorkerCall } from "../../worker/worker_call.ts";
 
 /** Options of an engine. */
 export interface EngineOptions {

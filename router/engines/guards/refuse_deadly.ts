@@ -1,11 +1,19 @@
-import { badRequest } from "../../base/errors.ts";
-import { isJsonObject } from "../../base/json.ts";
-import type { DeadlyRequest } from "./deadly_request.ts";
-import { refuseForSglang, refuseGiven } from "./sglang/sglang_guards.ts";
-import { olderThan } from "./version.ts";
+import { badRequest } from "../../../base/errors.ts";
+import { isJsonObject } from "../../../base/json.ts";
+import type { ModelConfig } from "../../../cfgs/schema/config.ts";
+import { type GuardedServer, refuseForSglang, refuseGiven } from "./sglang_guards.ts";
+import { olderThan } from "../version.ts";
 
 /** vLLM's own limit since 0.19; SGLang and older versions run out of memory instead. */
 const MAX_CHOICES = 16_384;
+
+/** A request for an engine. */
+export interface DeadlyRequest extends GuardedServer {
+  readonly engine: ModelConfig["engine"];
+  /** Such as `/generate` or `/v1/completions`. */
+  readonly path: string;
+  readonly body: unknown;
+}
 
 /**
  * Refuses requests that are known to kill or hang an engine, whoever sent them. Throws a 400 that names the field.
