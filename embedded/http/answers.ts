@@ -3,7 +3,7 @@ import { Detokenizer } from "./detokenizer.ts";
 import type { DrawnToken, Generator, SequenceRequest } from "../scheduler/generator.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { TokenLogprob } from "../../router/engines/engine.ts";
-import { heldTail } from "../../router/engines/stop_filter.ts";
+import { heldTail } from "../../router/engines/protocol/stop_filter.ts";
 import type { RunEvent } from "../../router/moa/run/run.ts";
 
 /** The end of an answer. */
