@@ -19,7 +19,7 @@ export interface AgentContext {
 }
 
 /** Names requests of one run. Of fixed length, because SGLang aborts every request whose id begins with the given one. */
-export function requestIds(runId: string): () => string {
+export function agentRequestIds(runId: string): () => string {
   let requests = 0;
   return () => `${runId}-${String(++requests).padStart(6, "0")}`;
 }

@@ -4,7 +4,7 @@ import type { JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
-import { type AgentContext, requestIds } from "../agent/agent_context.ts";
+import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
 import { OpenWork } from "../agent/open_work.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
@@ -96,7 +96,7 @@ export class MoaRun implements Run {
       random,
       trace,
       work: this.#work,
-      nextRequestId: requestIds(id),
+      nextRequestId: agentRequestIds(id),
     };
     const prompts = this.#prompts = new RunPrompts(input.question);
     const clusters = this.#clusters = new RunClusters(graph);
