@@ -7,7 +7,7 @@ import { Notify } from "./notify.ts";
 export class AppendLog<T> {
   readonly #items: T[] = [];
   #ended = false;
-  readonly #bell = new Notify();
+  readonly #changed = new Notify();
 
   get items(): readonly T[] {
     return this.#items;
@@ -21,13 +21,13 @@ export class AppendLog<T> {
   append(item: T): void {
     if (this.#ended) return;
     this.#items.push(item);
-    this.#bell.ring();
+    this.#changed.wakeAll();
   }
 
   /** Lets every reader end after the last item. */
   end(): void {
     this.#ended = true;
-    this.#bell.ring();
+    this.#changed.wakeAll();
   }
 
   /** The items from index `from` on, then new ones as they come. Throws the signal's reason when it aborts. */
@@ -35,7 +35,7 @@ export class AppendLog<T> {
     for (let at = from;; at++) {
       while (at >= this.#items.length) {
         if (this.#ended) return;
-        await this.#bell.next(signal);
+        await this.#changed.wait(signal);
       }
       signal.throwIfAborted();
       yield this.#items[at]!;

@@ -1,4 +1,4 @@
-/** Every wait and every time stamp in the program goes through this. */
+/** The one source of waits and time stamps in the program, so that simulations own time. */
 export interface Clock {
   /** Monotonic time in ms; 0 is an arbitrary start. */
   now(): number;
@@ -39,7 +39,7 @@ export class SystemClock implements Clock {
       };
       const wait = () => {
         if (leftMs <= 0) {
-          // A time-out of 0 takes 1 to 2 ms: too long for those who run behind their schedule.
+          // A time-out of 0 takes 1 to 2 ms: too long for callers that run behind their schedule.
           const immediate = setImmediate(finish);
           cancel = () => clearImmediate(immediate);
           return;
@@ -224,7 +224,7 @@ function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Why a timer is cancelled; without a reason each abort makes an error of its own, with its stack. */
+/** Reason of a cancelled timer; without one each abort would make an error of its own, with its stack. */
 const RELEASED = new Error("The deadline was released");
 
 /**

@@ -1,13 +1,13 @@
-/** What a `CanopyError` carries besides its sentence. */
+/** Properties of a `CanopyError` besides its sentence. */
 export interface CanopyErrorOptions {
   /** Stable, machine-readable name in snake_case, such as `worker_unreachable`. */
   code: string;
-  /** HTTP status a client sees. 4xx: the client's request; 502: a worker; 503: we are full or draining; 500: us. */
+  /** HTTP status for the client. 4xx: its request; 502: a worker; 503: the router is full or draining; 500: the router. */
   status: number;
   /** The request or config field at fault, such as `messages[0].content`. */
   param?: string | undefined;
   /** OpenAI's error type; by default it follows from the status. */
-  type?: string;
+  type?: string | undefined;
   /** Seconds after which a retry may succeed (`Retry-After`). */
   retryAfterSeconds?: number | undefined;
   cause?: unknown;

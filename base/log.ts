@@ -19,7 +19,7 @@ export function logger(...category: string[]): Logger {
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
 
 const textFormatter = getTextFormatter({
-  // What others sent must not look like a log line of its own.
+  // Text from clients must not look like a log line of its own.
   value: (value, inspect) => typeof value === "string" && !CONTROL.test(value) ? value : inspect(value),
 });
 

@@ -107,7 +107,7 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
     return new Promise((resolve, reject) => this.#reader = { resolve, reject });
   }
 
-  /** Drops everything and refuses more: the consumer has gone. */
+  /** Ends the queue from the consumer's side: drops its items and refuses more. */
   cancel(): void {
     this.#items = [];
     this.#head = 0;

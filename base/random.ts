@@ -13,11 +13,11 @@ export class Random {
   constructor(seed: string) {
     this.seed = seed;
     [this.#s0, this.#s1, this.#s2, this.#s3] = cyrb128(seed);
-    // The one state that xoshiro never leaves.
+    // From a state of zeros xoshiro would give zeros for ever.
     if ((this.#s0 | this.#s1 | this.#s2 | this.#s3) === 0) this.#s3 = 1;
   }
 
-  /** An independent stream for one purpose: draws from it never shift the numbers of another purpose. */
+  /** A generator of its own for one purpose, whose draws never shift the numbers of other purposes. */
   stream(purpose: string): Random {
     return new Random(`${this.seed}/${purpose}`);
   }

@@ -4,9 +4,9 @@ export interface OutgoingRequest {
   /** Absolute http(s) URL. */
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
-  readonly body?: Uint8Array | string;
+  readonly body?: Uint8Array | string | undefined;
   /** Longest wait for a new connection in ms, where the transport can tell connecting from waiting; default 10 s. */
-  readonly connectTimeoutMs?: number;
+  readonly connectTimeoutMs?: number | undefined;
 }
 
 /** A worker's answer: its head has arrived, its body is still to be read. */
@@ -22,7 +22,7 @@ export interface IncomingResponse {
   readonly body: AsyncIterable<Uint8Array>;
 }
 
-/** Every byte to a worker goes through this. Never retries by itself; backpressure and abort are part of it. */
+/** The one way for bytes to workers and to the Hub, with backpressure and abort. Never retries by itself. */
 export interface Transport {
   /**
    * Sends a request; resolves when the response head is there. The signal covers the body, too.
@@ -33,7 +33,7 @@ export interface Transport {
   close(): Promise<void>;
 }
 
-/** What went wrong on the way to a worker. */
+/** Kinds of broken connections. */
 export type TransportErrorCode =
   | "connect_failed" // refused, unreachable, name not found: nothing was sent
   | "reset_before_head" // the connection broke before a response head: the worker may have seen the request

@@ -1,17 +1,17 @@
 import type { Clock } from "./clock.ts";
 
-/** Why a timer is cancelled; without a reason each abort makes an error of its own, with its stack. */
+/** Reason of a cancelled timer; without one each abort would make an error of its own, with its stack. */
 const CANCELLED = new Error("The timer was cancelled");
 
 /**
- * A time limit that is set anew for every wait, such as every read of a stream. It keeps one timer and lets that run
- * out, instead of setting and cancelling one for every wait: when it is due, it looks whether a wait really is late.
+ * A time limit that is set anew for every wait, such as every read of a stream. One timer serves all waits: it runs out,
+ * and is set again if the wait of that moment is not late yet. Setting and cancelling one for each wait would cost more.
  */
 export class Watchdog {
   readonly #clock: Clock;
   readonly #onLate: () => void;
   #dueMs = Infinity;
-  /** When the timer is due; Infinity while there is none. */
+  /** Time at which the timer is due; Infinity while there is none. */
   #wakeMs = Infinity;
   #timer: AbortController | undefined;
 
@@ -21,18 +21,18 @@ export class Watchdog {
     this.#onLate = onLate;
   }
 
-  /** A wait begins, or goes on; it is late at `dueMs` (clock time, Infinity for never). */
+  /** Begins or prolongs a wait; it is late at `dueMs` (clock time, Infinity for never). */
   arm(dueMs: number): void {
     this.#dueMs = dueMs;
     if (dueMs < this.#wakeMs) this.#setTimer();
   }
 
-  /** The wait is over. */
+  /** Ends the wait; the timer stays for the next one. */
   disarm(): void {
     this.#dueMs = Infinity;
   }
 
-  /** There will be no more waits: cancels the timer. */
+  /** Cancels the timer: no more waits follow. */
   stop(): void {
     this.#dueMs = Infinity;
     this.#setTimer();

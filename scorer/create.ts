@@ -12,10 +12,11 @@ import { InlineScorer } from "./thread/inline_scorer.ts";
 import { WorkerScorer } from "./thread/worker_scorer.ts";
 import { startScorerThread } from "./thread/worker_thread.ts";
 
+/** Means of a scorer. */
 export interface CreateScorerOptions {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Says where the Hub's cache is. */
+  /** Names the Hub's cache. */
   readonly env: Environment;
   readonly transport: Transport;
   /** Ends the wait for an endpoint. */
@@ -23,8 +24,9 @@ export interface CreateScorerOptions {
 }
 
 /**
- * The scorer of a configuration. What computes with matrices has a thread of its own, the comparison of words runs in this one.
- * Throws 500 `weights_unavailable` when the model has to be there and is not, and when an endpoint gives no embeddings.
+ * The scorer of a configuration. Models and endpoints have a thread of their own, the comparison of words runs in this
+ * one. Throws 500 `weights_unavailable` when a model that must be there is not, 502 `embeddings_unavailable` when an
+ * endpoint gives no embeddings.
  */
 export async function createScorer(config: ScorerConfig, options: CreateScorerOptions): Promise<Scorer> {
   const { clock, log, env } = options;
@@ -83,7 +85,7 @@ async function endpointScorer(config: ScorerConfig, options: CreateScorerOptions
   }
 }
 
-/** The embedder with something more for the reader of a trace. */
+/** The embedder with one more detail in its facts. */
 function withDetail(embedder: Embedder, name: string, value: string): Embedder {
   const { facts } = embedder;
   return {

@@ -20,8 +20,8 @@ import type {
 } from "./policy/exit_policy.ts";
 
 /**
- * The policy of the settings; undefined for `none`. `random` seeds everything that is drawn. Throws `invalid_config`
- * for a pattern that cannot be used.
+ * The policy of the settings; undefined for `none`. `random` seeds all draws. Throws `invalid_config` for a pattern that
+ * cannot be used.
  */
 export function exitPolicyOf(settings: EarlyExitConfig, random: Random): ExitPolicy | undefined {
   const { pattern } = settings.answer;
@@ -54,7 +54,7 @@ function metricOf(settings: EarlyExitConfig, random: Random): ExitPolicy | undef
   }
 }
 
-/** What all metrics have in common: how many must have answered, who is always waited for, and what is creative. */
+/** A metric behind the rules for all metrics: `min_agents`, `never_skip` and the diversity guard. */
 class GuardedPolicy implements ExitPolicy {
   readonly #metric: ExitPolicy;
   readonly #settings: EarlyExitConfig;
@@ -91,7 +91,7 @@ class GuardedPolicy implements ExitPolicy {
     };
   }
 
-  /** Why nothing is decided, whatever the metric says. */
+  /** The rule that forbids to exit, whatever the metric says. */
   #guard(
     { completions, unfinished, question }: ClusterState,
   ): "min_agents" | "never_skip" | "creative" | undefined {
@@ -104,7 +104,7 @@ class GuardedPolicy implements ExitPolicy {
   }
 }
 
-/** Distinct-1 and distinct-2 of the answers that were there, that go on, and that are left out. */
+/** Distinct-1 and distinct-2 of all answers, of those that go on, and of those that are left out. */
 function distinctOf({ completions }: ClusterState, keep: readonly string[]): JsonObject {
   const all = completions.map(({ text }) => text);
   const kept = completions.filter(({ agent }) => keep.includes(agent)).map(({ text }) => text);

@@ -10,29 +10,30 @@ import { discard, type HubClient } from "./client.ts";
 const MAX_ATTEMPTS = 5;
 const FIRST_PAUSE_MS = 500;
 
+/** A file to fetch, and the way to it. */
 export interface BlobRequest {
   readonly client: HubClient;
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Where it is fetched from, redirects included. */
+  /** Address of the file; redirects are followed. */
   readonly url: string;
-  /** Where it is to lie; while it is not whole, with `.incomplete` behind it. */
+  /** Path of the whole file; a partial one has `.incomplete` behind it. */
   readonly path: string;
-  /** SHA-256 (64 digits) or git's SHA-1 (40), which what has come must have; others are not checked. */
+  /** SHA-256 (64 digits) or git's SHA-1 (40) of the file; other forms are not checked. */
   readonly etag: string;
   readonly size: number | undefined;
-  /** Called with the bytes that are there, those of earlier attempts included. */
+  /** Called with the bytes on disk, those of earlier attempts included. */
   onBytes(bytes: number): void;
 }
 
-/** What has come is not what the Hub says the file is. */
+/** The bytes that came are not those of the file's checksum or size. */
 export class ChecksumError extends Error {
   override readonly name = "ChecksumError";
 }
 
 /**
- * Fetches a file: goes on where an earlier attempt ended, also one of another program that keeps to the layout of the
- * Hub's cache; checks what has come; and only then gives it its name. Throws `HubError`, `TransportError`,
+ * Fetches a file: goes on where an earlier attempt ended, also one of another program with the same cache layout; checks
+ * its checksum; and only then gives it its name. Throws `HubError`, `TransportError`,
  * `ChecksumError` and what the file system says.
  */
 export async function fetchBlob(request: BlobRequest): Promise<void> {
@@ -73,7 +74,7 @@ async function fetchRest(
   const resumed = response.status === 206 && rangeStart(response) === have;
   if (response.status !== 200 && !resumed) {
     await discard(response);
-    // Another file than before, or one that is shorter: from the beginning.
+    // The file has changed, or is shorter than the part: from the beginning.
     await rm(partial, { force: true });
     throw new TransportError("invalid_response", url);
   }

@@ -9,7 +9,7 @@ export function isHubId(text: string): boolean {
   return HUB_ID.test(text) && !text.split("/").some((part) => /^\.+$/.test(part));
 }
 
-/** Where the Hub's cache keeps a model: `blobs`, `refs` and `snapshots` are in there. */
+/** Folder of a model in the Hub's cache, with `blobs`, `refs` and `snapshots`. */
 export function modelFolder(cache: string, id: string): string {
   return join(cache, `models--${id.replace("/", "--")}`);
 }
@@ -26,6 +26,7 @@ export async function snapshotFolder(
   return await isFolder(snapshot) ? snapshot : undefined;
 }
 
+/** True when the path is a folder, or a link to one. */
 export async function isFolder(path: string): Promise<boolean> {
   return await stat(path).then((found) => found.isDirectory(), () => false);
 }

@@ -2,7 +2,7 @@ import type { IncomingResponse, Transport } from "../../base/transport.ts";
 
 const MAX_REDIRECTS = 5;
 
-/** The Hub refused a request for a model. */
+/** Refusal of a request for a model by the Hub. */
 export class HubError extends Error {
   override readonly name = "HubError";
 
@@ -18,6 +18,7 @@ export class HubError extends Error {
   }
 }
 
+/** A model on the Hub, and the way to it. */
 export interface HubOptions {
   readonly transport: Transport;
   /** Such as https://huggingface.co. */
@@ -29,7 +30,7 @@ export interface HubOptions {
   readonly signal: AbortSignal;
 }
 
-/** What the Hub says about a file before it is fetched. */
+/** Facts about a file, from its HTTP headers. */
 export interface HubFile {
   /** The commit that the revision is at; undefined where a mirror does not say. */
   readonly commit: string | undefined;
@@ -53,7 +54,7 @@ export class HubClient {
     return `${endpoint}/${id}/resolve/${encodeURIComponent(revision)}/${path}`;
   }
 
-  /** Address of what the Hub knows about the model. */
+  /** Address of the list of the model's files. */
   get infoAddress(): string {
     const { endpoint, id, revision } = this.#options;
     return `${endpoint}/api/models/${id}/revision/${encodeURIComponent(revision)}`;
@@ -74,7 +75,7 @@ export class HubClient {
     throw new Error(`${url} redirects more than ${MAX_REDIRECTS} times`);
   }
 
-  /** What is known of a file; undefined when the model has no such file. */
+  /** Facts about a file; undefined when the model has no such file. */
   async head(name: string): Promise<HubFile | undefined> {
     const url = this.addressOf(name);
     let at = url;
@@ -82,7 +83,7 @@ export class HubClient {
       const response = await this.#send("HEAD", at, url, {});
       const { headers } = response;
       const next = await redirectOf(response, at);
-      // Large files are elsewhere; the Hub tells about them when it redirects there, not the one who keeps them.
+      // Large files lie in a storage elsewhere; the Hub describes them in its redirect, the storage does not.
       if (next !== undefined && headers["x-linked-etag"] === undefined && sameOrigin(next, url)) {
         at = next;
         continue;
@@ -107,14 +108,13 @@ export class HubClient {
     headers: Readonly<Record<string, string>>,
   ): Promise<IncomingResponse> {
     const { transport, token, signal } = this.#options;
-    // The token is for the Hub alone, not for the storage that it redirects to.
-    const own = token !== undefined && sameOrigin(url, first);
-    const all = {
+    const all: Record<string, string> = {
       // A packed answer has another length than the file.
       "accept-encoding": "identity",
       ...headers,
-      ...(own ? { authorization: `Bearer ${token}` } : {}),
     };
+    // The token is for the Hub alone, not for the storage that it redirects to.
+    if (token !== undefined && sameOrigin(url, first)) all["authorization"] = `Bearer ${token}`;
     return transport.send({ method, url, headers: all }, signal);
   }
 
@@ -129,7 +129,7 @@ export class HubClient {
   }
 }
 
-/** Lets go of an answer that nobody reads. */
+/** Closes the connection of a response whose body is not wanted. */
 export async function discard(response: IncomingResponse): Promise<void> {
   await response.body[Symbol.asyncIterator]().return?.();
 }

@@ -12,7 +12,7 @@ export interface OnnxFiles {
   readonly path: string;
 }
 
-/** What names an export. */
+/** Name of an export. */
 export interface OnnxSource {
   /** Folder or Hub id. */
   readonly model: string;
@@ -21,7 +21,7 @@ export interface OnnxSource {
   readonly file?: string | undefined;
 }
 
-/** What a model is used for: texts are embedded in one go each, answers are generated token by token. */
+/** Use of a model: texts are embedded in one go each, answers are generated token by token. */
 export type OnnxUse = "embed" | "generate";
 
 /**
@@ -52,10 +52,10 @@ export const ONNX_FILE_NAMES: Readonly<Record<OnnxUse, readonly string[]>> = {
   ],
 };
 
-/** What an export is for. */
+/** Use of an export, and the setting of its file, for error messages. */
 export interface OnnxPurpose {
   readonly verb: OnnxUse;
-  /** The setting that names the file. */
+  /** Such as `scorer.file`. */
   readonly setting: string;
 }
 
@@ -68,7 +68,7 @@ export async function findExport(
   env: Environment,
   purpose: OnnxPurpose,
 ): Promise<OnnxFiles | undefined> {
-  const folder = await modelFolder(source, env);
+  const folder = await folderOf(source, env);
   if (folder === undefined) return undefined;
   const names = source.file === undefined ? await candidates(folder, purpose.verb) : [source.file];
   for (const name of names) {
@@ -83,7 +83,7 @@ export async function findExport(
 }
 
 /** The model's folder, or its snapshot in the cache. */
-async function modelFolder({ model, revision }: OnnxSource, env: Environment): Promise<string | undefined> {
+async function folderOf({ model, revision }: OnnxSource, env: Environment): Promise<string | undefined> {
   if (await isFolder(model)) return model;
   return isHubId(model) ? await snapshotFolder(hubCache(env), model, revision) : undefined;
 }
@@ -106,7 +106,7 @@ async function isFile(path: string): Promise<boolean> {
   return await stat(path).then((found) => found.isFile(), () => false);
 }
 
-/** What a model is called in traces: its file and the type of its numbers, as far as the name tells. */
+/** Description of a model for traces: its file, and the type of its weights as far as the name tells. */
 export function describeFile(path: string): { file: string; weights: string } {
   const file = basename(path);
   const type = /_(int8|uint8|q4f16|q4|bnb4|fp16|quantized)\b/.exec(file)?.[1];

@@ -12,6 +12,7 @@ import { type Environment, hubCache, hubEndpoint, hubIsOffline } from "./environ
 
 const MAX_INFO_BYTES = 64 * 1024 * 1024;
 
+/** A model to fetch, and the way to it. */
 export interface PullOptions {
   readonly transport: Transport;
   readonly clock: Clock;
@@ -27,27 +28,29 @@ export interface PullOptions {
   onProgress(progress: PullProgress): void;
 }
 
+/** Progress of one file. */
 export interface PullProgress {
   readonly file: string;
   /** From 1 on. */
   readonly index: number;
   readonly files: number;
-  /** Bytes of this file that are there, and all of it where the Hub says. */
+  /** Bytes of this file on disk, and its size where the Hub tells it. */
   readonly bytes: number;
   readonly size: number | undefined;
 }
 
+/** Result of `pullModel`. */
 export interface Pulled {
   /** The folder with the files. */
   readonly folder: string;
   readonly files: readonly string[];
-  /** Of them, those that had to be fetched. */
+  /** Number of files that were not in the cache before. */
   readonly fetched: number;
 }
 
 /**
  * Fetches files of a model into the Hub's cache on this machine, in the layout of Hugging Face's own programs, which
- * find them there. What is there already is not fetched again.
+ * find them there. Files that are in the cache already are not fetched again.
  * Throws `hub_offline`, `model_gated`, `model_not_found` (400), `hub_unreachable`, `checksum_mismatch` (502) and
  * `disk_full` (500).
  */
@@ -117,7 +120,7 @@ async function pull(options: PullOptions): Promise<Pulled> {
 
 type ChoiceOptions = Pick<PullOptions, "transport" | "env" | "model" | "revision" | "choose" | "signal">;
 
-/** The files that are wanted, and the way to them: at one commit, whatever happens to the branch meanwhile. */
+/** The chosen files, and a client for them at one commit, whatever happens to the branch meanwhile. */
 async function chooseFiles(
   { transport, env, model, revision, choose, signal }: ChoiceOptions,
 ): Promise<{ commit: string; client: HubClient; chosen: readonly string[] }> {
@@ -240,7 +243,7 @@ function explained(
   });
 }
 
-/** The file system's word, such as ENOSPC. */
+/** The file system's error code, such as ENOSPC. */
 function codeOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && /^E[A-Z]+$/.test(String(error.code))
     ? String(error.code)

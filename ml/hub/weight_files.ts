@@ -1,7 +1,7 @@
 import { CanopyError } from "../../base/errors.ts";
 import { ONNX_FILE_NAMES } from "./onnx_files.ts";
 
-/** What a tokenizer and a model are described by; the first is needed. */
+/** Files that describe a tokenizer and a model; the first is required. */
 const DESCRIPTIONS = [
   "tokenizer.json",
   "tokenizer_config.json",
@@ -12,8 +12,9 @@ const DESCRIPTIONS = [
 ];
 
 /**
- * The files of an exported model that are needed to run it, out of the names of all its files: the ONNX file (the one
- * that is named, else the one that a CPU runs fastest), the weights that lie beside it, and its tokenizer. Throws 400 `weights_unavailable` when the model has none.
+ * The files that an exported model needs to run, out of the names of all its files: the ONNX file (`wanted`, else the
+ * one that a CPU runs fastest), the weights that lie beside it, and its tokenizer. Throws 400 `weights_unavailable` when
+ * one of them is missing.
  */
 export function weightFiles(model: string, names: readonly string[], wanted?: string): string[] {
   const all = new Set(names);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { foreignFunctions } from "./foreign_functions.ts";
 
-/** What Bun tells of a file that was compiled into the program. */
+/** A file that was compiled into the program, in Bun's terms. */
 interface EmbeddedFile {
   readonly name: string;
   readonly size: number;
@@ -26,7 +26,7 @@ export async function openEmbeddedLibrary(): Promise<void> {
   const open = (path: string) => dlopen(path, { OrtGetApiBase: { args: [], returns: "ptr" } });
   const cached = await writeToCache(file).catch(() => undefined);
   if (cached !== undefined) return void open(cached);
-  // No home to write to: a folder of our own, gone as soon as the library is mapped.
+  // Without a home to write to: a temporary folder, deleted as soon as the library is mapped.
   const folder = mkdtempSync(join(tmpdir(), "canopy-"));
   try {
     const path = join(folder, LIBRARY_NAME);

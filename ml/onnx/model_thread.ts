@@ -7,23 +7,24 @@ const RESTART_MS = { first: 1_000, most: 60_000 };
 /** Longest wait for a thread when it is closed, in ms. */
 const CLOSE_MS = 5_000;
 
-/** Asks a thread to end between two steps; it answers when it has, and its owner calls `hasClosed`. */
+/** Asks a thread to end between two steps; its owner calls `hasClosed` when it answers. */
 export interface CloseMessage {
   readonly kind: "close";
 }
 
+/** Options of a `ModelThread`. */
 export interface ModelThreadOptions<To, From> {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Whose thread it is, for what is told of it. */
+  /** Name in log lines and errors, such as "the scorer". */
   readonly name: string;
   readonly start: (events: ThreadEvents<From>) => Thread<To | CloseMessage>;
   readonly message: (message: From) => void;
-  /** It crashed, with all that it knew. True: start it again, after a while. */
+  /** Called after a crash, in which the thread's state is lost. Gives true to have it started again, after a while. */
   readonly crash: (reason: string) => boolean;
 }
 
-/** The life of a thread that runs a model: started again when it crashes, later each time, and closed in peace. */
+/** A thread that runs a model: started again when it crashes, after longer waits each time, and closed between two steps. */
 export class ModelThread<To, From> {
   readonly #options: ModelThreadOptions<To, From>;
   #thread: Thread<To | CloseMessage> | undefined;
@@ -60,12 +61,12 @@ export class ModelThread<To, From> {
     this.#thread?.keepAlive(on);
   }
 
-  /** It does its work: the next crash counts as the first one. */
+  /** Called when it has done work: the next crash counts as the first one. */
   works(): void {
     this.#crashes = 0;
   }
 
-  /** It has answered a `CloseMessage`. */
+  /** Called when it has answered a `CloseMessage`. */
   hasClosed(): void {
     this.#onClosed();
   }
@@ -77,7 +78,7 @@ export class ModelThread<To, From> {
     this.#thread = undefined;
   }
 
-  /** What it runs cannot be broken off; ended between two steps, it leaves nothing behind. */
+  /** Ends it between two steps, since a step cannot be broken off; after 5 s at once. */
   async close(): Promise<void> {
     this.#ending.abort();
     const thread = this.#thread;

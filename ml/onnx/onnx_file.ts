@@ -22,11 +22,11 @@ export interface Value {
 /** One operator of a graph. Values are known by their names. */
 export interface Node {
   readonly operator: string;
-  /** Of operators that are not ONNX's own. */
-  readonly domain?: "com.microsoft";
+  /** Set for operators that are not ONNX's own. */
+  readonly domain?: "com.microsoft" | undefined;
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
-  readonly attributes?: Readonly<Record<string, Attribute>>;
+  readonly attributes?: Readonly<Record<string, Attribute>> | undefined;
 }
 
 /** A constant of a graph: its little-endian bytes, or where they are in a file beside the model's. */
@@ -41,7 +41,7 @@ export interface OnnxGraph {
   readonly inputs: readonly Value[];
   readonly outputs: readonly Value[];
   readonly nodes: readonly Node[];
-  readonly constants?: readonly Constant[];
+  readonly constants?: readonly Constant[] | undefined;
 }
 
 /** The graph as the bytes of an ONNX model with operator set 17, and set 1 of ONNX Runtime's own operators. */

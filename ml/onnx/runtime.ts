@@ -15,10 +15,10 @@ import { disableTelemetry } from "./telemetry.ts";
 export type { InferenceSession, Tensor };
 
 /**
- * Ways around what ONNX Runtime cannot do as it should.
- * `outputs_copied`: each run copies its outputs, a decoder's whole cache, which takes as much time again.
- * `products_as_written`: products of 8 bits are computed as the file has them; without VNNI in the CPU they saturate,
- * and the model's numbers are wrong.
+ * Fall-backs, which a thread tells in its log line.
+ * `outputs_copied`: each run copies its outputs, such as a decoder's whole cache, which takes as much time again.
+ * `products_as_written`: products of 8 bits are computed as the file has them; on CPUs without VNNI they saturate, and
+ * the model's numbers are wrong.
  */
 export type OnnxFallback = "outputs_copied" | "products_as_written";
 
@@ -27,7 +27,7 @@ export interface OnnxSession
   extends Pick<InferenceSession, "inputNames" | "inputMetadata" | "outputMetadata" | "run" | "release"> {
   /** Writes outputs to the memory of the given tensors. One at a time on a thread. */
   runInto(feeds: Tensors, outputs: Tensors): Promise<void>;
-  /** Empty as a rule. */
+  /** Fall-backs in use; none as a rule. */
   readonly fallbacks: readonly OnnxFallback[];
 }
 
@@ -133,7 +133,7 @@ function sessionOptions(threads: number, products: "exact" | "as_written"): Infe
     executionMode: "sequential",
     // Lengths vary: patterns of memory would be kept for each, a third more of it.
     enableMemPattern: false,
-    // What fails is thrown as well.
+    // Failures are thrown as well.
     logSeverityLevel: 4,
     extra: {
       session: {

@@ -1,22 +1,23 @@
 import { Worker } from "node:worker_threads";
 
-/** A thread that a model may block. */
+/** A thread that may be blocked by a model, as its owner sees it. */
 export interface Thread<To> {
   /** `transfer`: memory that is handed over, not copied. */
   post(message: To, transfer?: readonly ArrayBuffer[]): void;
-  /** Whether the process waits for it before it ends; at first it does not. */
+  /** Sets whether the process stays alive for it; at first it does not. */
   keepAlive(on: boolean): void;
   /** Ends it at once. */
   terminate(): void;
 }
 
+/** Callbacks for what a thread does. */
 export interface ThreadEvents<From> {
   message(message: From): void;
-  /** It has ended, and not because it was told to. Called once. */
+  /** Called once when it ends without having been told to. */
   crash(reason: string): void;
 }
 
-/** Where a thread's program is: its file, and its place from the root of a bundled program (`bun build --compile`). */
+/** Program of a thread: its file, and its path from the root of a bundled program (`bun build --compile`). */
 export interface ThreadFile {
   readonly url: URL;
   readonly bundled: string;

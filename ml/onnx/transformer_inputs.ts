@@ -17,14 +17,14 @@ export interface IntegerInput {
   readonly type: "int64" | "int32";
 }
 
-/** What a scalar or a vector of length 1 is fed with. */
+/** An input that is a scalar or a vector of length 1. */
 export interface Switch {
   readonly name: string;
   readonly type: "bool" | "int64" | "int32";
   readonly shape: readonly number[];
 }
 
-/** How an exported transformer is fed. */
+/** Inputs of an exported transformer. */
 export interface TransformerInputs {
   readonly ids: IntegerInput;
   /** Inputs [batch, tokens so far] of ones, [batch, tokens] of places, and [batch, tokens] of zeros. */
@@ -33,7 +33,7 @@ export interface TransformerInputs {
   readonly tokenTypes: IntegerInput | undefined;
   /** Of merged decoders: whether the cache holds anything. */
   readonly useCache: Switch | undefined;
-  /** How many rows of logits to compute; not one more than must be. */
+  /** Number of rows of logits to compute; always set to 1. */
   readonly logitsToKeep: Switch | undefined;
   /** Empty without a cache. */
   readonly cache: readonly CacheSlot[];
@@ -42,7 +42,7 @@ export interface TransformerInputs {
 type Metadata = InferenceSession.ValueMetadata;
 export type TensorMetadata = Extract<Metadata, { isTensor: true }>;
 
-/** The metadata of a session, of all that is read of it. */
+/** The metadata of a session. */
 export type SessionMetadata = Pick<OnnxSession, "inputMetadata" | "outputMetadata">;
 
 const CACHE_INPUT = /^past_key_values?\.(\d+)\.(?:\w+\.)?(key|value)$/;
@@ -56,7 +56,7 @@ const KNOWN_INPUTS = [
   "num_logits_to_keep",
 ];
 
-/** Reads from a model's metadata how it is fed. Throws what `refuse` makes of what is missing or not known. */
+/** Reads a model's inputs from its metadata. Throws `refuse(why)` for inputs that are missing or not known. */
 export function readInputs(
   session: SessionMetadata,
   refuse: (why: string) => CanopyError,
@@ -140,7 +140,7 @@ export function feedNextTokens(
   return feed(runtime, inputs, { texts: ids.length, ids, mask, positions: past, past: rows });
 }
 
-/** Row by row. */
+/** The tokens of some texts, row by row. */
 interface TokenInputs {
   readonly texts: number;
   readonly ids: readonly number[];

@@ -9,7 +9,7 @@ import {
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import { type AddedToken, type Streaming, type StreamRules, tokenStreams } from "./token_stream.ts";
 
-/** What `streamingOf` reads of a tokenizer's files. */
+/** The parts of a tokenizer's files that `streamingOf` reads. */
 export interface StreamedFiles {
   readonly normalizer: Json | undefined;
   readonly preTokenizer: Json | undefined;
@@ -19,7 +19,7 @@ export interface StreamedFiles {
 /** Pieces that each stage of splitting may still change at the end of a text (measured for all common patterns). */
 const UNSTABLE_PIECES_PER_SPLIT = 2;
 
-/** Texts that have broken other rules; a tokenizer whose stream differs on one of them is refused. */
+/** Texts on which rules for other tokenizers failed; a tokenizer whose stream differs on one of them is refused. */
 const TRICKY_TEXTS = [
   "It's  a\n\n \ttest:\r\n  x=12345, y='ll'\n",
   "na\u0308ive \u1112\u1161\u11ab e\u0301\u0323 \u{1f468}\u200d\u{1f469} \u4f60\u597d\u4e16\u754c 3.14\u00a0kg",
@@ -29,10 +29,10 @@ const TRICKY_TEXTS = [
 class Refusal extends Error {}
 
 /**
- * How texts can be encoded while they are written, for BPE tokenizers in the two shapes that language models have:
+ * The way to encode texts while they are written, for BPE tokenizers in the two shapes that language models have:
  * pieces cut by regular expressions (GPT-2, Llama 3, Qwen), where all but the last two pieces are stable, and none
  * (SentencePiece, Llama 2, Gemma), where a place is a boundary when no merge yields the two characters around it in
- * one token. Refused, with the reason, is all that looks farther back or ahead than that.
+ * one token. Tokenizers that look farther back or ahead are refused, with the reason.
  */
 export function streamingOf(tokenizer: Tokenizer, files: StreamedFiles): Streaming {
   try {
@@ -134,7 +134,7 @@ type Stage = (pieces: string[]) => string[];
 interface Splitter {
   readonly stages: readonly Stage[];
   prepare(text: string, at: { readonly start: boolean; readonly first: boolean }): string;
-  /** What the model takes for pieces. */
+  /** Pieces in the form in which the model looks them up. */
   toTokens(pieces: string[]): string[];
 }
 

@@ -9,10 +9,10 @@ export interface ModelTokenizer {
   /** Token ids of a text, special tokens in it recognised, none added. */
   encode(text: string): number[];
   /** Ids that engines put in front of a raw text, such as BOS; absent: not known. */
-  readonly textPrefix?: readonly number[];
+  readonly textPrefix?: readonly number[] | undefined;
   decode(ids: readonly number[], options?: { skipSpecialTokens?: boolean }): string;
-  /** How a text is encoded while it is still written; absent: it cannot be. */
-  readonly streaming?: Streaming;
+  /** Encoding of texts that are still written; absent where it is not possible. */
+  readonly streaming?: Streaming | undefined;
   /** True when the folder has a `chat_template`. */
   readonly hasChatTemplate: boolean;
   /** The prompt text of a conversation, with the generation prompt at the end. Throws 400 `invalid_messages`. */

@@ -6,7 +6,7 @@ export interface TokenStream {
   readonly stable: readonly number[];
   /** Exactly `encode` of the text so far. */
   complete(): number[];
-  /** The state, to come back to. */
+  /** The state of the stream, for `reset`. */
   mark(): TokenMark;
   /** Forgets what was appended after a mark. Marks that were taken after it are void. */
   reset(mark: TokenMark): void;
@@ -23,7 +23,7 @@ export interface TokenMark {
   readonly trimsNext: boolean;
 }
 
-/** Whether texts can be encoded while they are written; if not, why not, as the end of a sentence. */
+/** Streams of a tokenizer, or the reason why texts cannot be encoded while they are written, as the end of a sentence. */
 export type Streaming = { readonly open: () => TokenStream } | { readonly refusal: string };
 
 /** A token with a text of its own, found in the text before anything else is done to it. */
@@ -36,7 +36,7 @@ export interface AddedToken {
   readonly trimsAfter: boolean;
 }
 
-/** How a tokenizer works, as far as a stream must know. */
+/** The parts of a tokenizer's work that a stream does piece by piece. */
 export interface StreamRules {
   readonly addedTokens: readonly AddedToken[];
   /** True when `prepare` looks at neighbours: it then gets texts that begin where nothing composes backwards. */

@@ -14,7 +14,7 @@ const HEADING = /^[#*_ \t]{0,8}(?:the )?(?:final |correct )?answer[*_: \t]{0,8}$
 const MAX_ANCHORS = 8;
 
 /**
- * What follows the announcements of a final answer ("The answer is …", "**Answer:** …", "#### …"), the last one first:
+ * Phrases behind the announcements of a final answer ("The answer is …", "**Answer:** …", "#### …"), the last one first:
  * the rest of the sentence, or the next line when the announcement ends its own.
  */
 export function announced(text: string): string[] {

@@ -1,7 +1,8 @@
 import { canonicalValue } from "./expression.ts";
+import type { FoundAnswer } from "./final_answer.ts";
 
-/** What stands in the last \boxed{…} of a text, with balanced braces. */
-export function findBoxed(text: string): { text: string; value: string } | undefined {
+/** Content of the last \boxed{…} of a text, with balanced braces. */
+export function findBoxed(text: string): FoundAnswer | undefined {
   const start = Math.max(text.lastIndexOf("\\boxed"), text.lastIndexOf("\\fbox"));
   if (start < 0) return undefined;
   const open = /^\\[a-z]+\s{0,4}\{/u.exec(text.slice(start, start + 16))?.[0].length;

@@ -1,7 +1,8 @@
 import { announced, lastSentences } from "./anchors.ts";
+import type { FoundAnswer } from "./final_answer.ts";
 
 /** The choice that a text announces; without an announcement only where the question offers options, or asks yes or no. */
-export function findChoice(text: string, question: string): { text: string; value: string } | undefined {
+export function findChoice(text: string, question: string): FoundAnswer | undefined {
   const options = offersOptions(question);
   for (const phrase of announced(text)) {
     const value = choiceValue(phrase) ?? leadingChoice(phrase, options);

@@ -1,4 +1,5 @@
 import { canonicalValue } from "./expression.ts";
+import type { FoundAnswer } from "./final_answer.ts";
 
 /** Longest output, in characters. */
 const MAX_LENGTH = 1_000;
@@ -7,7 +8,7 @@ const MAX_LENGTH = 1_000;
  * The output that a text says a piece of code has: a block marked as output, or an inline "prints `…`". Only where the
  * question is about what code does: an example's output is not the answer to "write a program".
  */
-export function findCodeResult(text: string, question: string): { text: string; value: string } | undefined {
+export function findCodeResult(text: string, question: string): FoundAnswer | undefined {
   if (!asksForOutput(question)) return undefined;
   const found = lastBlock(text) ?? lastInline(text);
   const content = found?.trim();

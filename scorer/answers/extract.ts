@@ -3,7 +3,7 @@ import { compileSafePattern } from "../../cfgs/schema/safe_pattern.ts";
 import { findBoxed } from "./boxed.ts";
 import { findChoice } from "./choice.ts";
 import { findCodeResult } from "./code_result.ts";
-import { type FinalAnswer, finalPart, MAX_ANSWER_LENGTH } from "./final_answer.ts";
+import { type FinalAnswer, finalPart, type FoundAnswer, MAX_ANSWER_LENGTH } from "./final_answer.ts";
 import { findField } from "./json_field.ts";
 import { findMath } from "./math.ts";
 import { findNumber } from "./number.ts";
@@ -15,7 +15,7 @@ export type AnswerExtractor = (text: string, question: string) => FinalAnswer | 
 type Finder = (
   text: string,
   question: string,
-) => { readonly text: string; readonly value: string } | undefined;
+) => FoundAnswer | undefined;
 
 /** The extractor of the settings: the first kind that finds something decides. Throws for a pattern that cannot be used. */
 export function answerExtractor(

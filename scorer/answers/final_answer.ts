@@ -9,6 +9,9 @@ export interface FinalAnswer {
   readonly value: string;
 }
 
+/** A final answer before its kind is noted. */
+export type FoundAnswer = Pick<FinalAnswer, "text" | "value">;
+
 /** Equality of final answers; an equivalence. */
 export function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
   return a.value === b.value;

@@ -1,5 +1,6 @@
 import { isJsonObject, type Json } from "../../base/json.ts";
 import { canonicalValue } from "./expression.ts";
+import type { FoundAnswer } from "./final_answer.ts";
 
 /** Fields that hold an answer where the settings name none. */
 const USUAL_FIELDS = ["answer", "final_answer", "result"];
@@ -8,7 +9,7 @@ const USUAL_FIELDS = ["answer", "final_answer", "result"];
 export function findField(
   text: string,
   field: string | undefined,
-): { text: string; value: string } | undefined {
+): FoundAnswer | undefined {
   const json = jsonOf(text);
   if (json === undefined) return undefined;
   for (const path of field === undefined ? USUAL_FIELDS : [field]) {

@@ -1,11 +1,12 @@
 import { announced, lastSentences } from "./anchors.ts";
 import { canonicalValue } from "./expression.ts";
+import type { FoundAnswer } from "./final_answer.ts";
 
 const FUNCTIONS =
   /\b(?:sin|cos|tan|cot|sec|csc|log|ln|exp|sqrt|frac|max|min|mod|gcd|lcm|arcsin|arccos|arctan|pi|infty|text|and|or)\b/giu;
 
 /** The mathematical expression that a text announces as its answer, or concludes with between dollar signs. */
-export function findMath(text: string): { text: string; value: string } | undefined {
+export function findMath(text: string): FoundAnswer | undefined {
   for (const phrase of announced(text)) {
     const formula = looksMathematical(phrase) ? phrase : lastFormula(phrase);
     const value = formula === undefined ? undefined : canonicalValue(formula);

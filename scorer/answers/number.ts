@@ -1,4 +1,5 @@
 import { announced, lastSentences } from "./anchors.ts";
+import type { FoundAnswer } from "./final_answer.ts";
 
 /** Longest number that is read, in characters. */
 const MAX_LENGTH = 80;
@@ -52,7 +53,7 @@ export function parseNumber(phrase: string): string | undefined {
 }
 
 /** Number that a text states as its answer: announced, or said at its end when a number was asked for. */
-export function findNumber(text: string, question: string): { text: string; value: string } | undefined {
+export function findNumber(text: string, question: string): FoundAnswer | undefined {
   for (const phrase of announced(text)) {
     const value = parseNumber(phrase);
     if (value !== undefined) return { text: phrase, value };

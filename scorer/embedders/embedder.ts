@@ -18,7 +18,7 @@ export interface AnswerEmbedding {
    * Throws when the model fails.
    */
   finish(): Promise<AnswerFeatures | undefined>;
-  /** Drops everything that is kept for it, and ends a call that runs where that can be ended; harmless twice. */
+  /** Drops its data, and ends a running call where the model allows it; harmless twice. */
   close(): void;
 }
 

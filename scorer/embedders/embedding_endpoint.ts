@@ -3,7 +3,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 /** Longest answer that is read. */
 export const MAX_ANSWER_BYTES = 256 * 1024 * 1024;
 
-/** What an endpoint said about one text. */
+/** An endpoint's answer about one text. */
 export interface HttpEmbedding {
   /** Of all tokens, row by row, or the pooled one. */
   readonly values: Float32Array;
@@ -16,14 +16,14 @@ export interface HttpEmbedding {
 /** An endpoint that embeds texts. */
 export interface EmbeddingEndpoint {
   readonly path: string;
-  /** Whether it gives the features of each token, or one vector. */
+  /** True when it gives the features of each token, not one vector. */
   readonly rows: boolean;
   body(model: string, input: string | readonly number[], limit: TextLimit): JsonObject;
   /** Throws an error that says what is wrong with the answer. */
   read(answer: JsonObject): HttpEmbedding;
 }
 
-/** How much of a text is embedded. */
+/** The part of a text that is embedded. */
 export interface TextLimit {
   readonly maxTokens: number;
   readonly span: "all" | "tail";

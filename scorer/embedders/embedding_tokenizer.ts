@@ -74,7 +74,7 @@ export class EmbeddingTokenizer {
   }
 }
 
-/** What the post-processor puts behind a text; where there is none, as in base models' files, Qwen's end token. */
+/** The token that the post-processor puts behind a text; without a post-processor, as in base models' files, Qwen's. */
 function endIdOf(tokenizer: Tokenizer, postProcessor: Json | undefined): number {
   const template = stepsOf(postProcessor).find((step) => step["type"] === "TemplateProcessing");
   const pieces = template === undefined ? [] : Array.isArray(template["single"]) ? template["single"] : [];

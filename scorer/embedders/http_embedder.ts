@@ -23,6 +23,7 @@ const REQUEST_MS = 30_000;
 /** Most characters for each token that is embedded: texts are cut before they are sent. */
 const CHARACTERS_PER_TOKEN = 8;
 
+/** An endpoint that embeds texts, and the way to it. */
 export interface HttpEmbedderOptions {
   readonly clock: Clock;
   readonly transport: Transport;
@@ -154,16 +155,15 @@ async function post(
   body: JsonObject,
   parent: AbortSignal,
 ): Promise<JsonObject> {
+  const headers: Record<string, string> = { "content-type": "application/json" };
+  if (apiKey !== undefined) headers["authorization"] = `Bearer ${apiKey}`;
   const late = new Error(`it did not answer within ${REQUEST_MS / 1000} s`);
   const { signal, release } = deadlineSignal(clock, REQUEST_MS, late, parent);
   try {
     const response = await transport.send({
       method: "POST",
       url: url.replace(/\/+$/, "").replace(/\/v1$/, "") + path,
-      headers: {
-        "content-type": "application/json",
-        ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
-      },
+      headers,
       body: JSON.stringify(body),
     }, signal);
     const answer = await jsonOf(response);

@@ -12,8 +12,8 @@ import {
 /** Columns, h. */
 const DIMENSIONS = 128;
 /**
- * How much of the whole answer is in the row of each token: rows of a language model have much of it, and without it
- * `fcs_u` does not tell topics apart (measured on the answers of its test: AUC 0.96 without, 1.00 with it).
+ * Share of the whole answer's direction in the row of each token. Rows of a language model have much of it, and without
+ * it `fcs_u` does not tell topics apart (measured on the answers of its test: AUC 0.96 without, 1.00 with it).
  */
 const CONTEXT = 0.25;
 

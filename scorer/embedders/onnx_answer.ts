@@ -12,13 +12,14 @@ import type { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
  */
 export const STEP_TOKENS = 64;
 
+/** Model and settings of an `OnnxAnswer`. */
 export interface OnnxAnswerOptions {
   readonly model: EmbeddingModel;
   readonly graphs: SimilarityGraphs;
   readonly tokens: AnswerTokens;
   readonly endId: number;
   readonly budget: CacheBudget;
-  /** What of a text is embedded when it is longer than `maxTokens`, the end token counted. */
+  /** The part that is embedded of a text longer than `maxTokens`, end token included. */
   readonly span: "all" | "tail";
   readonly maxTokens: number;
   /** Turns the pooled vector into what `cosine` compares. */
@@ -35,7 +36,7 @@ export class OnnxAnswer implements AnswerEmbedding {
   readonly #limit: number;
   /** Tokens are embedded before the text is complete. */
   #early: boolean;
-  /** All that are embedded, once nothing can change them. */
+  /** All ids to embed, once no further text can change them. */
   #ids: readonly number[] | undefined;
   #done = 0;
   #cache: KeyValueCache | undefined;

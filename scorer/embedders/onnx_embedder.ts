@@ -11,6 +11,7 @@ import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
 import type { ScorerFacts } from "../scorer.ts";
 import { Whitening } from "../similarity/whitening.ts";
 
+/** A model, and how texts are embedded with it. */
 export interface OnnxEmbedderOptions {
   readonly clock: Clock;
   readonly files: OnnxFiles;

@@ -27,8 +27,8 @@ const LEAST_TOKENS = 8;
 
 /**
  * Our own metric: two answers agree when the final answers that they state are equal; where one of them states none,
- * when a served model says so. Similarity is only a veto: answers that agree and are not about the same thing are
- * not believed, and neither are those of which the similarity could not be had.
+ * when a served model says so. Similarity is only a veto: against answers that agree but are not about the same thing,
+ * and against those whose similarity is unknown.
  */
 export class AgreementPolicy implements ExitPolicy {
   readonly needs: PolicyNeeds;

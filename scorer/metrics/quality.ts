@@ -25,8 +25,8 @@ export interface Quality {
 const unknown: Quality = { cBar: undefined, p: undefined, b: undefined, q: undefined };
 
 /**
- * Q of the answers so far. `confidences`: in [0, 1], one for each of `count` answers; undefined: nothing is known of
- * them, all pairs weigh the same and Q is B. `similarity(i, j)`, j < i, is asked for every pair; one that is unknown
+ * Q of the answers so far. `confidences`: in [0, 1], one for each of `count` answers; undefined: not known, all pairs
+ * weigh the same and Q is B. `similarity(i, j)`, j < i, is asked for every pair; one that is unknown
  * or not finite makes P, B and Q unknown, and so do confidences of 0 that leave no pair any weight.
  */
 export function qualityOf(

@@ -8,7 +8,7 @@ import type {
   PolicyNeeds,
 } from "../policy/exit_policy.ts";
 
-/** Exits with a set probability, whatever was said: the ablation that any gain must be compared with. */
+/** Exits with a set probability, whatever the answers are: the ablation that any gain must be compared with. */
 export class RandomPolicy implements ExitPolicy {
   readonly needs: PolicyNeeds = { logprobs: false, similarity: undefined, verdicts: false };
   readonly #probability: number;

@@ -6,7 +6,7 @@ import {
   type TransformerInputs,
 } from "../../ml/onnx/transformer_inputs.ts";
 
-/** How an exported embedding model is fed and read. Without a cache texts are embedded in one go. */
+/** Inputs and output of an exported embedding model. Without a cache texts are embedded in one go. */
 export interface EmbeddingExport extends TransformerInputs {
   /** The output that holds a row of features for each token, [batch, tokens, dimensions]. */
   readonly hidden: { readonly name: string; readonly type: "float32" | "float16" };
@@ -15,7 +15,8 @@ export interface EmbeddingExport extends TransformerInputs {
 const HIDDEN_NAMES = ["last_hidden_state", "hidden_states", "token_embeddings"];
 
 /**
- * Reads from a model's metadata how it is fed. Throws 500 `unsupported_export`, saying what is missing or not known.
+ * Reads a model's inputs and output from its metadata. Throws 500 `unsupported_export`, saying what is missing or not
+ * known.
  */
 export function readExport(source: string, session: SessionMetadata): EmbeddingExport {
   const refuse = (why: string): CanopyError =>

@@ -10,15 +10,15 @@ export interface KeyValueCache {
   readonly tokens: number;
   /** By the names of the inputs that take them. */
   readonly tensors: Readonly<Record<string, Tensor>>;
-  /** Where they are when there is room for more behind them. */
+  /** Their memory when there is room for more behind them. */
   readonly room: CacheRoom | undefined;
 }
 
-/** What came of some tokens. */
+/** Result of a step over some tokens. */
 export interface Step {
   /** Features of these tokens after the last norm, [tokens, dimensions]. */
   readonly rows: Float32Array;
-  /** To go on from, unless it was said that nothing follows. */
+  /** For the next step; undefined when nothing follows. */
   readonly cache: KeyValueCache | undefined;
 }
 
@@ -73,7 +73,7 @@ export class EmbeddingModel {
     return this.#dimensions;
   }
 
-  /** Embeds `ids`, at least one, behind the tokens of `cache`. With `more` what follows needs is kept. */
+  /** Embeds `ids`, at least one, behind the tokens of `cache`. `more`: another step follows, and needs the cache. */
   async step(ids: readonly number[], cache: KeyValueCache | undefined, more: boolean): Promise<Step> {
     return this.#inPlace ? await this.#stepInPlace(ids, cache, more) : await this.#step(ids, cache, more);
   }
@@ -89,7 +89,7 @@ export class EmbeddingModel {
           ? this.#runtime.float32(new Float32Array(0), shape)
           : this.#runtime.float16(new Uint16Array(0), shape));
     }
-    // Only what is fetched is handed to JavaScript.
+    // Only outputs that are named are handed to JavaScript.
     const results = await this.#session.run(feeds, more ? this.#all : this.#last);
     const rows = toFloat32(results[this.export.hidden.name]!);
     if (!more) return { rows, cache: undefined };
@@ -120,7 +120,7 @@ export class EmbeddingModel {
     const rows = toFloat32(hidden);
     if (!more) return { rows, cache: undefined };
     const next = { tokens: past + ids.length, tensors: room.tensors, room };
-    // Now, not when somebody waits for what comes next.
+    // Grown now, not when the next step is waited for.
     const roomier = CacheRoom.for(this.#runtime, this.export.cache, next.tokens + ROOM_AHEAD, next);
     return { rows, cache: { ...next, tensors: roomier.tensors, room: roomier } };
   }

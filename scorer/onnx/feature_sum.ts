@@ -4,7 +4,7 @@ import type { Correlation, SimilarityGraphs } from "./similarity_graphs.ts";
 /** Rows that are added up at once. */
 const ROWS_AT_ONCE = 256;
 
-/** Rows of token features T [n, h] as they come, and their sum TᵀT. */
+/** Rows of token features T [n, h] of a growing answer, and their sum TᵀT. */
 export class FeatureSum {
   readonly #graphs: SimilarityGraphs;
   readonly #dimensions: number;
@@ -26,7 +26,7 @@ export class FeatureSum {
     if (this.#rows - this.#summedRows >= ROWS_AT_ONCE) await this.#addUp();
   }
 
-  /** Of all rows, of which there must be one at least; with the last one. */
+  /** The terms of all rows, at least one, and the last row. */
   async correlation(): Promise<{ correlation: Correlation; last: Float32Array }> {
     if (this.#rows > this.#summedRows) await this.#addUp();
     const rows = joined(this.#pieces);

@@ -2,7 +2,7 @@ import { encodeModel, type Node, type OnnxGraph } from "../../ml/onnx/onnx_file.
 import type { OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
 import type { CorrelationTerms } from "../similarity/similarity.ts";
 
-/** What a comparison needs of an answer; its size does not depend on the number of tokens. */
+/** Data of an answer for comparisons; its size does not depend on the number of tokens. */
 export interface Correlation extends CorrelationTerms {
   /** Corr(U), [h, h]. */
   readonly matrix: Tensor;
@@ -16,7 +16,7 @@ const node = (
   inputs: readonly string[],
   output: string,
   attributes?: Node["attributes"],
-): Node => ({ operator, inputs, outputs: [output], ...(attributes === undefined ? {} : { attributes }) });
+): Node => ({ operator, inputs, outputs: [output], attributes });
 
 /** U + XᵀX. */
 const accumulate: OnnxGraph = {

@@ -1,6 +1,6 @@
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 
-/** Which of an answer's token probabilities its confidence is made of. */
+/** Choice of the token probabilities that make an answer's confidence. */
 export type ConfidenceSettings = Pick<EarlyExitConfig, "confidence" | "confidence_tokens">;
 
 /**

@@ -6,7 +6,7 @@ export interface Completion {
   readonly agent: string;
   /** Key of the model that wrote it. */
   readonly model: string;
-  /** What successors read. */
+  /** Text for successors. */
   readonly text: string;
   /** Natural log-probabilities of its tokens; undefined where the engine gives none. */
   readonly logprobs: readonly number[] | undefined;
@@ -14,16 +14,16 @@ export interface Completion {
   readonly cut: boolean;
 }
 
-/** A cluster right after one of its members has answered. */
+/** State of a cluster right after one of its members has answered. */
 export interface ClusterState {
-  /** With the cluster's id and the number of completions the seed of everything random in a decision. */
+  /** Seeds the draws of a decision, together with the cluster's id and the number of completions. */
   readonly runId: string;
   readonly cluster: string;
-  /** What the run was asked, as plain text. */
+  /** The run's question, as plain text. */
   readonly question: string;
-  /** In the order in which they came; never empty. */
+  /** In order of arrival; never empty. */
   readonly completions: readonly Completion[];
-  /** Members that are still at work; empty where only the consensus is asked for. */
+  /** Members that have not answered; empty where only the consensus is wanted. */
   readonly unfinished: readonly { readonly agent: string; readonly model: string }[];
 }
 
@@ -34,31 +34,31 @@ export type Pair = readonly [number, number];
 export interface Verdict {
   /** In [0, 1]; undefined when it could not be had, `reason` says why. */
   readonly yes: number | undefined;
-  readonly reason?: string;
+  readonly reason?: string | undefined;
   readonly model: string;
 }
 
-/** What a policy wants to know before it decides: the pairs to compare, with either means. */
+/** Pairs that a policy wants compared before it decides, by similarity and by a judging model. */
 export interface EvidenceWanted {
   readonly similarities: readonly Pair[];
   readonly verdicts: readonly Pair[];
 }
 
-/** What could be found out in time. */
+/** Comparisons that were made in time. */
 export interface Evidence {
   similarity(pair: Pair): Similarity | undefined;
   verdict(pair: Pair): Verdict | undefined;
 }
 
-/** Members that say the same. */
+/** Agreement among the members. */
 export interface Consensus {
   /** Share of the completed members that agree, in [0, 1]. */
   readonly share: number;
-  /** The agent whose answer stands for theirs. */
+  /** The agent whose answer represents them. */
   readonly agent: string;
 }
 
-/** Whether to go on without the unfinished members, and every number that this was decided on. */
+/** Decision to go on without the unfinished members or not, with every number that it rests on. */
 export interface ExitDecision {
   readonly exit: boolean;
   /** Agents whose answers successors read when the cluster exits now, in the order of completion; never empty. */
@@ -68,7 +68,7 @@ export interface ExitDecision {
   readonly numbers: JsonObject;
 }
 
-/** What a policy needs all through a run, so that it is at hand when a member has answered. */
+/** Data that a policy needs to have collected all through a run. */
 export interface PolicyNeeds {
   /** Log-probabilities of the members' tokens. */
   readonly logprobs: boolean;
@@ -81,7 +81,7 @@ export interface PolicyNeeds {
 /** Decides after each completion in a cluster. Pure: same inputs and seed, same decision. */
 export interface ExitPolicy {
   readonly needs: PolicyNeeds;
-  /** Undefined when it would not exit and can name no consensus, whatever the evidence says. */
+  /** Evidence for a decision; undefined when no evidence could make it exit or name a consensus. */
   wants(state: ClusterState): EvidenceWanted | undefined;
   decide(state: ClusterState, evidence: Evidence): ExitDecision;
 }

@@ -3,13 +3,13 @@ import type { AnswerRules } from "../../cfgs/schema/early_exit.ts";
 
 /** Votes of a cluster's members so far. */
 export interface Votes {
-  /** The group that each completion belongs to, in the order in which they came; undefined: it votes for nothing. */
+  /** Group of each completion, in order of arrival; undefined: it votes for nothing. */
   readonly order: readonly (number | undefined)[];
   /** Members that have not answered. */
   readonly remaining: number;
 }
 
-/** Whether a stop rule holds for the largest group, and the numbers that say so. */
+/** Result of a stop rule for the largest group, with its numbers. */
 export interface StopResult {
   readonly holds: boolean;
   readonly numbers: JsonObject;

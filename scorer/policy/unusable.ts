@@ -1,11 +1,11 @@
 import type { Completion } from "./exit_policy.ts";
 
-/** Why an answer stands for nothing in a vote. */
+/** Reasons to leave an answer out of a vote. */
 export type Unusable = "cut" | "empty" | "refused" | "loop";
 
 /** Longest text that is taken for a refusal: a long one says something after it. */
 const LONGEST_REFUSAL = 1_000;
-/** Where a refusal must begin. */
+/** Characters at the start of a text in which a refusal must begin. */
 const REFUSAL_START = 300;
 /** Characters at the end of a text in which a loop is looked for, and of one piece of it. */
 const LOOP_TAIL = 1_000;
@@ -23,7 +23,7 @@ const REFUSALS: readonly RegExp[] = [
 ];
 
 /**
- * Why an answer says nothing that another one could agree with; undefined when it seems to say something. `cut`: it
+ * The reason why another answer cannot agree with this one; undefined for a usable answer. `cut`: it
  * did not come to its end; `empty`: only white space; `refused`: a short text that begins with one of the usual
  * refusals; `loop`: its end is mostly the same few words again and again.
  */

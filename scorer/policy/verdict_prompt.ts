@@ -26,7 +26,7 @@ ${quoted(shownEnd(first, maxTokens))}
 `;
 }
 
-/** What follows `verdictPrefix`. */
+/** The rest of the prompt behind `verdictPrefix`. */
 function verdictRest({ second, maxTokens }: Pick<VerdictSubject, "second" | "maxTokens">): string {
   return `${quoted(shownEnd(second, maxTokens))}
 </answer_2>

@@ -5,7 +5,7 @@ import type { ClusterState, Consensus, Pair } from "./exit_policy.ts";
 import { stopRule } from "./stop_rules.ts";
 import { unusable } from "./unusable.ts";
 
-/** What the members of a cluster say, in groups that agree. */
+/** Members of a cluster in groups that agree. */
 export interface Vote {
   /** The largest group as places in `completions`; empty when no two agree. */
   readonly leader: readonly number[];
@@ -14,7 +14,7 @@ export interface Vote {
   readonly numbers: JsonObject;
 }
 
-/** Whether two completions agree; undefined: not known, which counts as no. */
+/** Tells if two completions agree; undefined: not known, which counts as no. */
 export type Agreement = (pair: Pair) => boolean | undefined;
 
 /** Completions that can agree with others at all: neither cut nor empty, refused or a loop. */
@@ -51,8 +51,8 @@ export function voteOf(state: ClusterState, agree: Agreement, settings: EarlyExi
 }
 
 /**
- * True when the stop rule could hold if every pair agreed of which nothing else is known: as long as it could not,
- * nothing needs to be found out.
+ * True when the stop rule would hold if all pairs of which nothing is known agreed. As long as it would not, no pair
+ * needs to be compared.
  */
 export function couldStop(state: ClusterState, agree: Agreement, settings: EarlyExitConfig): boolean {
   const usable = usablePlaces(state);
@@ -75,7 +75,7 @@ export function consensusOf(
   return { share: leader.length / completions.length, agent: completions[best]!.agent };
 }
 
-/** Whose answers go on (DMV): all, or those of the largest group. */
+/** Agents whose answers go on (DMV): all, or those of the largest group. */
 export function kept(
   { completions }: ClusterState,
   leader: readonly number[],

@@ -1,8 +1,8 @@
 import type { CorrelationTerms } from "./similarity.ts";
 
 /**
- * The terms of the Frobenius cosine by loops in 64 bits: what ONNX Runtime is checked against, and what takes its place
- * where it is not at hand. A comparison costs n·m·h: 0.2 s for 512 tokens of 1,024 dimensions.
+ * The terms of the Frobenius cosine by loops in 64 bits: the reference for ONNX Runtime, and its substitute where it
+ * cannot be loaded. A comparison costs n·m·h: 0.2 s for 512 tokens of 1,024 dimensions.
  */
 export class RowCorrelation implements CorrelationTerms {
   readonly rows: number;

@@ -1,5 +1,5 @@
 /**
- * What the Frobenius cosine needs of an answer's token features T [n, h]. T̃ is T, each column divided by its norm;
+ * Terms of the Frobenius cosine, from an answer's token features T [n, h]. T̃ is T, each column divided by its norm;
  * U = TᵀT, Corr(U)ᵢⱼ = Uᵢⱼ / √(Uᵢᵢ Uⱼⱼ) = (T̃ᵀT̃)ᵢⱼ; G = T̃T̃ᵀ.
  */
 export interface CorrelationTerms {

@@ -2,13 +2,13 @@ import { readFile, writeFile } from "node:fs/promises";
 import { messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 
-/** How much of the mean variance each direction gets besides its own, so that none is blown up. */
+/** Share of the mean variance in the variance of each direction, so that none is blown up. */
 const SHRINKAGE = 0.3;
 /** Largest width of vectors in a file. */
 const MAX_DIMENSIONS = 16_384;
 const FORMAT = "canopy-whitening-1";
 
-/** What a calibration was made with. */
+/** Origin of a calibration. */
 export interface WhiteningSource {
   /** The embedding model. */
   readonly model: string;
@@ -17,7 +17,7 @@ export interface WhiteningSource {
 }
 
 /**
- * Takes out of pooled vectors what all texts have in common, so that the cosine of unrelated ones is about 0: a vector
+ * Removes from pooled vectors what all texts have in common, so that the cosine of unrelated ones is about 0: a vector
  * of length 1 becomes x ↦ L⁻¹(x − μ), where LLᵀ = 0.7·C + 0.3·λ̄·I, C is the covariance of background vectors and λ̄ its
  * mean eigenvalue. Its cosines are those of (x − μ)·V·diag((0.7λ + 0.3λ̄)^−½) with the eigenvectors V of C (whitening
  * is unique up to a rotation, which no cosine sees), and no eigenvectors have to be found.

@@ -3,18 +3,19 @@ import { messageOf } from "../../base/errors.ts";
 import type { AnswerEmbedding, AnswerFeatures, Embedder } from "../embedders/embedder.ts";
 import type { AnswerFeed, AnswerId, Scorer, ScorerFacts, Similarity, SimilarityMetric } from "../scorer.ts";
 
-/** Most characters that are embedded at once, about 128 tokens: what an answer that has ended waits for at most. */
+/** Most characters that are embedded at once, about 128 tokens; an answer that has ended waits for one such step at most. */
 const STEP_LENGTH = 512;
 /** Most characters of one answer that wait to be embedded. */
 const MAX_WAITING_LENGTH = 4 * 1024 * 1024;
-/** Work in one go, in ms, before others in this thread get their turn. */
+/** Longest work without a turn of the event loop, in ms. */
 const TURN_MS = 2;
 /** Longest wait for the steps in flight when the scorer is closed, in ms. */
 const CLOSE_MS = 5_000;
 
-/** How far rounding takes a similarity out of its range. */
+/** Largest rounding error by which a similarity may leave its range. */
 const ROUNDING = 1e-5;
 
+/** Options of an `InlineScorer`. */
 export interface InlineScorerOptions {
   readonly clock: Clock;
   /** Answers that have ended and may wait to be embedded; further ones are not compared. */
@@ -24,18 +25,18 @@ export interface InlineScorerOptions {
 /** An answer that is embedded and compared with others. */
 interface ComparedAnswer {
   readonly id: AnswerId;
-  /** When it was opened, among all answers. */
+  /** Number in the order of opening. */
   readonly order: number;
-  /** What has come and is not embedded yet. */
+  /** Text that is not embedded yet. */
   text: string;
   state: "growing" | "ended" | "done" | "failed";
-  /** Why it failed. */
+  /** Reason of the failure. */
   reason: string;
-  /** A call of its embedding is running. */
+  /** True while a call of its embedding runs. */
   inStep: boolean;
   embedding: AnswerEmbedding | undefined;
   features: AnswerFeatures | undefined;
-  /** The pairs with other answers that were asked for, by their keys. */
+  /** Pairs with other answers that were to be compared, by their keys. */
   readonly pairs: Map<string, AnswerPair>;
 }
 
@@ -54,8 +55,8 @@ interface AnswerPair {
  * A scorer in the thread that it is made in, over any embedder: it hosts models inside the scorer's Worker, and the
  * embedders that need none in the router's thread.
  *
- * One step of work at a time, or as many as the embedder takes: first comparisons that somebody waits for, then the tails
- * of answers that have ended, in the order in which they did, then what has come of the others, each in turn.
+ * One step of work at a time, or as many as the embedder takes: first comparisons that are waited for, then the tails of
+ * answers that have ended, in the order of their ends, then new text of the others, each in turn.
  */
 export class InlineScorer implements Scorer {
   readonly #embedder: Embedder;
@@ -67,9 +68,9 @@ export class InlineScorer implements Scorer {
   readonly #growing = new Set<ComparedAnswer>();
   #opened = 0;
   #closed = false;
-  /** Loops that work; as many at most as the embedder takes answers at once. */
+  /** Running loops of `#work`; at most as many as the embedder takes answers at once. */
   #workers = 0;
-  /** Their ends. */
+  /** Promises of these loops. */
   readonly #working = new Set<Promise<void>>();
 
   constructor(embedder: Embedder, { clock, maxQueued }: InlineScorerOptions) {
@@ -179,7 +180,7 @@ export class InlineScorer implements Scorer {
     }
   }
 
-  /** The answer is never compared with any other. */
+  /** Excludes an answer from all comparisons. */
   #fail(answer: ComparedAnswer, reason: string): void {
     if (answer.state !== "failed") {
       answer.state = "failed";
@@ -193,7 +194,7 @@ export class InlineScorer implements Scorer {
     for (const pair of answer.pairs.values()) this.#advance(pair);
   }
 
-  /** Looks whether a pair that somebody waits for can be compared, or never will. */
+  /** Queues a pair that is waited for when both answers are embedded; settles it when one has failed. */
   #advance(pair: AnswerPair): void {
     if (pair.waiters.size === 0 || pair.result !== undefined) return;
     const failed = [pair.a, pair.b].find((answer) => answer.state === "failed");
@@ -211,7 +212,7 @@ export class InlineScorer implements Scorer {
   }
 
   async #work(): Promise<void> {
-    // What else comes in this turn is embedded together.
+    // Text that comes in the same turn is embedded together.
     await undefined;
     let sinceMs = this.#clock.now();
     for (let step = this.#next(); step !== undefined; step = this.#next()) {
@@ -227,7 +228,7 @@ export class InlineScorer implements Scorer {
   #next(): Promise<void> | undefined {
     for (const pair of this.#comparisons) {
       this.#comparisons.delete(pair);
-      // Those who wanted to know have given up.
+      // Without waiters all deadlines have passed.
       if (pair.waiters.size > 0) return this.#compare(pair);
     }
     const ended = free(this.#ended);
@@ -249,7 +250,7 @@ export class InlineScorer implements Scorer {
       else {
         const features = await answer.embedding.finish();
         if (answer.state === "ended") {
-          // Those with less left to do are not to wait for it.
+          // To the end of the line: answers with less left to do need not wait for it.
           this.#ended.delete(answer);
           if (features === undefined) this.#ended.add(answer);
           else {
@@ -281,7 +282,7 @@ export class InlineScorer implements Scorer {
   }
 }
 
-/** The first one of which no call is running. */
+/** The first answer of which no call is running. */
 function free(answers: Iterable<ComparedAnswer>): ComparedAnswer | undefined {
   for (const answer of answers) if (!answer.inStep) return answer;
   return undefined;
@@ -293,18 +294,18 @@ function release(answer: ComparedAnswer): void {
   try {
     embedding?.close();
   } catch {
-    // There is nobody whom it would help to know.
+    // The answer is dropped: its failure does not matter any more.
   }
 }
 
-/** As much of a text as is embedded at once; never half a character. */
+/** The first part of a text, to be embedded at once; never half a character. */
 function firstPiece(text: string): string {
   if (text.length <= STEP_LENGTH) return text;
   const unit = text.charCodeAt(STEP_LENGTH - 1);
   return text.slice(0, unit >= 0xd800 && unit <= 0xdbff ? STEP_LENGTH - 1 : STEP_LENGTH);
 }
 
-/** The pair of `a`, which was opened first or is the same, and `b`; made when it is asked for first. */
+/** The pair of `a`, which was opened first or is the same, and `b`; made on first use. */
 function pairOf(a: ComparedAnswer, b: ComparedAnswer, metric: SimilarityMetric): AnswerPair {
   const key = `${a.order} ${b.order} ${metric}`;
   let pair = a.pairs.get(key);
@@ -316,7 +317,7 @@ function pairOf(a: ComparedAnswer, b: ComparedAnswer, metric: SimilarityMetric):
   return pair;
 }
 
-/** Tells all who wait. */
+/** Gives the result to all waiters. */
 function settle(pair: AnswerPair, result: Similarity): void {
   pair.result = result;
   for (const waiter of [...pair.waiters]) waiter(result);
@@ -327,7 +328,7 @@ function unknown({ metric, a, b }: AnswerPair, reason: string): Similarity {
   return { metric, value: undefined, reason, tokens: [a.features?.tokens ?? 0, b.features?.tokens ?? 0] };
 }
 
-/** What an embedder's comparison of two answers comes to; a value that is none, such as NaN, is unknown. */
+/** The result of an embedder's comparison; a value out of range, such as NaN, is unknown. */
 function resultOf(
   metric: SimilarityMetric,
   a: AnswerFeatures,
@@ -339,7 +340,7 @@ function resultOf(
     metric === "cosine" || a.effectiveDimensions === undefined || b.effectiveDimensions === undefined
       ? undefined
       : [a.effectiveDimensions, b.effectiveDimensions];
-  const common = { metric, tokens, ...(dimensions === undefined ? {} : { effectiveDimensions: dimensions }) };
+  const common = { metric, tokens, effectiveDimensions: dimensions };
   if (value === undefined) return { ...common, value, reason: "one of the answers has nothing to compare" };
   const least = metric === "cosine" ? -1 : 0;
   if (!(value >= least - ROUNDING && value <= 1 + ROUNDING)) {
@@ -348,13 +349,13 @@ function resultOf(
   return { ...common, value: Math.min(1, Math.max(least, value)) };
 }
 
-/** The same comparison, or the other way round. */
+/** The result for the pair as given, or the other way round. */
 function oriented(result: Similarity, swapped: boolean): Similarity {
   if (!swapped) return result;
   const { tokens, effectiveDimensions: dimensions } = result;
   return {
     ...result,
     tokens: [tokens[1], tokens[0]],
-    ...(dimensions === undefined ? {} : { effectiveDimensions: [dimensions[1], dimensions[0]] }),
+    effectiveDimensions: dimensions && [dimensions[1], dimensions[0]],
   };
 }

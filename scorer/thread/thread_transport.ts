@@ -6,7 +6,7 @@ import type { FromScorerThread, ToScorerThread } from "./worker_thread.ts";
 
 type Outcome = Extract<ToScorerThread, { kind: "answered" | "unanswered" }>;
 
-/** The way to an endpoint out of the scorer's thread: the router sends for it, on its own transport. */
+/** A transport inside the scorer's thread, which has no sockets: the router sends its requests (`ThreadRequests`). */
 export class ThreadTransport implements Transport {
   readonly #post: (message: Extract<FromScorerThread, { kind: "ask" | "leave" }>) => void;
   readonly #asked = new Map<number, (outcome: Outcome) => void>();
@@ -37,7 +37,7 @@ export class ThreadTransport implements Transport {
     });
   }
 
-  /** What became of a request; nothing when nobody waits for it any more. */
+  /** Settles a request with its outcome; does nothing when it has been given up. */
   take(outcome: Outcome): void {
     const settle = this.#asked.get(outcome.request);
     this.#asked.delete(outcome.request);
@@ -49,7 +49,7 @@ export class ThreadTransport implements Transport {
   }
 }
 
-/** Requests that are sent for the scorer's thread, see `ThreadTransport`. */
+/** The router's side of `ThreadTransport`: sends the thread's requests on the router's transport. */
 export class ThreadRequests {
   readonly #transport: Transport;
   readonly #post: (outcome: Outcome, transfer: readonly ArrayBuffer[]) => void;
@@ -63,7 +63,7 @@ export class ThreadRequests {
     this.#post = post;
   }
 
-  /** Sends a request and posts what became of it. Never rejects. */
+  /** Sends a request and posts its outcome. Never rejects. */
   async send(request: number, outgoing: OutgoingRequest): Promise<void> {
     const controller = new AbortController();
     this.#underWay.set(request, controller);
@@ -80,14 +80,14 @@ export class ThreadRequests {
     }
   }
 
-  /** The thread does not wait for it any more. */
+  /** Aborts a request that the thread has given up. */
   leave(request: number): void {
     const controller = this.#underWay.get(request);
     this.#underWay.delete(request);
     controller?.abort(new Error("The answer is not compared any more"));
   }
 
-  /** The thread is gone. */
+  /** Aborts all requests, when the thread is gone. */
   leaveAll(): void {
     for (const request of this.#underWay.keys()) this.leave(request);
   }

@@ -19,12 +19,13 @@ const MAX_WAITING_LENGTH = 16 * 1024 * 1024;
 /** Text of an answer that is sent at once, in characters: the model takes some tens of tokens at a time. */
 const SENT_LENGTH = 128;
 
+/** Options of a `WorkerScorer`. */
 export interface WorkerScorerOptions extends ScorerThreadOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly start: StartScorerThread;
-  /** The way to the endpoint, for an embedder that has one. */
-  readonly transport?: Transport;
+  /** Carries the thread's requests, for an embedder with an endpoint. */
+  readonly transport?: Transport | undefined;
 }
 
 /**
@@ -36,7 +37,7 @@ export class WorkerScorer implements Scorer {
   readonly #opened = Promise.withResolvers<void>();
   readonly #requests: ThreadRequests | undefined;
   readonly #answers = new Map<AnswerId, Answer>();
-  /** Answers with news. */
+  /** Answers with changes that are not sent. */
   readonly #changed = new Set<Answer>();
   readonly #waiters = new Map<number, Waiter>();
   readonly #unsent = new Set<Waiter>();
@@ -48,13 +49,13 @@ export class WorkerScorer implements Scorer {
   #facts: ScorerFacts | undefined;
   /** The thread has not taken the last batch yet. */
   #busy = false;
-  /** Why there are no similarities, and there will be none. */
+  /** Reason why the scorer has stopped for good. */
   #failure: string | undefined;
 
   constructor(options: WorkerScorerOptions) {
     this.#options = options;
     const { clock, log, start, embedder, maxQueued, transport } = options;
-    // Who does not wait for it is told in comparisons.
+    // A failure is also told in every comparison.
     this.#opened.promise.catch(() => {});
     this.#thread = new ModelThread({
       clock,
@@ -171,7 +172,7 @@ export class WorkerScorer implements Scorer {
     return this.#answers.get(answer.id) === answer;
   }
 
-  /** Nothing more is sent of an answer, and the thread forgets it. */
+  /** Sends nothing more of an answer, and has the thread drop it. */
   #loseOne(answer: Answer, reason: string): void {
     answer.lost ??= reason;
     this.#waitingLength -= answer.text.length;
@@ -184,7 +185,7 @@ export class WorkerScorer implements Scorer {
     }
   }
 
-  /** Sends what there is, unless the thread still has to take what it was sent. */
+  /** Sends all changes as a batch, unless the thread has not taken the last one. */
   #flush(): void {
     if (this.#busy || this.#facts === undefined) return;
     const answers: AnswerUpdate[] = [];
@@ -236,20 +237,20 @@ export class WorkerScorer implements Scorer {
     }
   }
 
-  /** There will be no thread any more. */
+  /** Stops for good. */
   #giveUp(reason: string): void {
     this.#failure = reason;
     this.#lose(reason);
     for (const answer of this.#answers.values()) this.#loseOne(answer, reason);
   }
 
-  /** The thread is gone, with all that it knew. */
+  /** Gives up what a crashed thread knew. */
   #lose(reason: string): void {
     this.#facts = undefined;
     this.#requests?.leaveAll();
     this.#busy = false;
     for (const answer of this.#answers.values()) {
-      // Those that it had not heard of are not lost.
+      // Answers that it had not been sent are not lost.
       if (answer.sent) this.#loseOne(answer, reason);
     }
     this.#closedKeys = [];
@@ -258,19 +259,19 @@ export class WorkerScorer implements Scorer {
 
 interface Answer {
   readonly id: AnswerId;
-  /** Its name in the thread. */
+  /** Id in the thread. */
   readonly key: number;
-  /** The thread has heard of it. */
+  /** True when the thread knows it. */
   sent: boolean;
-  /** What it has not heard yet. */
+  /** Text that is not sent yet. */
   text: string;
   ended: boolean;
-  /** Why it is not compared. */
+  /** Reason why it is not compared. */
   lost: string | undefined;
 }
 
 interface Waiter {
   readonly request: ComparisonRequest;
-  /** With a result, or the reason why there is none. */
+  /** Ends the wait with a result, or with the reason why there is none. */
   settle(result: Similarity | string): void;
 }

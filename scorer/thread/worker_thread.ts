@@ -4,20 +4,20 @@ import type { HttpEmbedderOptions } from "../embedders/http_embedder.ts";
 import type { OnnxEmbedderOptions } from "../embedders/onnx_embedder.ts";
 import type { ScorerFacts, Similarity, SimilarityMetric } from "../scorer.ts";
 
-/** An embedding model at an endpoint, as the thread is told of it. */
+/** An embedding model at an endpoint. */
 export interface EndpointOptions
   extends Pick<HttpEmbedderOptions, "url" | "model" | "apiKey" | "span" | "maxTokens"> {
   /** Calibration file that the cosine of pooled vectors is whitened by. */
   readonly whitening?: string | undefined;
 }
 
-/** What the Worker is started with. */
+/** Options of the thread. */
 export interface ScorerThreadOptions {
   readonly embedder: Omit<OnnxEmbedderOptions, "clock"> | EndpointOptions;
   readonly maxQueued: number;
 }
 
-/** News of an answer since the last batch, in this order: it was opened, grew, ended. */
+/** Changes of an answer since the last batch, in this order: it was opened, grew, ended. */
 export interface AnswerUpdate {
   readonly key: number;
   readonly opened: boolean;
@@ -25,7 +25,7 @@ export interface AnswerUpdate {
   readonly ended: boolean;
 }
 
-/** A comparison that somebody waits for. */
+/** A comparison of two answers, by their keys. */
 export interface ComparisonRequest {
   readonly request: number;
   readonly a: number;
@@ -39,10 +39,10 @@ export type ToScorerThread =
     readonly kind: "batch";
     readonly answers: readonly AnswerUpdate[];
     readonly comparisons: readonly ComparisonRequest[];
-    /** Keys of answers that are not needed any more. */
+    /** Keys of answers to drop. */
     readonly closed: readonly number[];
   }
-  /** What became of a request that the thread asked for. */
+  /** Outcome of a request that the thread asked for. */
   | {
     readonly kind: "answered";
     readonly request: number;
@@ -57,9 +57,9 @@ export type FromScorerThread =
   | { readonly kind: "ready"; readonly facts: ScorerFacts }
   /** The model cannot be used. */
   | { readonly kind: "failed"; readonly reason: string; readonly code: string; readonly status: number }
-  /** The last batch is taken; there may be another one. */
+  /** The last batch is taken; the next one may come. */
   | { readonly kind: "taken" }
-  /** A request that is to be sent for it, and one that it does not wait for any more. */
+  /** A request to send for the thread, and one that it has given up. */
   | { readonly kind: "ask"; readonly request: number; readonly outgoing: OutgoingRequest }
   | { readonly kind: "leave"; readonly request: number }
   | { readonly kind: "compared"; readonly request: number; readonly result: Similarity }

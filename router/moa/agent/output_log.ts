@@ -74,7 +74,7 @@ export class OutputLog {
     if (delta.logprobs !== undefined) { for (const logprob of delta.logprobs) this.#logprobs.push(logprob); }
     const tokens = tokensOf(delta);
     this.#tokens += tokens;
-    this.#changed.ring();
+    this.#changed.wakeAll();
     if (tokens > 0) { for (const subscriber of this.#subscribers) subscriber(tokens); }
   }
 
@@ -86,7 +86,7 @@ export class OutputLog {
   /** No more will come. */
   end(): void {
     this.#ended = true;
-    this.#changed.ring();
+    this.#changed.wakeAll();
   }
 
   /**
@@ -113,7 +113,7 @@ export class OutputLog {
         };
         yield news;
       } else if (this.#ended) return;
-      else await this.#changed.next(signal);
+      else await this.#changed.wait(signal);
     }
   }
 }

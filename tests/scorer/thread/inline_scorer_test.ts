@@ -42,6 +42,7 @@ test("two answers that have ended are compared, with their tokens and effective 
       metric: "cosine",
       value: 0.75,
       tokens: [4, 3],
+      effectiveDimensions: undefined,
     });
   }));
 
