@@ -7,7 +7,7 @@ export type Numbers = Float32Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
 export type CacheLayout = readonly Pick<CacheSlot, "type" | "heads" | "headDimensions">[];
 
 /**
- * How a model continues its cache. `copies`: it reads tensors [batch, heads, tokens, size] without gaps and writes
+ * A model's way to continue its cache. `copies`: it reads tensors [batch, heads, tokens, size] without gaps and writes
  * longer ones elsewhere. `appends`: it writes behind what is there, in tensors [batch, heads, capacity, size].
  */
 export type CacheGrowth = "copies" | "appends";
@@ -25,7 +25,7 @@ export interface CacheRows {
   readonly tensors: readonly Numbers[];
   /** Its place in the batch. */
   readonly slot: number;
-  /** From one head to the next. */
+  /** Rows from one head to the next. */
   readonly rows: number;
   /** The row of its first token. */
   readonly first: number;

@@ -40,12 +40,12 @@ export class KeyValues {
     return this.#growth === "appends" ? this.capacity : tokens;
   }
 
-  /** Where its tokens are, or those that it is to hold. */
+  /** The place of its tokens, or of as many as it is to hold. */
   place(tokens: number): CacheRows {
     return { tensors: this.tensors, slot: 0, rows: this.rows(tokens), first: 0 };
   }
 
-  /** True when somebody holds it besides the one who asks. */
+  /** True when it has several holders. */
   get shared(): boolean {
     return this.#holders > 1;
   }
@@ -59,7 +59,7 @@ export class KeyValues {
     if (--this.#holders === 0) this.#giveBack(this);
   }
 
-  /** For the pool: it is used again. */
+  /** Makes it new again; for the pool. */
   reuse(): this {
     this.tokens = 0;
     this.#holders = 1;
@@ -67,11 +67,11 @@ export class KeyValues {
   }
 }
 
-/** Where a step reads and writes; the same memory for a model that appends. */
+/** Memory that a step reads and writes; the same for a model that appends. */
 export interface Extension {
   /** Undefined when there are no tokens before. */
   readonly from: KeyValues | undefined;
-  /** Held for the one who asked. */
+  /** Retained for the caller. */
   readonly into: KeyValues;
 }
 
@@ -97,7 +97,7 @@ export class KeyValuePool {
   readonly maxSequenceTokens: number;
   readonly layout: CacheLayout;
   readonly growth: CacheGrowth;
-  /** Given back last, at the end. */
+  /** Memory given back; the last at the end. */
   #free: KeyValues[] = [];
   #used = 0;
   #unused = 0;
@@ -109,7 +109,7 @@ export class KeyValuePool {
     this.maxSequenceTokens = Math.floor(maxTokens / 2.25) - 32;
   }
 
-  /** Tokens whose memory somebody holds. */
+  /** Tokens whose memory is held. */
   get usedTokens(): number {
     return this.#used;
   }
@@ -161,7 +161,7 @@ export class KeyValuePool {
       const into = this.take(all);
       return into && { from: past, into };
     }
-    // Who appends first has the place behind a prefix that others hold, too.
+    // The first to append gets the place behind a prefix, even one with several holders.
     if (past !== undefined && past.tokens === known && past.capacity >= all) {
       return { from: past, into: past.retain() };
     }

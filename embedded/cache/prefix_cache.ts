@@ -1,6 +1,6 @@
 import type { KeyValues } from "./key_values.ts";
 
-/** What is known of a sequence. */
+/** The part of a sequence that is known. */
 export interface PrefixMatch {
   /** Its first tokens that are known. */
   readonly tokens: number;
@@ -23,7 +23,7 @@ interface Node {
 /**
  * Remembers sequences by their tokens: a radix tree with pages of one token, so that every known prefix is found in
  * full. A leaf holds its whole sequence: what goes on from its end needs no copy, and a sequence that grows takes its
- * leaf along. What branches off shares the tokens, not the memory. The memory's bound is the pool's: who takes from
+ * leaf along. What branches off shares the tokens, not the memory. The memory's bound is the pool's: taking from
  * that evicts here, the leaf first that was used longest ago.
  */
 export class PrefixCache {
@@ -77,7 +77,7 @@ export class PrefixCache {
     this.#touch(leaf);
   }
 
-  /** Forgets the sequence that was used longest ago and that nobody else holds; false when there is none. */
+  /** Forgets the sequence that was used longest ago and that has no other holder; false when there is none. */
   evict(): boolean {
     let oldest: Node | undefined;
     for (const leaf of this.#leaves) {

@@ -137,14 +137,14 @@ export class EmbeddedAnswer {
 export class Answers {
   readonly list: readonly EmbeddedAnswer[];
   readonly #stop = new AbortController();
-  readonly #signal: AbortSignal;
+  readonly #signals: readonly AbortSignal[];
   readonly #changed = new Set<EmbeddedAnswer>();
   #notify: (() => void) | undefined;
   #running: number;
 
   /** Starts them; they end when the signal aborts. */
   constructor(generator: Generator, jobs: readonly AnswerJob[], signal: AbortSignal) {
-    this.#signal = AbortSignal.any([signal, this.#stop.signal]);
+    this.#signals = [signal, this.#stop.signal];
     this.list = jobs.map((job) => new EmbeddedAnswer(job));
     this.#running = jobs.length;
     for (const answer of this.list) {
@@ -157,7 +157,7 @@ export class Answers {
     }
   }
 
-  /** What becomes of all answers, to be read once. Throws the failure of any; those that still run then are ended. */
+  /** The events of all answers, to be read once. Throws the failure of any, and ends the others. */
   async *events(): AsyncGenerator<RunEvent, void, void> {
     try {
       for (let answer = await this.#next(); answer !== undefined; answer = await this.#next()) {
@@ -182,7 +182,7 @@ export class Answers {
 
   async #drive(generator: Generator, answer: EmbeddedAnswer): Promise<void> {
     const enough = new AbortController();
-    const signal = AbortSignal.any([this.#signal, enough.signal]);
+    const signal = AbortSignal.any([...this.#signals, enough.signal]);
     for await (const event of generator.generate(answer.job.request, signal)) {
       if (event.type === "prompt") answer.cachedTokens = event.cachedTokens;
       else if (event.type === "end") answer.end(event.reason);

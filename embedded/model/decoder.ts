@@ -17,9 +17,9 @@ export class Decoder implements DecoderSteps {
   #vocabSize = 0;
   #growth: CacheGrowth = "copies";
   #batches = false;
-  /** It gives logits for each token, or for the last one only. */
+  /** True when it gives logits for each token, false for the last one only. */
   #allRows = true;
-  /** Where logits are written, for as many tokens as a step has had. */
+  /** Memory for logits, of the longest step so far. */
   #logits: Numbers = new Float32Array(0);
 
   private constructor(runtime: OnnxRuntime, session: OnnxSession, source: string) {
@@ -52,7 +52,7 @@ export class Decoder implements DecoderSteps {
     return bytesPerToken(this.export.cache);
   }
 
-  /** How its cache is continued. */
+  /** Its cache's growth. */
   get growth(): CacheGrowth {
     return this.#growth;
   }

@@ -5,7 +5,7 @@ import {
   type TransformerInputs,
 } from "../../ml/onnx/transformer_inputs.ts";
 
-/** How an exported decoder is fed and read; it has a cache. */
+/** Inputs and outputs of an exported decoder with a cache. */
 export interface DecoderExport extends TransformerInputs {
   /** The output that holds a logit per token of the vocabulary, [batch, tokens or 1, vocabulary]. */
   readonly logits: { readonly name: string; readonly type: "float32" | "float16" };

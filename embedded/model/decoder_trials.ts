@@ -20,7 +20,7 @@ function sampleIds({ vocabSize }: UntriedDecoder): number[] {
   return Array.from({ length: 12 }, (_, index) => Math.floor(vocabSize * ((0.1 + index * 0.382) % 1)));
 }
 
-/** More than is ever asked for here. */
+/** Size of a pool that no trial fills. */
 const POOL_TOKENS = 1024;
 
 /**
@@ -36,7 +36,7 @@ export async function findGrowth(decoder: UntriedDecoder): Promise<CacheGrowth> 
 
 /**
  * True when two sequences of different lengths can be computed in one step. It needs exports that know the batch as a dimension, are told
- * the tokens' places where padding shifts them, and heed the mask: padding is large numbers here, which nobody overlooks.
+ * the tokens' places where padding shifts them, and heed the mask: padding is large numbers here, which would show.
  */
 export async function findBatches(decoder: UntriedDecoder, growth: CacheGrowth): Promise<boolean> {
   const { cache, mask, positions } = decoder.export;

@@ -5,7 +5,7 @@ import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Environment } from "../../ml/hub/environment.ts";
 import { findExport, type OnnxSource } from "../../ml/hub/onnx_files.ts";
 
-/** Where a model does not say how long its context is. */
+/** Context of a model whose configuration names none. */
 const USUAL_CONTEXT_TOKENS = 2048;
 
 /** Sampling parameters that a model names in `generation_config.json`, for requests that say nothing of them. */
@@ -19,7 +19,7 @@ export interface SamplingDefaults {
 
 /** A decoder's files on this machine, and what they say of it. */
 export interface EmbeddedFiles {
-  /** With `tokenizer.json`. */
+  /** The folder of `tokenizer.json`. */
   readonly folder: string;
   /** The `.onnx` file. */
   readonly path: string;

@@ -5,7 +5,7 @@ import type { Sequence } from "./sequence.ts";
 
 /** With fewer tokens to come the way into a batch and out again is not worth it. */
 const LEAST_TOKENS = 8;
-/** How long those that join must be able to stay, in tokens, if their answers are that long. */
+/** Fewest tokens that a sequence must be able to stay for, if its answer is that long. */
 const STAY_TOKENS = 32;
 /** Padding that is put up with, as a share of the longest sequence and in tokens, before all are moved together. */
 const PADDING = { share: 0.25, tokens: 16 };
@@ -34,6 +34,7 @@ export function longestBatched(
   return growth === "appends" ? Infinity : Math.floor(CACHE_PER_WEIGHT * weightBytes / bytesPerToken);
 }
 
+/** Options of a batch. */
 export interface BatchOptions {
   readonly decoder: Pick<DecoderSteps, "stepBatch">;
   readonly pool: KeyValuePool;
@@ -45,8 +46,8 @@ export interface BatchOptions {
 
 /**
  * Sequences whose next tokens are computed in one step, which reads the weights once for all of them. Their keys and
- * values lie side by side in memory of their own, [slots, heads, rows, size], and stay there from step to step: who
- * comes or goes is copied, once. With a model that appends, a sequence has the first rows of its slot. With one that
+ * values lie side by side in memory of their own, [slots, heads, rows, size], and stay there from step to step: only
+ * those that come or go are copied. With a model that appends, a sequence has the first rows of its slot. With one that
  * copies, all sequences end at the last row, and what is before them is padding.
  */
 export class Batch {
@@ -55,9 +56,9 @@ export class Batch {
   #maxTokens: number;
   readonly #members: Sequence[] = [];
   #room: KeyValues | undefined;
-  /** Of each slot. */
+  /** Rows of each slot. */
   #rows = 0;
-  /** Where the next step writes with a model that copies. Kept, for as much memory anew takes as long as the step. */
+  /** Memory that the next step of a model that copies writes to. Kept, for taking it anew takes as long as the step. */
   #other: KeyValues | undefined;
 
   constructor(options: BatchOptions) {
@@ -128,7 +129,7 @@ export class Batch {
     if (members.length === 0) return true;
     const longest = most(members, "known");
     if (this.#appends) return longest < this.#rows || this.#move(members);
-    // It may be gone whom all were padded for.
+    // The longest, which all others are padded for, may be gone.
     if (this.#rows > longest * (1 + PADDING.share) + PADDING.tokens) this.#move(members);
     const rows = this.#rows + 1;
     if (this.#other !== undefined && this.#other.capacity >= members.length * rows) return true;

@@ -1,6 +1,6 @@
 import type { OnnxFallback } from "../../ml/onnx/runtime.ts";
 
-/** How the next token is drawn from the logits; vLLM's names, meanings and order of application. */
+/** Parameters of drawing a token from logits: vLLM's names, meanings and order of application. */
 export interface SamplingParameters {
   /** 0: the likeliest token. */
   readonly temperature: number;
@@ -17,7 +17,7 @@ export interface SamplingParameters {
   readonly seed: string;
 }
 
-/** What a sequence is to be generated from. */
+/** A sequence to be generated. */
 export interface SequenceRequest {
   readonly promptIds: readonly number[];
   /** 0: the prompt is only computed and kept (a warm). */
@@ -38,14 +38,14 @@ export interface DrawnToken {
   readonly top: readonly (readonly [id: number, logprob: number])[];
 }
 
-/** What happens to a sequence, in this order. */
+/** Events of a sequence, in this order. */
 export type SequenceEvent =
   /** The prompt has been computed; `cachedTokens` of it were in the cache. */
   | { readonly type: "prompt"; readonly cachedTokens: number }
   | { readonly type: "token"; readonly token: DrawnToken }
   | { readonly type: "end"; readonly reason: "stop" | "length" };
 
-/** What a generator works with. */
+/** Fixed facts of a generator. */
 export interface GeneratorFacts {
   readonly model: string;
   readonly file: string;

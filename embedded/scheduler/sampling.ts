@@ -5,7 +5,7 @@ import type { DrawnToken, SamplingParameters, SequenceRequest } from "./generato
 /** Below this a temperature means the likeliest token (vLLM's `_SAMPLING_EPS`). */
 const GREEDY_TEMPERATURE = 1e-5;
 
-/** What changes nothing: tokens are drawn as the model gives them (OpenAI's and vLLM's defaults). */
+/** Sampling that leaves the model's probabilities as they are (OpenAI's and vLLM's defaults). */
 export const NEUTRAL_SAMPLING: Omit<SamplingParameters, "seed"> = {
   temperature: 1,
   topP: 1,
@@ -23,7 +23,7 @@ export type DrawRequest = Pick<SequenceRequest, "sampling" | "minTokens" | "stop
 /** The tokens of a sequence as penalties count them. */
 export class TokenHistory {
   readonly promptIds: ReadonlySet<number>;
-  /** How often the answer has each id. */
+  /** Occurrences of each id in the answer. */
   readonly counts: Map<number, number> = new Map();
   /** Tokens of the answer. */
   length = 0;

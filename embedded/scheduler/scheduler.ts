@@ -6,9 +6,10 @@ import { drawToken } from "./sampling.ts";
 import { Sequence } from "./sequence.ts";
 import type { SequenceMemory } from "./sequence_memory.ts";
 
-/** What became of a sequence, or that it cannot go on. */
+/** News of a sequence; `failed` is its last. */
 export type SchedulerEvent = SequenceEvent | { readonly type: "failed"; readonly reason: string };
 
+/** Options of a scheduler. */
 export interface SchedulerOptions {
   readonly decoder: Pick<DecoderSteps, "step">;
   readonly memory: SequenceMemory;
@@ -18,20 +19,20 @@ export interface SchedulerOptions {
   readonly maxRunning: number;
   /** Prompt tokens per step: while no answer waits for its next token, and while one does. */
   readonly chunkTokens: { readonly alone: number; readonly besides: number };
-  /** Told at once, step by step. */
+  /** Called step by step with what has happened to a sequence. */
   readonly news: (key: number, events: readonly SchedulerEvent[]) => void;
 }
 
 /**
  * Shares a decoder among sequences: each step is a token of one of them, or of several that are in the batch, or a piece
- * of one prompt, in turns. Prompts are computed in the order of their coming, each when there is room for it; the one
+ * of one prompt, in turns. Prompts are computed in the order of their arrival, each when there is room for it; the one
  * before is then known to the cache. When memory runs out, remembered prefixes go first, then the sequence that came
  * last: it waits and is computed again.
  */
 export class Scheduler {
   readonly #options: SchedulerOptions;
   readonly #waiting = new Map<number, Sequence>();
-  /** By their coming; the prompt that is being computed is the last one. */
+  /** In the order of their arrival; the prompt that is being computed is the last one. */
   readonly #running = new Map<number, Sequence>();
   #promptTokens = 0;
   #promptTokensCached = 0;
@@ -60,7 +61,7 @@ export class Scheduler {
     this.#wake?.();
   }
 
-  /** Ends a sequence after the step that is under way; nothing more is told of it. */
+  /** Ends a sequence after the step that is under way, without more news of it. */
   abort(key: number): void {
     this.#waiting.delete(key);
     const sequence = this.#running.get(key);

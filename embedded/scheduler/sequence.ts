@@ -40,7 +40,7 @@ export class Sequence {
     return this.request.maxTokens - this.generated;
   }
 
-  /** How many tokens it will have, as far as room is kept for them. */
+  /** Tokens that room is kept for: those there are and some to come. */
   get expectedTokens(): number {
     return this.ids.length + Math.min(this.left, ANSWER_ROOM_TOKENS);
   }
@@ -57,7 +57,7 @@ export class Sequence {
     this.cachedTokens ??= known;
   }
 
-  /** What was computed is held elsewhere, or lost. */
+  /** Lets go of its keys and values, which are held elsewhere or lost. */
   reset(): void {
     this.keyValues = undefined;
     this.batched = false;

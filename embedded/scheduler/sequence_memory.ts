@@ -4,6 +4,7 @@ import type { DecoderSteps } from "../model/decoder_steps.ts";
 import { Batch } from "./batch.ts";
 import type { Sequence } from "./sequence.ts";
 
+/** Options of a sequence memory. */
 export interface SequenceMemoryOptions {
   readonly decoder: Pick<DecoderSteps, "stepBatch">;
   readonly pool: KeyValuePool;
@@ -12,7 +13,7 @@ export interface SequenceMemoryOptions {
 }
 
 /**
- * Where the keys and values of sequences are: each in memory of its own, those that answer side by side in the batch,
+ * Memory of the keys and values of sequences: each in memory of its own, those that answer side by side in the batch,
  * and of those that have ended in the prefix cache, whose memory is taken back when it is needed.
  */
 export class SequenceMemory {
@@ -73,7 +74,7 @@ export class SequenceMemory {
     return room;
   }
 
-  /** Puts those into the batch that may as well be computed together; they answer, and they are all that run so. */
+  /** Puts those of `answers`, all that answer, into the batch that gain by being computed together. */
   gather(running: readonly Sequence[], answers: readonly Sequence[]): void {
     const own = running.reduce((sum, { keyValues }) => sum + (keyValues?.capacity ?? 0), 0);
     this.batch.join(answers, this.#pool.maxTokens - own - this.batch.usedTokens);

@@ -12,12 +12,13 @@ import type {
 import type { DecoderOptions, FromDecoder, StartDecoder, ToDecoder } from "./worker_thread.ts";
 import { ModelThread } from "../../ml/onnx/model_thread.ts";
 
+/** Options of `WorkerGenerator.start`. */
 export interface WorkerGeneratorOptions {
   readonly clock: Clock;
   readonly log: Logger;
   readonly start: StartDecoder;
   readonly decoder: DecoderOptions;
-  /** Sequences at once, those that wait counted. */
+  /** Most sequences at once, waiting ones included. */
   readonly maxSequences: number;
 }
 
@@ -37,7 +38,7 @@ export class WorkerGenerator implements Generator {
   #counts: GeneratorCounts | undefined;
   /** The thread takes sequences. */
   #isReady = false;
-  /** Why nothing can be generated any more. */
+  /** Set when nothing can be generated any more. */
   #failure: CanopyError | undefined;
   #onReady: (failure?: CanopyError) => void = () => {};
 
@@ -50,7 +51,7 @@ export class WorkerGenerator implements Generator {
       name: decoder.model,
       start: (events) => {
         const thread = start(decoder, events);
-        // Until it is known whether anybody waits for it.
+        // Until it is known whether a sequence waits for it.
         thread.keepAlive(true);
         return thread;
       },
@@ -123,7 +124,7 @@ export class WorkerGenerator implements Generator {
     await this.#thread.close();
   }
 
-  /** The process waits for the thread while somebody waits for an answer. */
+  /** Drops a sequence; without any, the process no longer waits for the thread. */
   #forget(key: number): boolean {
     const found = this.#sequences.delete(key);
     if (this.#sequences.size === 0) this.#thread.keepAlive(false);
@@ -193,7 +194,7 @@ export class WorkerGenerator implements Generator {
     }
   }
 
-  /** What it computed is lost. A model that never was ready is given up. */
+  /** Fails all sequences. True when the thread is to be started again: not for a model that never was ready. */
   #crashed(reason: string): boolean {
     this.#isReady = false;
     this.#fail(new CanopyError(reason, { code: "engine_crashed", status: 502 }));

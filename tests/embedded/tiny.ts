@@ -21,7 +21,7 @@ export const tinyPath = fileURLToPath(new URL("tiny-qwen3-onnx/model.onnx", fixt
 /** Bytes of its cache for one token. */
 export const TINY_TOKEN_BYTES = 2 * 2 * 2 * 64 * 4;
 
-/** What torch, or an engine, gave for a prompt. */
+/** Tokens that torch, or an engine, gave for a prompt. */
 export interface GreedyCase {
   readonly name: string;
   readonly promptIds: readonly number[];
@@ -56,7 +56,7 @@ export async function startTiny(options: Partial<DecoderOptions> = {}): Promise<
   });
 }
 
-/** What came of a sequence. */
+/** Outcome of a sequence. */
 export interface Outcome {
   readonly cachedTokens: number;
   readonly ids: number[];

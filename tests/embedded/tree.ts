@@ -14,7 +14,7 @@ const SIZES = ["small", "middle", "large"];
 export interface TreeOptions {
   /** Incremental prefill. */
   readonly warm: boolean;
-  readonly earlyExit?: JsonObject;
+  readonly earlyExit?: JsonObject | undefined;
   readonly maxTokens?: number;
   /** The first member of each cluster writes only so much. */
   readonly firstTokens?: number;
@@ -43,13 +43,13 @@ export function treeConfig({ warm, earlyExit, maxTokens = 24, firstTokens }: Tre
           { agents: [{ model: "large" }], prompt: "synthesize" },
         ],
         incremental_prefill: { mode: warm ? "on" : "off" },
-        ...(earlyExit === undefined ? {} : { early_exit: earlyExit }),
+        early_exit: earlyExit,
       },
     },
   });
 }
 
-/** What the embedded servers have counted. */
+/** Counts of the embedded servers. */
 export interface EngineCounts {
   readonly busy: number;
   readonly promptTokens: number;
@@ -124,7 +124,7 @@ function treeAt(router: Router, url: string): ServedTree {
         method: "POST",
         headers: { "content-type": "application/json" },
         body: JSON.stringify({ model: "moa", messages: [{ role: "user", content: question }] }),
-        ...(left === undefined ? {} : { signal: left }),
+        signal: left ?? null,
       });
       const body: unknown = await response.json();
       if (!isJsonObject(body) || !response.ok) throw new Error(JSON.stringify(body));

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../base/clock.ts";
-import type { Pace } from "./embedded_bench_measures.ts";
+import type { Pace } from "./measures.ts";
 import { QWEN06 } from "../scorer/model.ts";
 import type { OnnxRuntime, OnnxSession, Tensor } from "../../../ml/onnx/runtime.ts";
 

@@ -1,5 +1,5 @@
 /**
- * What the embedded engine costs, each figure beside a bare loop over onnxruntime-node that does the same work, in one
+ * Costs of the embedded engine, each figure beside a bare loop over onnxruntime-node that does the same work, in one
  * run, with a model of random weights in the size of Qwen3-0.6B (`--layers N` for a smaller one, `--fused` for ONNX
  * Runtime's fused attention, which appends to the cache where standard operators copy it):
  *
@@ -12,8 +12,8 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
-import { BareDecoder } from "./embedded_bench_bare.ts";
-import { generated, type Pace, peakWhile, promptOf } from "./embedded_bench_measures.ts";
+import { BareDecoder } from "./bare_decoder.ts";
+import { generated, type Pace, peakWhile, promptOf } from "./measures.ts";
 import { numberAfter } from "../flags.ts";
 import { loopDelayWhile } from "../loop_delay.ts";
 import { cpuMicros, median } from "../measure.ts";

@@ -1,5 +1,5 @@
 /**
- * Which export of a model a CPU runs fastest, and what each one costs in quality. For every ONNX file of a folder: the
+ * Speed of each export of a model on this CPU, and its cost in quality. For every ONNX file of a folder: the
  * tokens per second of a prompt and of an answer, and how many of the tokens that torch drew in 32 bits
  * (`greedy.json`, written by `tests/engines/setup_real_model.sh`) it would have drawn in their place.
  *
@@ -13,7 +13,7 @@ import { SystemClock } from "../../../base/clock.ts";
 import { messageOf } from "../../../base/errors.ts";
 import { isJsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
-import { generated, greedyRequest, type Pace, promptOf } from "./embedded_bench_measures.ts";
+import { generated, greedyRequest, type Pace, promptOf } from "./measures.ts";
 import { numberAfter, textAfter } from "../flags.ts";
 import { median } from "../measure.ts";
 import { weightBytes } from "../../../embedded/model/model_files.ts";
@@ -26,7 +26,7 @@ const ANSWER_TOKENS = 64;
 const ROUNDS = 3;
 const MIB = 2 ** 20;
 
-/** What torch drew after a prompt. */
+/** Tokens that torch drew after a prompt. */
 interface Recorded {
   readonly promptIds: readonly number[];
   readonly ids: readonly number[];

@@ -67,7 +67,7 @@ try {
     transport: network,
     env: process.env,
     signal,
-    ...(real === "" ? { tokenizer } : {}),
+    tokenizer: real === "" ? tokenizer : undefined,
   });
   const router = await createRouter({
     config: embedded.config,
