@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -225,6 +225,33 @@ test("literal constants of a module are written in capitals", () => {
         const text = name.getText(syntax);
         const plain = initializer !== undefined && isLiteral(initializer);
         if (plain && !/^[A-Z][A-Z0-9_]*$/.test(text)) found.push(`${path}: ${text}`);
+      }
+    }
+  }
+  assertNone(found);
+});
+
+/** Pairs of a path and, where one stands behind it, a name, as the pages write them: `` `path` `name` ``. */
+function namedIn(page: string): { path: string; name: string | undefined }[] {
+  const text = readFileSync(join(ROOT, page), "utf8").replace(/```[^]*?```/g, "");
+  const pattern = /`((?:\.ci|[\w-]+)(?:\/[\w.-]+)*\/?)`(?: `([A-Za-z]\w*)`)?/g;
+  return [...text.matchAll(pattern)]
+    .map(([, path = "", name]) => ({ path: path.replace(/\/$/, ""), name }))
+    .filter(({ path }) => (path.includes("/") && !path.startsWith("dist/")) || path.endsWith(".ts"));
+}
+
+test("ARCHITECTURE.md and CONTRIBUTING.md name files, folders and symbols that are there", () => {
+  const found: string[] = [];
+  for (const page of ["ARCHITECTURE.md", "CONTRIBUTING.md"]) {
+    const named = namedIn(page);
+    assert.ok(named.length > 10, `${page} names its places`);
+    for (const { path, name } of named) {
+      if (!existsSync(join(ROOT, path))) found.push(`${page}: there is no ${path}`);
+      else if (name !== undefined && path.endsWith(".ts")) {
+        const declared = new RegExp(`\\b(?:class|function\\*?|interface|const|type) ${name}\\b`);
+        if (!declared.test(readFileSync(join(ROOT, path), "utf8"))) {
+          found.push(`${page}: ${path} declares no ${name}`);
+        }
       }
     }
   }
