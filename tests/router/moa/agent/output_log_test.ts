@@ -90,3 +90,15 @@ test("an output beyond all reason is refused", () => {
   }, { code: "answer_too_long", status: 502 });
   assert.ok(log.text.length <= 16 * 1024 * 1024);
 });
+
+test("subscribers hear of new tokens right when they come, and of nothing after the end", () => {
+  const log = new OutputLog();
+  const heard: [number, string][] = [];
+  log.subscribe((tokens) => heard.push([tokens, log.text]));
+  log.append({ type: "delta", text: "ab", tokenIds: [1, 2] });
+  log.append({ type: "delta", text: "" });
+  log.append({ type: "delta", text: "c" });
+  log.end();
+  log.append({ type: "delta", text: "d" });
+  assert.deepEqual(heard, [[2, "ab"], [1, "abc"]]);
+});
