@@ -66,8 +66,6 @@ export interface GenerateRequest {
   readonly logprobs?: number | undefined;
   /** Headers to pass on (`traceparent`, `x-request-id`); lower case. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  /** Called once the prefill half of a pair has read the prompt, or has given up; never by what has no halves. */
-  readonly onPrefilled?: () => void;
 }
 
 /** Log-probability of one generated token. */

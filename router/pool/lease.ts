@@ -23,6 +23,4 @@ export interface LeaseHint extends PlaceHint {
 export interface Lease extends Placement {
   /** Id of the worker that reads the prompt and keeps its prefix: of a pair, the prefill half. */
   readonly home: string;
-  /** The prompt has been read: warms may use the worker again. Releasing the worker that reads it implies this. */
-  promptRead(): void;
 }

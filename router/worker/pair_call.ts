@@ -29,8 +29,6 @@ export interface PairCallOptions {
   readonly finishPrefill: boolean;
   /** True when `prefillAnswer` will be asked for. */
   readonly keepPrefill?: boolean | undefined;
-  /** Called when the prefill half has answered. */
-  readonly onPrefilled?: (() => void) | undefined;
 }
 
 /**
@@ -161,7 +159,7 @@ export class PairCall implements UpstreamCall {
 
   /** Reads the prefill half to its end. Never rejects. */
   async #readPrefill(): Promise<void> {
-    const { prefill, at, onPrefilled } = this.#options;
+    const { prefill, at } = this.#options;
     try {
       const response = await prefill.open();
       const first = await prefill.first();
@@ -174,7 +172,6 @@ export class PairCall implements UpstreamCall {
       await this.#drainPrefill();
       this.#prefillEnded = true;
       at.release("ok", "prefill");
-      onPrefilled?.();
       await prefill.close();
     } catch (error) {
       if (this.#prefillEnded) return;

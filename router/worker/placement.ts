@@ -10,7 +10,7 @@ export interface PrefillSide {
 /** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
 export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
 
-/** Where a call runs, and its way to say early how one half of a pair went; whoever leased the place gives the rest back. */
+/** Where a call runs, and its way to say early how far it is; whoever leased the place gives it back at last. */
 export interface Placement {
   /** The worker; of a pair, its decode half. */
   readonly workerId: string;
@@ -24,4 +24,9 @@ export interface Placement {
    * it was (then the last call's `failed` counts against no other).
    */
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void;
+  /**
+   * Tells the pool that the prompt has been read (of a pair, by the prefill half): warms may use that server again.
+   * Implied when it is given back.
+   */
+  promptRead(): void;
 }

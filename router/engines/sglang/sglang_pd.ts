@@ -45,7 +45,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
     const sent = sglangRequest(this.options, request);
-    const call = this.#pairCall(pairOf(at), sent, request);
+    const call = this.#pairCall(pairOf(at), sent, request.headers);
     return new GenerateStream({
       call,
       signal,
@@ -66,7 +66,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
   #pairCall(
     at: PairPlacement,
     request: SglangRequest,
-    { headers, onPrefilled }: Pick<GenerateRequest, "headers" | "onPrefilled"> = {},
+    headers?: GenerateRequest["headers"],
   ): PairCall {
     const { clock, random, capabilities } = this.options;
     const fields = bootstrapFields(at.prefill, random);
@@ -77,7 +77,6 @@ export class SglangPdEngine extends PooledEngine implements Engine {
       prefill: half(at.prefill),
       decode: half(at),
       finishPrefill: capabilities.version !== undefined && olderThan(capabilities.version, "0.5.10"),
-      onPrefilled,
     });
   }
 

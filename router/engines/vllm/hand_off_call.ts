@@ -75,8 +75,6 @@ export interface HandOffCallOptions {
   readonly call: (worker: CalledWorker, path: string, body: JsonObject, sent?: JsonObject) => UpstreamCall;
   /** Makes the decode half's call. */
   readonly decode: (handOff: HandOff) => UpstreamCall;
-  /** Called once the prefill half has read the prompt, or has given up. */
-  readonly onPrefilled?: (() => void) | undefined;
   /** Called when decode reads the prompt by itself; `failed`: after a fault of one of the servers. */
   readonly onAlone: (reason: string, failed: boolean) => void;
 }
@@ -120,10 +118,10 @@ export class HandOffCall implements UpstreamCall {
   }
 
   async open(): Promise<IncomingResponse> {
-    const { at, decode, onPrefilled, onAlone } = this.#options;
+    const { at, decode, onAlone } = this.#options;
     const handOff = await this.#prefill();
     if ("status" in handOff) return handOff;
-    onPrefilled?.();
+    if (at.prefill !== undefined) at.promptRead();
     this.#half = "decode";
     let failed = true;
     if (handOff.kind === "prefilled") {

@@ -41,7 +41,6 @@ export class VllmPdEngine extends PooledEngine implements Engine {
         }),
       decode: (handOff) =>
         workerCall(this.options, { at, ...this.#decodeBody(request, handOff), headers, firstTokenDueMs }),
-      onPrefilled: request.onPrefilled,
       onAlone: (reason, failed) =>
         log[failed ? "warning" : "debug"](
           "{model}: {worker} reads the prompt of {request} by itself: {reason}",

@@ -290,7 +290,6 @@ export class AgentCall {
       sampling: request.sampling,
       logprobs: request.logprobs,
       headers: request.headers,
-      onPrefilled: () => lease.promptRead(),
     };
     this.#worker = lease.workerId;
     this.#placedAtMs = this.#context.trace.nowMs;

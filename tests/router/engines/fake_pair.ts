@@ -54,6 +54,8 @@ export class FakePair {
   readonly transport: MemoryTransport;
   readonly engine: Engine;
   readonly at: Placement;
+  /** When the pool could know that the prompt has been read. */
+  readAtMs: number | undefined;
   /** How each half answers; by default well. */
   readonly answers: Record<Half, MemoryHandler> = {
     prefill: this.stream("prefill", PREFILLED),
@@ -89,8 +91,11 @@ export class FakePair {
         bootstrapHost: "prefill",
         bootstrapPort: options.bootstrapPort ?? 8998,
       },
-      release: (outcome: PlacementOutcome, side?: Half) =>
-        void this.log.push(`${side ?? "rest"} released ${outcome}`),
+      release: (outcome: PlacementOutcome, side?: Half) => {
+        this.log.push(`${side ?? "rest"} released ${outcome}`);
+        if (side === "prefill") this.readAtMs ??= this.clock.now();
+      },
+      promptRead: () => this.readAtMs ??= this.clock.now(),
     };
     const pool = { workers: () => [] };
     this.engine = createEngine({

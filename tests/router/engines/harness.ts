@@ -19,7 +19,7 @@ import type { Placement } from "../../../router/worker/placement.ts";
 
 export const WORKER = "http://worker:8000";
 
-export const placement: Placement = { workerId: "w1", url: WORKER, release: () => {} };
+export const placement: Placement = { workerId: "w1", url: WORKER, release: () => {}, promptRead: () => {} };
 
 const pool: EngineOptions["pool"] = { workers: () => [] };
 

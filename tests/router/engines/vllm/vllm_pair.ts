@@ -22,6 +22,8 @@ export class PairPlace implements Placement {
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void {
     this.released.push(side === undefined ? outcome : `${outcome} ${side}`);
   }
+
+  promptRead(): void {}
 }
 
 export function pairConfig(): ModelConfig {

@@ -101,8 +101,8 @@ pairTest(
       pair.faults.prefill = faults;
       const startMs = clock.now();
       let readMs = Infinity;
-      const onPrefilled = () => readMs = clock.now() - startMs;
-      await collect(engine.generate({ ...request, onPrefilled }, at, never));
+      at.promptRead = () => readMs = clock.now() - startMs;
+      await collect(engine.generate(request, at, never));
       assert.ok(readMs < 100, `${readMs} ms`);
     }
   },
@@ -384,7 +384,14 @@ pairTest("an abort that comes first sends nothing", async ({ pair, engine, at })
 
 pairTest("a placement without a prefill half is decoded alone", async ({ pair, engine, at }) => {
   const { workerId, url } = at;
-  const found = await collect(engine.generate(request, { workerId, url, release: () => {} }, never));
+  const found = await collect(
+    engine.generate(request, {
+      workerId,
+      url,
+      release: () => {},
+      promptRead: () => assert.fail("not read by a prefill half"),
+    }, never),
+  );
   assert.equal(found.text, "aaaa");
   assert.deepEqual(pair.log, ["decode /v1/completions"]);
 });
