@@ -1,7 +1,7 @@
 /** Names and values of a series' labels. */
 export type Labels = Readonly<Record<string, string>>;
 
-/** What one series, or several by their labels, are worth. */
+/** The value of a family's only series, or the values of several by their labels. */
 type Samples<Value> = Value | Iterable<readonly [Labels, Value]>;
 
 /** Observations, counted up to each of some bounds. */

@@ -21,7 +21,7 @@ import { asCanopyError, errorBody } from "../../router/http/gate/errors.ts";
 import type { AnswerWriter, EngineFields } from "../../router/http/openai/answer.ts";
 import { ChatAnswer } from "../../router/http/openai/chat_answer.ts";
 import { CompletionAnswer } from "../../router/http/openai/completion_answer.ts";
-import { usageBody } from "../../router/http/openai/usage.ts";
+import { usageBody } from "../../router/http/openai/run_body.ts";
 import { DONE_EVENT, sseEvent } from "../../router/wire/sse.ts";
 
 /** Options of an embedded server. */

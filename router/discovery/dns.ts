@@ -22,7 +22,7 @@ export interface DnsName {
   readonly bootstrapPort: number | undefined;
 }
 
-/** What following names needs. */
+/** Options of `followDns`. */
 export interface DnsDiscovery {
   readonly names: readonly DnsName[];
   readonly resolver: Resolver;
@@ -78,8 +78,8 @@ async function membersOf(name: DnsName, resolver: Resolver): Promise<Member[]> {
     model: name.model,
     worker: {
       url: `http://${host}`,
-      ...(name.role === undefined ? {} : { role: name.role }),
-      ...(name.bootstrapPort === undefined ? {} : { bootstrapPort: name.bootstrapPort }),
+      role: name.role,
+      bootstrapPort: name.bootstrapPort,
     },
     leaving: false,
   }));

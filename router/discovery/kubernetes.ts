@@ -9,7 +9,7 @@ import { memberOf, nameOf, type PodRules } from "./pods.ts";
 const FIRST_DELAY_MS = 500;
 const MAX_DELAY_MS = 30_000;
 
-/** What watching pods needs. */
+/** Options of `followPods`. */
 export interface KubernetesDiscovery {
   readonly pods: KubernetesPods;
   readonly rules: PodRules;

@@ -3,7 +3,7 @@ import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
 
-/** How the API server is reached. */
+/** Access to an API server. */
 export interface KubernetesAccess {
   /** Such as `https://10.96.0.1:443`. */
   readonly url: string;
@@ -37,7 +37,7 @@ const PAGE = 500;
 const MAX_EVENT_LENGTH = 8 * 1024 * 1024;
 const MAX_LIST_BYTES = 256 * 1024 * 1024;
 
-/** What discovery asks of a Kubernetes API server: pods by label, now and as they change. */
+/** The pods of a Kubernetes API server by label, now and as they change. */
 export class KubernetesPods {
   readonly #access: KubernetesAccess;
   readonly #transport: Transport;

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { Member } from "./membership.ts";
 
-/** How a pod tells what it serves. The defaults are the labels of `canopy plan --emit kubernetes`. */
+/** Rules by which a pod is a worker: by its labels, those of `canopy plan --emit kubernetes`. */
 export interface PodRules {
   /** Keys of `models`; a single one needs no label. */
   readonly models: readonly string[];
@@ -34,8 +34,8 @@ export function memberOf(pod: JsonObject, rules: PodRules): Member | undefined {
     model,
     worker: {
       url: `http://${address.includes(":") ? `[${address}]` : address}:${port}`,
-      ...(role === "prefill" || role === "decode" ? { role } : {}),
-      ...(bootstrapPort === undefined ? {} : { bootstrapPort }),
+      role: role === "prefill" || role === "decode" ? role : undefined,
+      bootstrapPort,
     },
     leaving,
   };

@@ -1,4 +1,4 @@
-/** What a server needs of an app: `fetch` as web servers have it. */
+/** An app as a server needs it: `fetch` as web servers have it. */
 export interface Fetches {
   fetch(request: Request): Response | Promise<Response>;
 }

@@ -54,7 +54,7 @@ export class EventFrames {
     return events;
   }
 
-  /** What came behind the last whole event. */
+  /** The bytes behind the last whole event. */
   rest(): Uint8Array {
     const held = this.#held;
     this.#held = EMPTY;

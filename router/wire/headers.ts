@@ -22,7 +22,7 @@ const NOT_FORWARDED = new Set([
   "x-api-key",
   "cookie",
 ]);
-/** What the HTTP server in front writes itself. */
+/** Headers that the HTTP server in front writes itself. */
 const NOT_RETURNED = new Set([...HOP_BY_HOP, "content-length", "date"]);
 
 /** The headers of a request to a worker: the client's, less what is not the worker's business, plus the worker's own. */

@@ -8,7 +8,7 @@ import {
   walkObject,
 } from "./json_scan.ts";
 
-/** Where members of a body's top-level object are, in bytes; found in one scan, nothing else decoded. */
+/** Byte ranges of members of a body's top-level object; found in one scan, nothing else decoded. */
 export interface TopLevel {
   /** Index behind the opening brace. */
   readonly openedAt: number;

@@ -30,7 +30,7 @@ function metricsText(http: HttpServices): string {
   );
   text.gauge(
     "canopy_worker_up",
-    "1 while a worker may get work.",
+    "1 while a worker may get scope.",
     workers.map(({ labels, status: { breaker, health } }) =>
       [labels, breaker !== "open" && (health === "healthy" || health === "unknown") ? 1 : 0] as const
     ),

@@ -4,7 +4,7 @@ import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { parseJsonObject, readBody } from "../gate/body.ts";
 import type { Call, Env } from "../gate/context.ts";
-import { fieldError } from "../gate/field_error.ts";
+import { fieldError } from "../gate/fields.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";

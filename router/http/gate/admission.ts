@@ -2,7 +2,7 @@ import { type Clock, deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { Semaphore } from "../../../base/semaphore.ts";
 
-/** Bounds on the work that is accepted. */
+/** Bounds on the requests that are accepted. */
 export interface AdmissionOptions {
   readonly clock: Clock;
   /** Runs and relayed requests at once. */

@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { CanopyError } from "../../../base/errors.ts";
 
 /**
- * Who may call a route. `open`: anyone. `api`: holders of an API key or of the admin key, when keys are configured.
+ * The callers that a route lets in. `open`: anyone. `api`: holders of an API key or of the admin key, when keys are configured.
  * `admin`: with an admin key configured only its holder, else as `api` (runs hold other users' prompts).
  * `control`: only the holder of the admin key; anyone where no key at all is configured and only this host can ask.
  */

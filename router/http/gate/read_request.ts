@@ -5,32 +5,31 @@ import { outcomeOfError, RequestScope } from "./request_scope.ts";
 import type { HttpServices } from "./services.ts";
 
 /** A request whose body was read. */
-
 export interface ReadRequest {
   readonly call: Call;
   readonly bytes: Uint8Array<ArrayBuffer>;
   /** The same, parsed. */
   readonly body: JsonObject;
-  readonly work: RequestScope;
+  readonly scope: RequestScope;
 }
-/** Reads a request's JSON body and has it served; an error ends the work. */
 
+/** Reads a request's JSON body and has it served; an error ends the scope. */
 export async function withBody(
   http: HttpServices,
   call: Call,
   serve: (request: ReadRequest) => Promise<Response>,
 ): Promise<Response> {
-  const work = new RequestScope(call.req.raw, call.get("requestId"), http);
+  const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
   try {
-    const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, work.signal);
-    return await serve({ call, bytes, body: parseJsonObject(bytes), work });
+    const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, scope.signal);
+    return await serve({ call, bytes, body: parseJsonObject(bytes), scope });
   } catch (error) {
-    work.end(outcomeOfError(error));
+    scope.end(outcomeOfError(error));
     throw error;
   }
 }
-/** What the engine calls of a run inherit from the client's request. */
 
+/** Headers that the engine calls of a run inherit from the client's request. */
 export function tracingHeaders(call: Call): Record<string, string> {
   const headers: Record<string, string> = { "x-request-id": call.get("requestId") };
   for (const name of ["traceparent", "tracestate"]) {

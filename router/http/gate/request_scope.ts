@@ -7,7 +7,7 @@ import type { Metrics, Outcome } from "../metrics/metrics.ts";
 
 const log = logger("http");
 
-/** What a piece of work reports to. */
+/** Parts of the router that a scope reports to. */
 export interface RequestScopeServices {
   readonly clock: Clock;
   readonly drain: Drain;
@@ -59,7 +59,7 @@ export class RequestScope {
     return this.#controller.signal;
   }
 
-  /** Calls `callback` when the work ends; at once if it has. */
+  /** Calls `callback` when the scope ends; at once if it has. */
   onEnd(callback: () => void): void {
     if (this.#ended) callback();
     else this.#atEnd.push(callback);
@@ -95,25 +95,25 @@ export function outcomeOfError(error: unknown): Outcome {
 
 /**
  * A body that is made while it is read, one piece per read: a slow client slows `pieces` and nothing is stored.
- * When the client stops reading, the work is aborted and `pieces` is closed.
+ * When the client stops reading, the scope is aborted and `pieces` is closed.
  */
 export function pulledBody(
   pieces: {
     next(): Promise<IteratorResult<Uint8Array, unknown>>;
     return(): Promise<unknown>;
   },
-  work: RequestScope,
+  scope: RequestScope,
   outcome: Outcome = "ok",
 ): ReadableStream<Uint8Array> {
   let controller: ReadableStreamDefaultController<Uint8Array>;
   const take = (result: IteratorResult<Uint8Array, unknown>) => {
     if (result.done !== true) return controller.enqueue(result.value);
     controller.close();
-    work.end(outcome);
+    scope.end(outcome);
   };
   const fail = (error: unknown) => {
     controller.error(error);
-    work.end("stream_error");
+    scope.end("stream_error");
   };
   return new ReadableStream<Uint8Array>(
     {
@@ -121,7 +121,7 @@ export function pulledBody(
       // One promise for each chunk, and no closure: this is the only stream between a worker and its client.
       pull: () => pieces.next().then(take, fail),
       async cancel() {
-        work.abort(clientGone());
+        scope.abort(clientGone());
         await pieces.return();
       },
     },

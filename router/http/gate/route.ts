@@ -3,7 +3,7 @@ import type { z } from "zod";
 import type { Access, Keys } from "./auth.ts";
 import type { Env } from "./context.ts";
 
-/** What /openapi.json says of a route. Its schemas have an `id` in their metadata, by which they are referred to. */
+/** A route's description in /openapi.json. Its schemas have an `id` in their metadata, by which they are referred to. */
 export interface Operation {
   readonly summary: string;
   readonly request?: z.ZodType;

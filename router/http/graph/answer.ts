@@ -1,7 +1,6 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { promptBody } from "../gate/prompt_body.ts";
 import type { GraphInclude } from "./read_graph.ts";
-import { traceEventBody, usageBody } from "../openai/usage.ts";
+import { promptBody, traceEventBody, usageBody } from "../openai/run_body.ts";
 import type { AgentEvent } from "../../moa/agent/agent_events.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
 import type { AgentRecord } from "../../moa/record/run_record.ts";
@@ -64,7 +63,7 @@ function sums({ run, include }: GraphAnswer): JsonObject {
   };
 }
 
-/** What is known of an agent when it has ended, besides its text. */
+/** Facts about an agent that has ended, besides its text. */
 function endBody(agent: AgentRecord, include: readonly GraphInclude[]): JsonObject {
   const { usage, startedAtMs, firstTokenAtMs, endedAtMs } = agent;
   return {

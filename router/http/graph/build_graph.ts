@@ -14,7 +14,7 @@ const MAX_SLOTS = 4096;
 /** One agent as a request describes it. */
 export interface AgentSpec {
   readonly id: string;
-  /** Where in the request it is, and where its prompt is. */
+  /** Paths in the request: the agent, and its prompt. */
   readonly field: string;
   readonly promptField: string;
   /** Key of the served model. */
@@ -30,7 +30,7 @@ export interface AgentSpec {
   readonly earlyExit: ClusterNode["earlyExit"];
 }
 
-/** What holds for the whole graph. */
+/** Settings of a whole graph. */
 export interface GraphRules {
   /** Outputs without which the run fails. */
   readonly minResponses: number;
@@ -88,7 +88,7 @@ export function buildRequestGraph(specs: readonly AgentSpec[], rules: GraphRules
   };
 }
 
-/** What each agent reads, in declared order: what it lists, then what only its slots name. */
+/** The agents that each agent reads, in declared order: those it lists, then those that only its slots name. */
 function findReads(specs: readonly AgentSpec[]): Map<string, readonly string[]> {
   const known = new Set(specs.map((spec) => spec.id));
   const readsOf = new Map<string, readonly string[]>();

@@ -1,27 +1,27 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
-import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
 import type { AgentEvent } from "../../moa/agent/agent_events.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
 import type { Run } from "../../moa/run/run.ts";
+import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
 /** Takes a place and starts a run, which holds the place until no engine works for it. Throws `CanopyError`. */
 export async function startGraph(
   http: HttpServices,
   graph: AgentGraph,
   headers: Readonly<Record<string, string>>,
-  work: RequestScope,
+  scope: RequestScope,
 ): Promise<Run> {
-  work.model = REQUEST_GRAPH;
-  const release = await http.admission.take(work.signal);
+  scope.model = REQUEST_GRAPH;
+  const release = await http.admission.take(scope.signal);
   let run: Run | undefined;
   try {
-    work.signal.throwIfAborted();
+    scope.signal.throwIfAborted();
     const question = { kind: "chat", messages: [] } as const;
-    run = http.moa.start(graph, { question, rootSampling: {}, choices: 1, headers }, work.signal);
+    run = http.moa.start(graph, { question, rootSampling: {}, choices: 1, headers }, scope.signal);
     http.metrics.followRun(REQUEST_GRAPH, run);
     return run;
   } finally {
@@ -36,10 +36,10 @@ export async function finished(run: Run): Promise<void> {
   await run.ended;
 }
 
-/** What a stream of a graph's events is made of. */
+/** Options of `eventStream`. */
 export interface EventStreamOptions {
   readonly run: Run;
-  readonly work: RequestScope;
+  readonly scope: RequestScope;
   /** The events that one event of an agent becomes. */
   readonly chunk: (event: AgentEvent) => JsonObject[];
   /** The last ones, once the run has ended. */
@@ -51,8 +51,8 @@ export interface EventStreamOptions {
  * request of which nothing comes has its true status; a later error is the stream's last event.
  */
 export async function eventStream(options: EventStreamOptions): Promise<Response> {
-  const { run, work } = options;
-  const events = run.agentEvents(work.signal)[Symbol.asyncIterator]();
+  const { run, scope } = options;
+  const events = run.agentEvents(scope.signal)[Symbol.asyncIterator]();
   const held: AgentEvent[] = [];
   let next = await events.next();
   while (next.done !== true && isFruitless(next.value)) {
@@ -61,7 +61,7 @@ export async function eventStream(options: EventStreamOptions): Promise<Response
   }
   if (next.done === true) await finished(run);
   const pieces = streamed([...held, ...(next.done === true ? [] : [next.value])], events, options);
-  return new Response(pulledBody(pieces, work), {
+  return new Response(pulledBody(pieces, scope), {
     headers: {
       "content-type": "text/event-stream",
       "cache-control": "no-cache",
@@ -77,7 +77,7 @@ function isFruitless(event: AgentEvent): boolean {
 async function* streamed(
   held: readonly AgentEvent[],
   events: AsyncIterator<AgentEvent>,
-  { run, work, chunk, closing }: EventStreamOptions,
+  { run, scope, chunk, closing }: EventStreamOptions,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   try {
     for (const event of held) for (const piece of chunk(event)) yield sseEvent(piece);
@@ -88,7 +88,7 @@ async function* streamed(
     for (const piece of closing()) yield sseEvent(piece);
     yield DONE_EVENT;
   } catch (error) {
-    work.end("stream_error");
+    scope.end("stream_error");
     yield sseEvent(errorBody(asCanopyError(error)));
   } finally {
     await events.return?.();

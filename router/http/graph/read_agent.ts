@@ -4,14 +4,12 @@ import { responsesFormatSchema } from "../../../cfgs/schema/config.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
-import { fieldError, shown } from "../gate/field_error.ts";
+import { fieldError, isSet, shown, within } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
-import { isSet } from "../gate/optional.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { AgentSpec } from "./build_graph.ts";
 import { type AgentBody, parametersSchema, requestAgentSchema } from "./request_schema.ts";
 import { holdsSlot, openMessage, splitAtSlots } from "./slots.ts";
-import { within } from "./within.ts";
 import { readMessages } from "../openai/chat_request.ts";
 import { readSampling } from "../openai/sampling.ts";
 import { mergeSampling, samplingOf } from "../../moa/graph/sampling.ts";
@@ -21,13 +19,13 @@ import type { ServedModel } from "../../served/served_model.ts";
 /** Fields of an agent that are no parameters of its generation. */
 const OWN_FIELDS = ["reads", "responses", "min_responses", "deadline_ms", "on_deadline", "early_exit"];
 
-/** What belongs to a whole request, or has no place in the answer; `readSampling` would pass over it. */
+/** Fields of a whole request, or without a place in the answer; `readSampling` would pass over them. */
 const REFUSED = [
   ...["stream", "stream_options", "n", "best_of", "suffix", "echo", "canopy", "logprobs", "top_logprobs"],
   ...["tools", "tool_choice", "parallel_tool_calls"],
 ];
 
-/** What agents have in common unless they say otherwise. */
+/** Settings of all agents that do not say otherwise. */
 export interface AgentDefaults {
   readonly sampling: Sampling;
   readonly onDeadline: AgentSpec["onDeadline"];

@@ -2,20 +2,17 @@ import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
 import { MAX_AGENTS } from "../../../cfgs/topology/expanded_graph.ts";
-import { fieldError, shown } from "../gate/field_error.ts";
-import { isSet } from "../gate/optional.ts";
+import { fieldError, isSet, shown, within } from "../gate/fields.ts";
 import type { HttpServices } from "../gate/services.ts";
-import { buildRequestGraph } from "./build_graph.ts";
-import { checkRequestedExit } from "./check_early_exit.ts";
+import { type AgentSpec, buildRequestGraph } from "./build_graph.ts";
 import { type AgentDefaults, readAgent, readParameters } from "./read_agent.ts";
 import { defaultPrefill, graphRequestSchema, type RulesRequest, rulesSchema } from "./request_schema.ts";
-import { within } from "./within.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
 
 /** Ids can be written into slots and error texts, and are not taken for something else there. */
 export const ID = /^[\p{L}\p{N}_.:/-]{1,128}$/u;
 
-/** What may be added to an answer. */
+/** Additions to an answer, on request. */
 export type GraphInclude = "prompts" | "trace";
 
 /** A request for a graph. */
@@ -96,4 +93,37 @@ function checkRoot(graph: AgentGraph, { root }: RulesRequest): void {
   }
   const others = outputs.filter((id) => id !== root).slice(0, 8).join(", ");
   throw badRequest("root", `root is ${named}, but these agents are read by nobody, too: ${others}`);
+}
+
+/** Throws 400 naming the field for early exit that names nobody, or that cannot be decided here. */
+export function checkRequestedExit(
+  http: HttpServices,
+  specs: readonly AgentSpec[],
+  ofAll: AgentSpec["earlyExit"],
+): void {
+  const agents = new Set(specs.map(({ id }) => id));
+  const models = new Set(specs.map(({ model }) => model));
+  const seen = new Set<AgentSpec["earlyExit"]>();
+  for (const { earlyExit, field } of specs) {
+    if (seen.has(earlyExit)) continue;
+    seen.add(earlyExit);
+    within(earlyExit === ofAll ? "" : field, () => {
+      for (const [at, name] of earlyExit.never_skip.entries()) {
+        const place = `early_exit.never_skip[${at}]`;
+        if (agents.has(name) || models.has(name)) continue;
+        throw badRequest(
+          place,
+          `${place} is ${shown(name)}: there is no such agent, and no agent of such a model`,
+        );
+      }
+      const { model } = earlyExit.verdict;
+      if (model !== undefined && http.models.get(model)?.config.served !== true) {
+        throw badRequest(
+          "early_exit.verdict.model",
+          `early_exit.verdict.model is ${shown(model)}, which is not served`,
+        );
+      }
+      http.moa.checkEarlyExit(earlyExit);
+    });
+  }
 }

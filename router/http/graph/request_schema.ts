@@ -107,7 +107,7 @@ export const prefillRequestSchema = z.looseObject({
   session: z.string().min(1).max(256).nullish().describe("As in /v1/warm"),
 }).meta({ id: "PrefillRequest" });
 
-/** How prompts are prefilled where a request says nothing about it. */
+/** Incremental prefill where a request says nothing about it. */
 export const defaultPrefill = prefillSchema.parse({});
 
 /** The body of POST /generate with slots in `text`: a batch of named requests that read each other. */

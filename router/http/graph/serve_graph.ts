@@ -9,23 +9,23 @@ import { readGraph } from "./read_graph.ts";
 /** Serves POST /v1/graph: runs the graph in the request. Throws `CanopyError`. */
 export async function serveGraph(
   http: HttpServices,
-  { call, body, work }: ReadRequest,
+  { call, body, scope }: ReadRequest,
 ): Promise<Response> {
   refuseDeepNesting(body);
   const { graph, stream, include } = readGraph(http, body);
-  const run = await startGraph(http, graph, tracingHeaders(call), work);
+  const run = await startGraph(http, graph, tracingHeaders(call), scope);
   const answer = { run, graph, include, created: unixSeconds(http.clock) };
   if (stream) {
     return await eventStream({
       run,
-      work,
+      scope,
       chunk: (event) => [graphChunk(answer, event)],
       closing: () => [closingChunk(answer)],
     });
   }
   await finished(run);
   const whole = wholeGraph(answer);
-  work.end("ok");
+  scope.end("ok");
   return new Response(JSON.stringify(whole), {
     headers: { "content-type": "application/json", "x-canopy-run-id": run.id },
   });

@@ -8,21 +8,21 @@ import { serveByModel } from "../openai/dispatch.ts";
 
 /** Serves POST /generate: with slots in its texts a graph, without them the engine model's own business. */
 export async function serveGenerate(http: HttpServices, request: ReadRequest): Promise<Response> {
-  const { call, body, work } = request;
+  const { call, body, scope } = request;
   if (!isShellRequest(body)) return await serveByModel(http, request, "engine");
   refuseDeepNesting(body);
   const { graph, names, isList, stream } = readShellRequest(http, body);
-  const run = await startGraph(http, graph, tracingHeaders(call), work);
+  const run = await startGraph(http, graph, tracingHeaders(call), scope);
   if (stream) {
     const events = new ShellStream(names, isList);
-    return await eventStream({ run, work, chunk: (event) => [events.chunk(event)], closing: () => [] });
+    return await eventStream({ run, scope, chunk: (event) => [events.chunk(event)], closing: () => [] });
   }
   await finished(run);
   const agents = new Map(run.record().agents.map((agent) => [agent.id, agent]));
   const answers = names.map((name) => agents.get(name)).filter((agent) => agent !== undefined).map(
     shellAnswer,
   );
-  work.end("ok");
+  scope.end("ok");
   return new Response(JSON.stringify(isList ? answers : answers[0] ?? null), {
     headers: { "content-type": "application/json", "x-canopy-run-id": run.id },
   });

@@ -3,9 +3,8 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
-import { fieldError } from "../gate/field_error.ts";
+import { fieldError, isSet } from "../gate/fields.ts";
 import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";
-import { isSet } from "../gate/optional.ts";
 import type { ReadRequest } from "../gate/read_request.ts";
 import type { RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
@@ -26,12 +25,12 @@ import type { ServedModel } from "../../served/served_model.ts";
 const STICKY_HEADER = "x-smg-routing-key";
 
 /** Serves POST /v1/warm. Throws `CanopyError`. */
-export async function serveWarm(http: HttpServices, { call, body, work }: ReadRequest): Promise<Response> {
+export async function serveWarm(http: HttpServices, { call, body, scope }: ReadRequest): Promise<Response> {
   refuseDeepNesting(body);
   const parsed = warmRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
-  const model = warmable(http, request.model, work);
+  const model = warmable(http, request.model, scope);
   const { session: _, ...parameters } = body;
   const like = readSampling(request, parameters);
   const prompt = readPrompt(request, body, model, like);
@@ -39,10 +38,10 @@ export async function serveWarm(http: HttpServices, { call, body, work }: ReadRe
   const order = { model, prompt, like, stickyKey: request.session ?? call.req.header(STICKY_HEADER) };
   const { promptTokens, cachedTokens, worker } = await withPlace(
     http,
-    work,
-    () => warm(order, work.signal),
+    scope,
+    () => warm(order, scope.signal),
   );
-  return json(work, {
+  return json(scope, {
     object: "warm",
     model: request.model,
     prompt_tokens: promptTokens,
@@ -52,28 +51,31 @@ export async function serveWarm(http: HttpServices, { call, body, work }: ReadRe
 }
 
 /** Serves POST /prefill_only: the same in SGLang's form. Throws `CanopyError`. */
-export async function servePrefill(http: HttpServices, { call, body, work }: ReadRequest): Promise<Response> {
+export async function servePrefill(
+  http: HttpServices,
+  { call, body, scope }: ReadRequest,
+): Promise<Response> {
   refuseDeepNesting(body);
   const parsed = prefillRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
-  const model = warmable(http, request.model ?? onlyServedModel(http)?.name, work);
+  const model = warmable(http, request.model ?? onlyServedModel(http)?.name, scope);
   const { prompts, isList } = readPrefixes(request);
   guard(model, body, prompts[0]!);
   const like = { extra: body };
   const stickyKey = request.session ?? call.req.header(STICKY_HEADER);
-  const answers = await withPlace(http, work, async () => {
+  const answers = await withPlace(http, scope, async () => {
     const done: Json[] = [];
     for (const [at, prompt] of prompts.entries()) {
-      const warmed = await warm({ model, prompt, like, stickyKey }, work.signal);
+      const warmed = await warm({ model, prompt, like, stickyKey }, scope.signal);
       done.push(prefillBody(warmed, idOf(request, at) ?? `prefill-${http.random.hex(16)}`));
     }
     return done;
   });
-  return json(work, isList ? answers : answers[0] ?? null);
+  return json(scope, isList ? answers : answers[0] ?? null);
 }
 
-function warmable(http: HttpServices, name: string | undefined, work: RequestScope): ServedModel {
+function warmable(http: HttpServices, name: string | undefined, scope: RequestScope): ServedModel {
   if (name === undefined) {
     throw badRequest("model", "model is required: GET /v1/models lists the models", "missing_field");
   }
@@ -84,7 +86,7 @@ function warmable(http: HttpServices, name: string | undefined, work: RequestSco
     }
     throw modelNotFound(name);
   }
-  work.model = model.name;
+  scope.model = model.name;
   requireWarming(model);
   return model;
 }
@@ -139,10 +141,10 @@ function guard(model: ServedModel, body: JsonObject, prompt: Prompt): void {
 
 async function withPlace<Result>(
   http: HttpServices,
-  work: RequestScope,
+  scope: RequestScope,
   task: () => Promise<Result>,
 ): Promise<Result> {
-  const release = await http.admission.take(work.signal);
+  const release = await http.admission.take(scope.signal);
   try {
     return await task();
   } finally {
@@ -169,7 +171,7 @@ function prefillBody({ promptTokens, cachedTokens, worker }: WarmedPrefix, id: s
   };
 }
 
-function json(work: RequestScope, body: Json): Response {
-  work.end("ok");
+function json(scope: RequestScope, body: Json): Response {
+  scope.end("ok");
   return new Response(JSON.stringify(body), { headers: { "content-type": "application/json" } });
 }

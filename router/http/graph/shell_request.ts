@@ -2,16 +2,14 @@ import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import { fieldError, shown } from "../gate/field_error.ts";
+import { fieldError, isSet, shown, within } from "../gate/fields.ts";
 import { onlyServedModel } from "../gate/find_model.ts";
-import { isSet } from "../gate/optional.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { type AgentSpec, buildRequestGraph } from "./build_graph.ts";
 import { checkSampling, engineModel, readParameters, samplingFor } from "./read_agent.ts";
 import { ID } from "./read_graph.ts";
 import { defaultPrefill, type ShellRequest, shellRequestSchema } from "./request_schema.ts";
 import { holdsSlot, splitAtSlots } from "./slots.ts";
-import { within } from "./within.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
 import { parseResponsesFormat, type PromptTemplate } from "../../moa/graph/template.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -23,7 +21,7 @@ const RENAMED: Readonly<Record<string, string>> = {
   sampling_seed: "seed",
 };
 
-/** What SGLang generates where a request sets no limit. */
+/** SGLang's limit where a request sets none. */
 const DEFAULT_MAX_TOKENS = 128;
 
 const FORMAT = parseResponsesFormat({ item: "[answer]", separator: "\n" });

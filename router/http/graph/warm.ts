@@ -4,7 +4,7 @@ import type { ServedModel } from "../../served/served_model.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import type { PlacementOutcome } from "../../worker/placement.ts";
 
-/** What is to be prefilled, and where. */
+/** A prompt to be prefilled. */
 export interface WarmOrder {
   readonly model: ServedModel;
   readonly prompt: Prompt;
@@ -14,7 +14,7 @@ export interface WarmOrder {
   readonly stickyKey: string | undefined;
 }
 
-/** What was prefilled. */
+/** A prompt that was prefilled. */
 export interface WarmedPrefix {
   readonly promptTokens: number;
   readonly cachedTokens: number | undefined;

@@ -1,7 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
 
-/** What every object of one answer begins with. */
+/** The beginning of every object of one answer. */
 export interface AnswerHead {
   readonly id: string;
   /** Unix time in seconds. */

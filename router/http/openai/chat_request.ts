@@ -1,8 +1,7 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import { fieldError } from "../gate/field_error.ts";
-import { isSet } from "../gate/optional.ts";
+import { fieldError, isSet } from "../gate/fields.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
@@ -30,7 +29,7 @@ export function readChat(
     inputs: [{
       question: { kind: "chat", messages: readMessages(body["messages"] ?? []) },
       rootSampling: sampling,
-      ...(logprobs === undefined ? {} : { rootLogprobs: logprobs }),
+      rootLogprobs: logprobs,
       choices: common.choices,
       headers,
     }],

@@ -1,7 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { fieldError, shown } from "../gate/field_error.ts";
-import { isSet } from "../gate/optional.ts";
+import { fieldError, isSet, shown } from "../gate/fields.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
@@ -26,7 +25,7 @@ export function readCompletion(
     inputs: prompts.map((text) => ({
       question: { kind: "text", text },
       rootSampling: sampling,
-      ...(logprobs === undefined ? {} : { rootLogprobs: logprobs }),
+      rootLogprobs: logprobs,
       choices: common.choices,
       headers,
     })),

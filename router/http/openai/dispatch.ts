@@ -9,7 +9,7 @@ import { serveVirtual } from "./virtual_model.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
-/** What a route asks of a model. `engine`: something that only engine models can do. */
+/** The task of a route. `engine`: something that only engine models can do. */
 export type Task = "chat" | "completion" | "engine";
 
 /** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
@@ -20,29 +20,29 @@ export function dispatch(http: HttpServices, call: Call, task: Task): Promise<Re
 /** Serves a request that was read by the model that it names. */
 export async function serveByModel(
   http: HttpServices,
-  { call, bytes, body, work }: ReadRequest,
+  { call, bytes, body, scope }: ReadRequest,
   task: Task,
 ): Promise<Response> {
   const url = new URL(call.req.url);
   const target = findTarget(http, body, url.pathname);
   if ("model" in target) {
-    work.model = target.model.name;
+    scope.model = target.model.name;
     const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
     return await serveEngine(
       http,
       { model: target.model, path: url.pathname + url.search, headers, bytes, body },
-      work,
+      scope,
     );
   }
   const { graph } = target;
-  work.model = graph.name;
+  scope.model = graph.name;
   if (task === "engine") {
     throw new CanopyError(
       `${graph.name} is a virtual model and has no ${url.pathname}: ask an engine model`,
       { code: "model_not_supported", status: 404, param: "model" },
     );
   }
-  return await serveVirtual(http, { kind: task, graph, body, headers: tracingHeaders(call) }, work);
+  return await serveVirtual(http, { kind: task, graph, body, headers: tracingHeaders(call) }, scope);
 }
 
 /** The graph or model that a request is for. Throws 400 without a name, 404 for a name that is not served. */

@@ -19,7 +19,7 @@ export interface EngineRequest {
 export async function serveEngine(
   http: HttpServices,
   request: EngineRequest,
-  work: RequestScope,
+  scope: RequestScope,
 ): Promise<Response> {
   const { model, path, headers, bytes, body } = request;
   refuseDeadly({
@@ -29,17 +29,17 @@ export async function serveEngine(
     path: path.split("?")[0] ?? path,
     body,
   });
-  const release = await http.admission.take(work.signal);
-  work.onEnd(release);
+  const release = await http.admission.take(scope.signal);
+  scope.onEnd(release);
   const { status, headers: returned, body: answer } = await http.relay.relay(
     model,
     { method: "POST", path, headers, body: bytes },
-    work.signal,
+    scope.signal,
   );
   const init = { status, headers: returned };
   if (answer === undefined || answer instanceof Uint8Array) {
-    work.end(outcomeOf(status));
+    scope.end(outcomeOf(status));
     return new Response(answer ?? null, init);
   }
-  return new Response(pulledBody(answer, work, outcomeOf(status)), init);
+  return new Response(pulledBody(answer, scope, outcomeOf(status)), init);
 }

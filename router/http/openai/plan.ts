@@ -1,13 +1,13 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import { isSet } from "../gate/optional.ts";
+import { isSet } from "../gate/fields.ts";
 import type { CommonRequest } from "./request_schema.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { RunInput } from "../../moa/graph/run_input.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
-/** What a request to a virtual model comes down to. */
+/** A request to a virtual model, read and checked. */
 export interface CompletionPlan {
   readonly graph: Graph;
   /** The name that the client asked for: every answer bears it. */
@@ -19,7 +19,7 @@ export interface CompletionPlan {
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly continuousUsage: boolean;
-  /** What `canopy.include` asks for; undefined when `canopy` is absent. */
+  /** The additions of `canopy.include`; undefined when `canopy` is absent. */
   readonly include: readonly Include[] | undefined;
   readonly logprobs: boolean;
   /** Stop strings that the root's engine does not take: the router ends the text at these itself. */

@@ -110,7 +110,7 @@ export const completionRequestSchema = z.looseObject({
   suffix: z.string().nullish().describe("Refused unless empty"),
 }).meta({ id: "CompletionRequest" });
 
-/** What the router reads of a request for an engine model. */
+/** The part of a request for an engine model that the router reads. */
 export const engineRequestSchema = z.looseObject({
   model: z.string().optional().describe(
     "An engine model; may be left out of /generate when there is only one",
@@ -120,5 +120,5 @@ export const engineRequestSchema = z.looseObject({
 export type ChatRequest = z.infer<typeof chatRequestSchema>;
 export type CompletionRequest = z.infer<typeof completionRequestSchema>;
 const sharedSchema = z.object({ ...commonFields, ...toolFields });
-/** What both have; the tools are only ever set in a chat request. */
+/** Fields of both; the tools are only ever set in a chat request. */
 export type CommonRequest = z.infer<typeof sharedSchema>;

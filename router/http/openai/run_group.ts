@@ -1,8 +1,8 @@
 import { CanopyError } from "../../../base/errors.ts";
 import { AsyncQueue } from "../../../base/queue.ts";
+import { StopFilter } from "../../engines/protocol/stop_filter.ts";
 import type { Admission } from "../gate/admission.ts";
 import type { CompletionPlan } from "./plan.ts";
-import { stoppedOutput } from "./stopped_output.ts";
 import type { RunInput } from "../../moa/graph/run_input.ts";
 import type { Moa } from "../../moa/run/moa.ts";
 import type { Run, RunEvent } from "../../moa/run/run.ts";
@@ -10,7 +10,7 @@ import type { Run, RunEvent } from "../../moa/run/run.ts";
 /** Events between the runs and the client; a full queue pauses the roots. */
 const QUEUE_CAPACITY = 16;
 
-/** What a group needs; `onRunStarted` is called for each run. */
+/** Options of a group; `onRunStarted` is called for each run. */
 export interface RunGroupOptions {
   readonly moa: Moa;
   readonly admission: Admission;
@@ -143,4 +143,30 @@ export class RunGroup {
 
 function abandoned(): CanopyError {
   return new CanopyError("The answer is no longer wanted", { code: "client_gone", status: 499 });
+}
+
+/**
+ * A run's output, each choice of which ends at the router's own stops; the run is told, so that the root stops
+ * decoding there.
+ */
+export async function* stoppedOutput(
+  run: Pick<Run, "output" | "satisfy">,
+  plan: Pick<CompletionPlan, "choices" | "ownStops">,
+): AsyncGenerator<RunEvent, void, undefined> {
+  const filters = Array.from({ length: plan.choices }, () => new StopFilter(plan.ownStops));
+  for await (const event of run.output) {
+    const filter = filters[event.index];
+    if (filter === undefined || filter.stopped) continue;
+    const { index } = event;
+    if (event.type === "end") {
+      const rest = filter.flush();
+      if (rest !== "") yield { type: "delta", index, delta: { type: "delta", text: rest } };
+      yield event;
+      continue;
+    }
+    const text = filter.push(event.delta.text);
+    if (filter.stopped) run.satisfy(index);
+    yield { ...event, delta: { ...event.delta, text } };
+    if (filter.stopped) yield { type: "end", index, finishReason: "stop" };
+  }
 }

@@ -2,8 +2,7 @@ import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { BOOTSTRAP_MEMBERS } from "../../engines/guards/sglang_guards.ts";
-import { shown } from "../gate/field_error.ts";
-import { ifSet, isSet } from "../gate/optional.ts";
+import { isSet, shown } from "../gate/fields.ts";
 import type { CommonRequest } from "./request_schema.ts";
 
 /** Read elsewhere, or by `readSampling` itself. */
@@ -145,4 +144,18 @@ function refuseUnlessPlain(body: JsonObject): void {
   if (body["add_generation_prompt"] === false) {
     throw badRequest("add_generation_prompt", `add_generation_prompt must not be false: ${OTHER_PROMPT}`);
   }
+}
+
+/** `{name: value}`, or nothing when the value is not set. */
+function ifSet<Name extends string, Value>(
+  name: Name,
+  value: Value | null | undefined,
+): {
+  [K in Name]?: Value;
+} {
+  const fields: {
+    [K in Name]?: Value;
+  } = {};
+  if (isSet(value)) fields[name] = value;
+  return fields;
 }

@@ -4,7 +4,6 @@ import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
-import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { AnswerWriter } from "./answer.ts";
 import { ChatAnswer } from "./chat_answer.ts";
@@ -12,10 +11,11 @@ import { readChat } from "./chat_request.ts";
 import { CompletionAnswer } from "./completion_answer.ts";
 import { readCompletion } from "./completion_request.ts";
 import type { CompletionPlan, RunTarget } from "./plan.ts";
+import { canopyBody, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
-import { canopyBody, usageBody } from "./usage.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
+import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
 /** One request for a graph. */
 export interface VirtualRequest {
@@ -33,7 +33,7 @@ export interface VirtualRequest {
 export async function serveVirtual(
   http: HttpServices,
   request: VirtualRequest,
-  work: RequestScope,
+  scope: RequestScope,
 ): Promise<Response> {
   const { graph, body, headers } = request;
   refuseDeepNesting(body);
@@ -47,7 +47,7 @@ export async function serveVirtual(
     moa: http.moa,
     admission: http.admission,
     plan,
-    signal: work.signal,
+    signal: scope.signal,
     onRunStarted: (run) => http.metrics.followRun(graph.name, run),
   });
   const answer = newAnswer(http, request.kind, plan);
@@ -55,19 +55,19 @@ export async function serveVirtual(
   if (!plan.stream) {
     for await (const event of events) answer.add(event);
     const whole = answer.whole({ usage: usageOf(group), ...canopyOf(group, plan) });
-    work.end("ok");
+    scope.end("ok");
     return new Response(JSON.stringify(whole), {
       headers: { "content-type": "application/json", ...runIds(group) },
     });
   }
   const first = await events.next();
-  const pieces = streamed(first, events, { group, plan, answer, work });
-  return new Response(pulledBody(pieces, work), {
+  const pieces = streamed(first, events, { group, plan, answer, scope });
+  return new Response(pulledBody(pieces, scope), {
     headers: { "content-type": "text/event-stream", "cache-control": "no-cache", ...runIds(group) },
   });
 }
 
-/** What goes to the root as it is must not kill its engine, either. */
+/** Throws 400 for parameters of the root that would kill its engine. */
 function guardRoot({ root }: RunTarget, plan: CompletionPlan, kind: VirtualRequest["kind"]): void {
   const { extra, ...own } = plan.inputs[0]?.rootSampling ?? {};
   if (root === undefined) return;
@@ -94,11 +94,11 @@ function newAnswer(http: HttpServices, kind: VirtualRequest["kind"], plan: Compl
 async function* streamed(
   first: IteratorResult<RunEvent, void>,
   events: AsyncGenerator<RunEvent, void, undefined>,
-  { group, plan, answer, work }: {
+  { group, plan, answer, scope }: {
     group: RunGroup;
     plan: CompletionPlan;
     answer: AnswerWriter;
-    work: RequestScope;
+    scope: RequestScope;
   },
 ): AsyncGenerator<Uint8Array, void, undefined> {
   try {
@@ -114,7 +114,7 @@ async function* streamed(
     }
     yield DONE_EVENT;
   } catch (error) {
-    work.end("stream_error");
+    scope.end("stream_error");
     yield sseEvent(errorBody(asCanopyError(error)));
   } finally {
     await events.return();

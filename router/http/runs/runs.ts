@@ -1,15 +1,14 @@
 import { Hono } from "hono";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
-import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 import type { Call, Env } from "../gate/context.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
-import { promptBody } from "../gate/prompt_body.ts";
 import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
-import { breakdown, traceEventBody } from "../openai/usage.ts";
+import { breakdown, promptBody, traceEventBody } from "../openai/run_body.ts";
 import type { AgentRecord, ExitRecord, RunRecord } from "../../moa/record/run_record.ts";
 import type { Run } from "../../moa/run/run.ts";
+import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;

@@ -1,5 +1,6 @@
 import { deadlineSignal } from "../../../base/clock.ts";
 import { messageOf } from "../../../base/errors.ts";
+import { readText } from "../../../base/read_body.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -16,7 +17,7 @@ export interface FanOutTarget {
   readonly worker: WorkerStatus;
 }
 
-/** What one worker said; status 0: it did not answer, and `text` says why. */
+/** One worker's answer; status 0: it did not answer, and `text` says why. */
 export interface WorkerAnswer extends FanOutTarget {
   readonly status: number;
   readonly text: string;
@@ -64,15 +65,10 @@ async function ask(
         "accept-encoding": "identity",
         ...(body === undefined ? {} : { "content-type": "application/json" }),
       },
-      ...(body === undefined ? {} : { body }),
+      body,
       connectTimeoutMs: model.config.connect_timeout_ms,
     }, deadline.signal);
-    const decoder = new TextDecoder();
-    let text = "";
-    for await (const chunk of response.body) {
-      text += decoder.decode(chunk, { stream: true });
-      if (text.length > MAX_ANSWER_BYTES) break;
-    }
+    const text = await readText(response.body, MAX_ANSWER_BYTES, "its answer");
     return { ...target, status: response.status, text };
   } catch (error) {
     signal.throwIfAborted();

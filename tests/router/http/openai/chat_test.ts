@@ -251,7 +251,7 @@ test("null stands for not set, everywhere", async () => {
   assert.equal(response.status, 200, await response.clone().text());
   assert.deepEqual(moa.run.input.rootSampling, {});
   assert.equal(moa.run.input.choices, 1);
-  assert.equal("rootLogprobs" in moa.run.input, false);
+  assert.equal(moa.run.input.rootLogprobs, undefined);
   assert.deepEqual(moa.run.input.question, {
     kind: "chat",
     messages: [{ role: "user", content: "Hi" }, { role: "assistant", extra: 1, content: null }],

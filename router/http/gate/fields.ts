@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import { badRequest, type CanopyError } from "../../../base/errors.ts";
+import { badRequest, CanopyError } from "../../../base/errors.ts";
 
 /** The 400 for the first thing that a schema found wrong; its message names the field, the rule and the value. */
 export function fieldError(error: z.ZodError, body: unknown): CanopyError {
@@ -71,4 +71,25 @@ function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
     value = Reflect.get(value, step);
   }
   return value;
+}
+
+/** Does `read`; a 400 that names a field is thrown on as one about that field of `place` ("": of the body). */
+export function within<Value>(place: string, read: () => Value): Value {
+  if (place === "") return read();
+  try {
+    return read();
+  } catch (error) {
+    if (!CanopyError.is(error) || error.status !== 400) throw error;
+    const inner = error.param === undefined || error.param === "body" ? "" : error.param;
+    const param = inner === "" ? place : `${place}.${inner}`;
+    const message = inner !== "" && error.message.startsWith(`${inner} `)
+      ? `${place}.${error.message}`
+      : `${param}: ${error.message}`;
+    throw new CanopyError(message, { code: error.code, status: 400, param, cause: error });
+  }
+}
+
+/** True unless the field is absent or `null`, which both mean "not set". */
+export function isSet<Value>(value: Value): value is NonNullable<Value> {
+  return value !== null && value !== undefined;
 }

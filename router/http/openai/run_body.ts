@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from "../../../base/json.ts";
+import type { Prompt } from "../../engines/engine.ts";
 import { byModel, type Counts } from "../metrics/by_model.ts";
 import type { Include } from "./plan.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
@@ -6,7 +7,7 @@ import type { TraceEvent } from "../../moa/record/trace.ts";
 import type { RunUsage } from "../../moa/record/usage.ts";
 import type { Run } from "../../moa/run/run.ts";
 
-/** What `usage` is made of: of a run, or of one agent. */
+/** Counts for `usage`: of a run, or of one agent. */
 type Usage = Pick<RunUsage, "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens">;
 
 /** OpenAI's `usage`: the sum over all that is given. Details that no engine reported are left out. */
@@ -96,4 +97,12 @@ function countsBody(
     warm_tokens: counts.warmTokens ?? 0,
     saved_tokens_estimate: counts.savedTokens ?? 0,
   };
+}
+
+/** A prompt as it was sent, as JSON; `null` before that. */
+export function promptBody(prompt: Prompt | undefined): Json {
+  if (prompt === undefined) return null;
+  if (prompt.kind === "tokens") return { kind: "tokens", ids: [...prompt.ids] };
+  if (prompt.kind === "text") return { kind: "text", text: prompt.text };
+  return { kind: "chat", messages: [...prompt.messages] };
 }
