@@ -2,12 +2,10 @@ import type { CanopyError } from "../../base/errors.ts";
 import type { ModelRename } from "./model_rename.ts";
 import type { AnswerBytes } from "./relay_types.ts";
 import { EventFrames } from "../wire/event_frames.ts";
-import type { UpstreamCall } from "../worker/upstream_call.ts";
+import type { Read, ReadFilter, UpstreamCall } from "../worker/upstream_call.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 
 const encoder = new TextEncoder();
-
-type Read = IteratorResult<Uint8Array, void>;
 
 const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
 
@@ -35,7 +33,7 @@ export interface AnswerBodyOptions {
  * The body of an answer: reads from the worker only when it is read itself, so a slow client slows its own worker and
  * costs no memory. Events are passed on whole; a stream of them that breaks ends with one error event.
  */
-export class AnswerBody implements AnswerBytes {
+export class AnswerBody implements AnswerBytes, ReadFilter {
   readonly #options: AnswerBodyOptions;
   readonly #call: UpstreamCall;
   readonly #frames: EventFrames | undefined;
@@ -58,8 +56,8 @@ export class AnswerBody implements AnswerBytes {
     if (this.#left !== undefined) return Promise.reject(this.#left.reason);
     if (this.#ended) return Promise.resolve(ENDED);
     const value = this.#read.shift();
-    if (value !== undefined) return Promise.resolve(this.#pass({ done: false, value }));
-    return this.#call.next().then(this.#pass, this.#break);
+    if (value !== undefined) return Promise.resolve(this.take({ done: false, value }));
+    return this.#call.read(this);
   }
 
   async return(): Promise<Read> {
@@ -71,7 +69,7 @@ export class AnswerBody implements AnswerBytes {
     return this;
   }
 
-  readonly #pass = (read: Read): Read | Promise<Read> => {
+  take(read: Read): Read | Promise<Read> {
     if (this.#left !== undefined) throw this.#left.reason;
     if (read.done === true) return this.#finish();
     const frames = this.#frames;
@@ -81,12 +79,12 @@ export class AnswerBody implements AnswerBytes {
     const rename = this.#options.events?.rename;
     if (rename !== undefined) return { done: false, value: rename.events(events) };
     return events === read.value ? read : { done: false, value: events };
-  };
+  }
 
   #finish(): Read {
     const frames = this.#frames;
     if (frames !== undefined && this.#options.events?.endsWithDone === true && !frames.done) {
-      return this.#break(new Error("the stream ended without [DONE]"));
+      return this.fail(new Error("the stream ended without [DONE]"));
     }
     const rest = frames?.rest();
     this.#end(frames?.sawError === true ? "failed" : "ok");
@@ -94,7 +92,7 @@ export class AnswerBody implements AnswerBytes {
     return { done: false, value: this.#options.events?.rename?.events(rest) ?? rest };
   }
 
-  readonly #break = (error: unknown): Read => {
+  fail(error: unknown): Read {
     if (this.#left !== undefined) throw this.#left.reason;
     const frames = this.#frames;
     if (frames?.done === true) {
@@ -108,7 +106,7 @@ export class AnswerBody implements AnswerBytes {
     this.#end("failed");
     if (frames === undefined) throw described;
     return { done: false, value: encoder.encode((frames.torn ? "\n\n" : "") + errorEvent(described)) };
-  };
+  }
 
   /** Stops the worker; it counts as busy until it was told. */
   #leave(reason: unknown): Promise<void> {

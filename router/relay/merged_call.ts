@@ -3,10 +3,14 @@ import { type IncomingResponse, TransportError } from "../../base/transport.ts";
 import { PrefillLogprobs } from "./prefill_logprobs.ts";
 import { isEventStream } from "../wire/answer_kind.ts";
 import { EventFrames } from "../wire/event_frames.ts";
-import { type CalledWorker, LEFT, type UpstreamCall } from "../worker/upstream_call.ts";
+import {
+  type CalledWorker,
+  LEFT,
+  type Read,
+  type ReadFilter,
+  type UpstreamCall,
+} from "../worker/upstream_call.ts";
 import type { PairCall } from "../worker/pair_call.ts";
-
-type Read = IteratorResult<Uint8Array, void>;
 
 /**
  * A call to a pair whose answer needs both halves: decode's, completed with the prompt's log-probabilities, which only
@@ -67,6 +71,10 @@ export class MergedCall implements UpstreamCall {
     const first = this.#first;
     this.#first = undefined;
     return first ?? (this.#merged ?? this.#pair).next();
+  }
+
+  read(filter: ReadFilter): Promise<Read> {
+    return this.next().then((read) => filter.take(read), (error) => filter.fail(error));
   }
 
   async return(): Promise<Read> {

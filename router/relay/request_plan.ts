@@ -1,7 +1,7 @@
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
 import type { RelayRequest } from "./relay_types.ts";
-import { batchSize, REQUEST_ID_MEMBERS, attemptIds, takesRequestId } from "./request_ids.ts";
+import { attemptIds, batchSize, REQUEST_ID_MEMBERS, takesRequestId } from "./request_ids.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "../wire/splice_json.ts";
 import type { PrefillSide } from "../worker/placement.ts";

@@ -2,7 +2,7 @@ import { joined } from "../../base/bytes.ts";
 import type { Clock } from "../../base/clock.ts";
 import type { IncomingResponse } from "../../base/transport.ts";
 import { type Answer, answerFailure, errorEventStatus } from "./answer_failure.ts";
-import { type CalledWorker, LEFT, type UpstreamCall } from "./upstream_call.ts";
+import { type CalledWorker, LEFT, type Read, type ReadFilter, type UpstreamCall } from "./upstream_call.ts";
 import type { Placement } from "./placement.ts";
 
 /** Longest wait for a prefill server that has done its work to say so. */
@@ -86,11 +86,15 @@ export class PairCall implements UpstreamCall {
     return this.#answering.first();
   }
 
-  next(): Promise<IteratorResult<Uint8Array, void>> {
+  next(): Promise<Read> {
     return this.#answering.next();
   }
 
-  async return(): Promise<IteratorResult<Uint8Array, void>> {
+  read(filter: ReadFilter): Promise<Read> {
+    return this.#answering.read(filter);
+  }
+
+  async return(): Promise<Read> {
     await this.stop(LEFT);
     return { done: true, value: undefined };
   }

@@ -9,6 +9,15 @@ const MAX_ERROR_BYTES = 64 * 1024;
 /** Reason of a stop that nobody gave one for: the reader of the answer went away. */
 export const LEFT = new Error("The answer was left by its reader");
 
+/** A chunk of an answer, or its end. */
+export type Read = IteratorResult<Uint8Array, void>;
+
+/** A part of the way from a call to its reader. */
+export interface ReadFilter {
+  take(read: Read): Read | Promise<Read>;
+  fail(error: unknown): Read | Promise<Read>;
+}
+
 /** The worker that a call goes to. */
 export type CalledWorker = Pick<Placement, "workerId" | "url">;
 
@@ -30,8 +39,10 @@ export interface UpstreamCall extends AsyncIterableIterator<Uint8Array, void, vo
   open(body?: string): Promise<IncomingResponse>;
   /** The first bytes of the answer, which the next read gives again; undefined for an empty body. */
   first(): Promise<Uint8Array | undefined>;
+  /** As `next`, by way of a filter, which costs no promise of its own. */
+  read(filter: ReadFilter): Promise<Read>;
   /** Stops the call. */
-  return(): Promise<IteratorResult<Uint8Array, void>>;
+  return(): Promise<Read>;
   /** Tokens arrive: from now on the limit is on the silence between chunks. */
   gotToken(): void;
   /** The engine has said its last word: it need not be told to stop. */

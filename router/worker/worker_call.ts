@@ -4,7 +4,7 @@ import { logger } from "../../base/log.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 import { Watchdog } from "../../base/watchdog.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import { type CalledWorker, LEFT, type UpstreamCall } from "./upstream_call.ts";
+import { type CalledWorker, LEFT, type Read, type ReadFilter, type UpstreamCall } from "./upstream_call.ts";
 import { workerUrl } from "./worker_access.ts";
 import { connectionError, overdue } from "./worker_errors.ts";
 
@@ -52,9 +52,14 @@ const engineErrors: CallErrors = {
   overdue: ({ url }, limitMs, begun) => overdue(url, limitMs, begun),
 };
 
-type Read = IteratorResult<Uint8Array, void>;
-
 const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
+
+const UNFILTERED: ReadFilter = {
+  take: (read) => read,
+  fail: (error) => {
+    throw error;
+  },
+};
 
 /**
  * A request on its way to one worker and its answer on the way back. SGLang 0.5.18 forgets a request whose connection
@@ -70,6 +75,7 @@ export class WorkerCall implements UpstreamCall {
   #first: Promise<Read> | undefined;
   /** The latest read, the first one included. */
   #reading: Promise<Read> | undefined;
+  #filter = UNFILTERED;
   #begun = false;
   #dueMs = 0;
   #complete = false;
@@ -114,19 +120,25 @@ export class WorkerCall implements UpstreamCall {
   async first(): Promise<Uint8Array | undefined> {
     const first = this.#first;
     if (first === undefined) return undefined;
+    this.#filter = UNFILTERED;
     const { value } = await this.#watched(first);
     return value ?? undefined;
   }
 
-  /** Not `async`: there is one for every chunk, and each promise between a socket and its client is paid for. */
   next(): Promise<Read> {
+    return this.read(UNFILTERED);
+  }
+
+  /** Not `async`: there is one for every chunk, and each promise between a socket and its client is paid for. */
+  read(filter: ReadFilter): Promise<Read> {
+    this.#filter = filter;
     const first = this.#first;
     if (first !== undefined) {
       this.#first = undefined;
       return this.#watched(first);
     }
     if (this.#stopped !== undefined) return this.#rejected();
-    if (this.#body === undefined || this.#ended) return Promise.resolve(ENDED);
+    if (this.#body === undefined || this.#ended) return Promise.resolve(filter.take(ENDED));
     return this.#watched(this.#reading = this.#body.next());
   }
 
@@ -176,12 +188,12 @@ export class WorkerCall implements UpstreamCall {
     this.#watchdog.disarm();
     if (this.#stopped !== undefined) return this.#rejected();
     if (read.done === true) this.#end();
-    return read;
+    return this.#filter.take(read);
   };
 
-  readonly #fail = async (cause: unknown): Promise<never> => {
+  readonly #fail = async (cause: unknown): Promise<Read> => {
     this.#watchdog.disarm();
-    throw await this.#failure(cause);
+    return this.#filter.fail(await this.#failure(cause));
   };
 
   /** The first chunk with something in it. */
@@ -208,8 +220,8 @@ export class WorkerCall implements UpstreamCall {
     return (this.#options.errors ?? engineErrors).broken(this.worker, cause);
   }
 
-  async #rejected(): Promise<never> {
-    throw await this.#stopReason();
+  async #rejected(): Promise<Read> {
+    return this.#filter.fail(await this.#stopReason());
   }
 
   async #stopReason(): Promise<unknown> {

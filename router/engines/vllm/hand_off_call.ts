@@ -16,6 +16,8 @@ import { DONE, SseParser } from "../../wire/sse.ts";
 import {
   type CalledWorker,
   LEFT,
+  type Read,
+  type ReadFilter,
   refusalOf,
   restAsText,
   type UpstreamCall,
@@ -151,12 +153,19 @@ export class HandOffCall implements UpstreamCall {
     return this.#held[0] ?? await this.#opened.first();
   }
 
-  next(): Promise<IteratorResult<Uint8Array, void>> {
+  next(): Promise<Read> {
     const value = this.#held.shift();
     return value === undefined ? this.#opened.next() : Promise.resolve({ done: false, value });
   }
 
-  async return(): Promise<IteratorResult<Uint8Array, void>> {
+  read(filter: ReadFilter): Promise<Read> {
+    const value = this.#held.shift();
+    return value === undefined
+      ? this.#opened.read(filter)
+      : Promise.resolve(filter.take({ done: false, value }));
+  }
+
+  async return(): Promise<Read> {
     await this.stop(LEFT);
     return { done: true, value: undefined };
   }
