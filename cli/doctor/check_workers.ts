@@ -63,7 +63,7 @@ async function checkServer(
 ): Promise<DoctorFinding[]> {
   const subject = `model ${name} at ${url}`;
   const apiKey = own ?? model.api_key;
-  const headers = workerHeaders(model, { url, ...(apiKey === undefined ? {} : { apiKey }) });
+  const headers = workerHeaders(model, { url, apiKey });
   const { clock, transport, stop } = io;
   const startMs = clock.now();
   let capabilities: EngineCapabilities;

@@ -59,10 +59,10 @@ export async function compare(
     metric,
     value,
     tokens: [a.tokens, b.tokens],
-    ...(value === undefined ? { reason: "one of the texts has no tokens" } : {}),
-    ...(first === undefined || second === undefined || metric === "cosine"
-      ? {}
-      : { effectiveDimensions: [first, second] }),
+    reason: value === undefined ? "one of the texts has no tokens" : undefined,
+    effectiveDimensions: first === undefined || second === undefined || metric === "cosine"
+      ? undefined
+      : [first, second],
   };
 }
 
