@@ -74,10 +74,10 @@ export function describedGpus(text: string): HostGpus {
       const index = first + n;
       const { linked: _, ...kind } = known;
       gpus.push({
-        ...kind,
         id: String(index),
         index,
         uuid: `GPU-${index}`,
+        ...kind,
         usedMiB: 0,
         numaNode: undefined,
       });

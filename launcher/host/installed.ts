@@ -22,6 +22,9 @@ export const nothingKnown: Installed = {
   rdma: false,
 };
 
+/** Linux lists InfiniBand and RoCE devices here. */
+const RDMA_FOLDER = "/sys/class/infiniband";
+
 const SCRIPT = "import importlib.metadata as m,json;" +
   "print(json.dumps({d.metadata['Name'].lower().replace('_','-'):d.version for d in m.distributions() if d.metadata['Name']}))";
 
@@ -33,7 +36,6 @@ export async function findInstalled(
   run: RunTool,
   signal: AbortSignal,
   command: readonly string[] = ["python3"],
-  rdmaFolder = "/sys/class/infiniband",
 ): Promise<Installed> {
   const program = command[0] ?? "python3";
   // `/opt/vllm/bin/vllm` has its Python beside it.
@@ -43,7 +45,7 @@ export async function findInstalled(
     ? program.replace(/[^/]+$/, "python")
     : "python3";
   const output = await run(python, ["-c", SCRIPT], signal);
-  const rdma = existsSync(rdmaFolder);
+  const rdma = existsSync(RDMA_FOLDER);
   if (output === undefined || output.code !== 0) return { ...nothingKnown, rdma };
   let versions: unknown;
   try {

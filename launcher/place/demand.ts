@@ -32,7 +32,11 @@ export function leastTokens(demand: Demand): number {
 }
 
 /** Memory that an engine divided among `ranks` takes of a GPU with this reserve and a cache for `tokens`, in MiB. */
-export function engineMiB({ shape }: Demand, ranks: number, reserve: Reserve, tokens: number): number {
+export function engineMiB(
+  { shape }: Demand,
+  ranks: number,
+  { reserve, tokens }: { readonly reserve: Reserve; readonly tokens: number },
+): number {
   const kvMiB = Math.ceil(tokens * kvBytesPerTokenAndRank(shape, ranks) / 2 ** 20);
   return weightsMiB(shape, ranks) + reserve.activationMiB + reserve.graphsMiB + kvMiB;
 }
@@ -40,8 +44,8 @@ export function engineMiB({ shape }: Demand, ranks: number, reserve: Reserve, to
 /** Least memory that an engine takes of a GPU when it is divided among `ranks`, in MiB. */
 export function leastMiB(demand: Demand, gpu: Gpu, ranks: number): number {
   if (demand.memoryFraction !== undefined) return Math.ceil(demand.memoryFraction * gpu.totalMiB);
-  const lean = reserveOf({ ...demand, totalMiB: gpu.totalMiB, ranks, kind: "lean" });
-  return engineMiB(demand, ranks, lean, leastTokens(demand));
+  const reserve = reserveOf({ ...demand, totalMiB: gpu.totalMiB, ranks, kind: "lean" });
+  return engineMiB(demand, ranks, { reserve, tokens: leastTokens(demand) });
 }
 
 /** Memory of a GPU that engines may be given, in MiB. */

@@ -121,7 +121,8 @@ function reserveFor({ demand, gpus, ranks }: Assignment, all: readonly Assignmen
   const limit = demand.memoryFraction === undefined
     ? capacityMiB(smallest)
     : demand.memoryFraction * totalMiB;
-  return engineMiB(demand, ranks, full, 4 * leastTokens(demand)) <= limit ? full : lean;
+  const usualMiB = engineMiB(demand, ranks, { reserve: full, tokens: 4 * leastTokens(demand) });
+  return usualMiB <= limit ? full : lean;
 }
 
 /**

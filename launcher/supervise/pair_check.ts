@@ -31,6 +31,7 @@ export async function checkPairs(
 }
 
 async function checkModel(name: string, options: PairCheckOptions, signal: AbortSignal): Promise<void> {
+  const { clock } = options;
   const config = options.config.models[name];
   if (config === undefined || !config.engine.endsWith("-pd")) return;
   const life = new AbortController();
@@ -45,7 +46,7 @@ async function checkModel(name: string, options: PairCheckOptions, signal: Abort
     // Taken at once, the least busy servers are each taken in turn.
     const places = config.workers.map(() => service.pool.gate.leaseNow({}));
     for (const [index, place] of places.entries()) {
-      await generate(service, place, index, options.clock, life.signal);
+      await generate(service, place, { id: `launch-${name}-${index}`, clock, signal: life.signal });
     }
   } finally {
     signal.removeEventListener("abort", onAbort);
@@ -56,15 +57,13 @@ async function checkModel(name: string, options: PairCheckOptions, signal: Abort
 async function generate(
   service: ModelService,
   place: Placement,
-  index: number,
-  clock: Clock,
-  signal: AbortSignal,
+  { id, clock, signal }: { readonly id: string; readonly clock: Clock; readonly signal: AbortSignal },
 ): Promise<void> {
   const late = new Error(`no token within ${TOKEN_MS / 1000} s`);
   const deadline = deadlineSignal(clock, TOKEN_MS, late, signal);
   try {
     const request = {
-      id: `launch-${service.name}-${index}`,
+      id,
       prompt: { kind: "text", text: "Hello" },
       sampling: { max_tokens: 1, temperature: 0 },
     } as const;
