@@ -56,6 +56,11 @@ export interface Sampling {
   readonly extra?: JsonObject;
 }
 
+/** The `priority` that a request states for servers that order their queue by it; undefined when it states none. */
+export function statedPriority({ extra }: Sampling): number | undefined {
+  return typeof extra?.priority === "number" ? extra.priority : undefined;
+}
+
 /** One generation: always a single sequence. */
 export interface GenerateRequest {
   /** Unique per attempt; sent as the engine's own request id so that it can be aborted. */

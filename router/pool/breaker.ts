@@ -38,7 +38,7 @@ export class Breaker {
     return this.#state;
   }
 
-  /** When it will let a probe through, in clock ms; undefined unless it is open. */
+  /** Time at which it will let a probe through, in clock ms; undefined unless it is open. */
   get opensAtMs(): number | undefined {
     return this.state === "open" ? this.#openedAtMs + this.#openMs : undefined;
   }

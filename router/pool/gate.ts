@@ -38,8 +38,8 @@ interface Waiter {
  * for its time; each of these serves the queue, so that nothing polls. A request that avoids workers it has failed on
  * may be passed by those behind it while the workers left to it are full; nobody else is passed.
  *
- * How many wait is bounded by those who ask: HTTP admission (`max_running`) lets in so many requests, each of which
- * is one relayed request, or a run with no more calls than its graph has agents.
+ * The number of those who wait is bounded by those who ask: HTTP admission (`max_running`) lets in so many requests,
+ * each of which is one relayed request, or a run with no more calls than its graph has agents.
  */
 export class Gate implements PromptReads {
   readonly #options: GateOptions;
@@ -165,7 +165,7 @@ export class Gate implements PromptReads {
   }
 }
 
-/** How a lease tells its gate of its end. */
+/** The gate, as told by a lease about its end. */
 interface LeaseEnds {
   /** Takes the prompt off its worker's count; absent for a warm. */
   readonly stopReading: (() => void) | undefined;

@@ -9,7 +9,7 @@ const SUSPECT_INTERVAL_MS = 1_000;
 /** Shortest time between the starts of two checks, however many requests fail. */
 const MIN_GAP_MS = 100;
 
-/** What the checks of one worker have shown. */
+/** Health of one worker as its checks have shown it. */
 export type CheckedHealth = "unknown" | "healthy" | "unhealthy";
 
 /** The result of one check: undefined is good, a sentence says what is wrong. */
@@ -51,7 +51,7 @@ export class HealthState {
   }
 }
 
-/** What `HealthChecker` needs to know. */
+/** Options of a `HealthChecker`. */
 export interface HealthCheckerOptions {
   readonly config: ModelConfig;
   readonly access: WorkerAccess;

@@ -21,9 +21,9 @@ import {
   callFailure,
   errorEventStatus,
 } from "../worker/answer_failure.ts";
-import type { UpstreamCall } from "../worker/upstream_call.ts";
 import { isHandOffFailure } from "../worker/pair_call.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
+import type { UpstreamCall } from "../worker/upstream_call.ts";
 
 /** Back-off before the second attempt; each further one waits half as long again, all of them ±20 %. */
 const BACKOFF_MS = 50;
@@ -101,6 +101,7 @@ class WorkerRelay implements Relay {
     const job: Job = { model, request, plan, requestId, signal };
     const hint: LeaseHint = {
       arrival: this.#options.arrivals.next(),
+      priority: plan.priority,
       stickyKey: request.headers[STICKY_HEADER],
     };
     const exclude = new Set<string>();

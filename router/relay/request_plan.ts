@@ -24,6 +24,8 @@ export class RequestPlan {
   readonly paired: boolean;
   /** True when decode's answer lacks log-probabilities that the request asks for: those of the prompt. */
   readonly needsPrefillLogprobs: boolean;
+  /** Stated by the request, lower first, for servers that order their own queue by it. */
+  readonly priority: number | undefined;
   readonly #body: Uint8Array;
   readonly #top: TopLevel | undefined;
   /** Members to write in every attempt. */
@@ -41,6 +43,8 @@ export class RequestPlan {
     const mayRename = hasBody && config.model !== model.name;
     this.#members = {};
     this.needsPrefillLogprobs = false;
+    const ordersQueue = hasBody && model.engine.capabilities.priority === "lower_first";
+    this.priority = ordersQueue ? bodyPriority(request.body) : undefined;
     if (!this.#needsIds && !mayRename) return;
     const top = readTopLevel(request.body, [
       "model",
@@ -70,6 +74,18 @@ export class RequestPlan {
       for (const [name, value] of Object.entries(fields)) members[name] = JSON.stringify(value);
     }
     return { bytes: applyEdits(this.#body, setMembers(top, members)), rids: ids.rids };
+  }
+}
+
+/** The body's `priority`; undefined without one, and where the body is no JSON object, which its server will say. */
+function bodyPriority(body: Uint8Array): number | undefined {
+  try {
+    const range = readTopLevel(body, ["priority"]).values.get("priority")?.at(-1);
+    const value: unknown = range &&
+      JSON.parse(new TextDecoder().decode(body.subarray(range.start, range.end)));
+    return typeof value === "number" ? value : undefined;
+  } catch {
+    return undefined;
   }
 }
 

@@ -39,7 +39,7 @@ export class LiveEngine implements Engine {
   }
 }
 
-/** What every one of several workers can do. */
+/** Capabilities that every one of several workers has. */
 export function commonCapabilities(
   all: readonly [EngineCapabilities, ...EngineCapabilities[]],
 ): EngineCapabilities {

@@ -7,12 +7,12 @@ import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities } from "../engines/engine.ts";
 import { defaultCapabilities, probe } from "../engines/probe.ts";
-import { createPool } from "../pool/pool.ts";
-import type { ManagedPool } from "../pool/pool_types.ts";
+import { createPool } from "../pool/create_pool.ts";
+import type { ManagedPool } from "../pool/pool.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import type { Membership, ServedModel } from "./served_model.ts";
 
-/** What the models of a router are made with. */
+/** Options of `createModels`. */
 export interface ModelsOptions {
   readonly config: Config;
   readonly clock: Clock;

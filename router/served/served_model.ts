@@ -1,13 +1,12 @@
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { Engine } from "../engines/engine.ts";
-import type { ManagedPool, Pool } from "../pool/pool_types.ts";
+import type { ManagedPool, Pool } from "../pool/pool.ts";
 
 /** Changes to the workers of a running model. */
-
 export type Membership = Pick<ManagedPool, "addWorker" | "removeWorker" | "setDraining" | "setDown">;
-/** One entry of the config's `models`, ready for use. */
 
+/** One entry of the config's `models`, ready for use. */
 export interface ServedModel {
   /** Its key in the config; the name under which it is listed. */
   readonly name: string;

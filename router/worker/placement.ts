@@ -2,7 +2,7 @@
 export interface PrefillSide {
   readonly workerId: string;
   readonly url: string;
-  /** Where decode workers reach its bootstrap registry (SGLang); the host of `url` unless configured otherwise. */
+  /** Host at which decode workers reach its bootstrap registry (SGLang); the one of `url` unless configured otherwise. */
   readonly bootstrapHost: string;
   readonly bootstrapPort: number | undefined;
 }
@@ -10,7 +10,7 @@ export interface PrefillSide {
 /** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
 export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
 
-/** Where a call runs, and its way to say early how far it is; whoever leased the place gives it back at last. */
+/** A call's place, through which it may say early how far it is; whoever leased the place gives it back at last. */
 export interface Placement {
   /** The worker; of a pair, its decode half. */
   readonly workerId: string;

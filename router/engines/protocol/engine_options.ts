@@ -6,7 +6,7 @@ import type { ModelConfig } from "../../../cfgs/schema/config.ts";
 import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities, GenerateRequest } from "../engine.ts";
 import { refuseDeadly } from "../guards/refuse_deadly.ts";
-import type { Pool } from "../../pool/pool_types.ts";
+import type { Pool } from "../../pool/pool.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
 import { workerHeaders, workerUrl } from "../../worker/worker_access.ts";
 import { WorkerCall } from "../../worker/worker_call.ts";

@@ -1,8 +1,14 @@
 import { isJsonObject } from "../../../base/json.ts";
-import type { GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
-import { type EngineOptions, workerCall } from "../protocol/engine_options.ts";
+import {
+  type GenerateRequest,
+  type Prompt,
+  type Sampling,
+  statedPriority,
+  type WarmResult,
+} from "../engine.ts";
 import { COMMON_DIALECT, openAiBody, roomFor } from "../openai/openai_body.ts";
 import { warmed } from "../openai/warm_answer.ts";
+import { type EngineOptions, workerCall } from "../protocol/engine_options.ts";
 import { NOTHING_WARMED, sharedFields, wholeBlocks } from "../protocol/warm_request.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
 
@@ -59,11 +65,8 @@ export async function warmVllm(
   delete body.stream_options;
   delete body.return_token_ids;
   body.stream = false;
-  if (capabilities.priority === "lower_first") body.priority = priorityOf(like) + WARM_PRIORITY;
+  if (capabilities.priority === "lower_first") {
+    body.priority = (like === undefined ? 0 : statedPriority(like) ?? 0) + WARM_PRIORITY;
+  }
   return await warmed(workerCall(options, { at, path, body, headers: { "x-request-id": id } }), signal);
-}
-
-function priorityOf(sampling: Sampling | undefined): number {
-  const priority = sampling?.extra?.priority;
-  return typeof priority === "number" ? priority : 0;
 }

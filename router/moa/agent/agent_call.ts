@@ -1,21 +1,22 @@
 import { deadlineSignal } from "../../../base/clock.ts";
-import type { Random } from "../../../base/random.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
-import type {
-  EngineUsage,
-  FinishReason,
-  GenerateEvent,
-  GenerateRequest,
-  Prompt,
-  Sampling,
+import type { Random } from "../../../base/random.ts";
+import {
+  type EngineUsage,
+  type FinishReason,
+  type GenerateEvent,
+  type GenerateRequest,
+  type Prompt,
+  type Sampling,
+  statedPriority,
 } from "../../engines/engine.ts";
 import type { AgentContext } from "./agent_context.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
+import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
 import type { AgentUsage } from "../record/usage.ts";
-import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { Lease } from "../../pool/lease.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { EngineError } from "../../worker/engine_error.ts";
@@ -238,7 +239,7 @@ export class AgentCall {
     let failure: unknown;
     let logprobs = request.logprobs;
     for (let retriesLeft = this.#model.config.retries;; retriesLeft--) {
-      const lease = await this.#lease(request.stickyKey, failedOn, failure, signal);
+      const lease = await this.#lease(request, failedOn, failure, signal);
       try {
         return await this.#attempt({ ...request, logprobs }, lease, signal);
       } catch (error) {
@@ -265,14 +266,16 @@ export class AgentCall {
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
   async #lease(
-    stickyKey: string | undefined,
+    { stickyKey, sampling }: AgentRequest,
     failedOn: ReadonlySet<string>,
     failure: unknown,
     signal: AbortSignal,
   ): Promise<Lease> {
+    const { pool: { gate }, engine: { capabilities } } = this.#model;
     const { arrival } = this.#context;
+    const priority = capabilities.priority === "lower_first" ? statedPriority(sampling) : undefined;
     try {
-      return await this.#model.pool.gate.lease({ arrival, stickyKey, exclude: failedOn }, signal);
+      return await gate.lease({ arrival, priority, stickyKey, exclude: failedOn }, signal);
     } catch (error) {
       signal.throwIfAborted();
       throw failure ?? error;

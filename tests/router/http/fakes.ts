@@ -15,7 +15,7 @@ import type { RunUsage } from "../../../router/moa/record/usage.ts";
 import type { Moa } from "../../../router/moa/run/moa.ts";
 import type { Run, RunEvent } from "../../../router/moa/run/run.ts";
 import { Gate } from "../../../router/pool/gate.ts";
-import type { Pool } from "../../../router/pool/pool_types.ts";
+import type { Pool } from "../../../router/pool/pool.ts";
 import type { AnswerBytes, Relay, RelayAnswer, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
 import { noMembership } from "../no_membership.ts";

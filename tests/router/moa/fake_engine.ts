@@ -11,7 +11,7 @@ import type {
 import { Gate } from "../../../router/pool/gate.ts";
 import type { PlaceHint } from "../../../router/pool/lease.ts";
 import type { Claim } from "../../../router/pool/placer.ts";
-import type { Pool } from "../../../router/pool/pool_types.ts";
+import type { Pool } from "../../../router/pool/pool.ts";
 import { EngineError } from "../../../router/worker/engine_error.ts";
 import type { Placement, PlacementOutcome } from "../../../router/worker/placement.ts";
 

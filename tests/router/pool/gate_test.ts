@@ -5,7 +5,7 @@ import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import { modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Gate } from "../../../router/pool/gate.ts";
-import { createPool } from "../../../router/pool/pool.ts";
+import { createPool } from "../../../router/pool/create_pool.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { FakeEngine } from "../moa/fake_engine.ts";
 

@@ -7,8 +7,8 @@ import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import { modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Lease, PlaceHint } from "../../../router/pool/lease.ts";
-import { createPool } from "../../../router/pool/pool.ts";
-import type { ManagedPool } from "../../../router/pool/pool_types.ts";
+import { createPool } from "../../../router/pool/create_pool.ts";
+import type { ManagedPool } from "../../../router/pool/pool.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 

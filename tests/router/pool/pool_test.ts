@@ -13,8 +13,8 @@ import {
 } from "../../../base/transport.ts";
 import { type ModelConfig, modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Lease } from "../../../router/pool/lease.ts";
-import { createPool } from "../../../router/pool/pool.ts";
-import type { ManagedPool } from "../../../router/pool/pool_types.ts";
+import { createPool } from "../../../router/pool/create_pool.ts";
+import type { ManagedPool } from "../../../router/pool/pool.ts";
 import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 import { workerHeaders, workerUrl } from "../../../router/worker/worker_access.ts";
 

@@ -10,8 +10,8 @@ import {
 import { modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Engine } from "../../../router/engines/engine.ts";
 import { Arrivals } from "../../../router/pool/arrivals.ts";
-import { createPool } from "../../../router/pool/pool.ts";
-import type { ManagedPool } from "../../../router/pool/pool_types.ts";
+import { createPool } from "../../../router/pool/create_pool.ts";
+import type { ManagedPool } from "../../../router/pool/pool.ts";
 import { createRelay } from "../../../router/relay/relay.ts";
 import type { Relay, RelayAnswer, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";

@@ -2,7 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { CanopyError } from "../../../base/errors.ts";
-import { type Act, CLEAN, event, JSON_HEAD, relayBench, type Script, SSE } from "./fake_workers.ts";
+import {
+  type Act,
+  CLEAN,
+  event,
+  JSON_HEAD,
+  relayBench,
+  responseOf,
+  type Script,
+  SSE,
+} from "./fake_workers.ts";
 
 const DONE = event("[DONE]");
 const CHAT = '{"model":"m","stream":true}';
@@ -26,6 +35,32 @@ test("a body is passed on byte for byte, and so is the answer", async () => {
   assert.equal(bench.workers.seen[0]!.body, body);
   assert.deepEqual(bench.leaks(), CLEAN);
   assert.equal(bench.pool.workers()[0]!.served, 1);
+});
+
+test("requests wait for a place in the order of their arrival; a priority counts where the servers go by it", async () => {
+  for (const priority of [undefined, "lower_first"] as const) {
+    const bench = relayBench({ max_in_flight: 1 });
+    const { engine } = bench.model;
+    const model = {
+      ...bench.model,
+      engine: { ...engine, capabilities: { ...engine.capabilities, ...(priority && { priority }) } },
+    };
+    const answer: Script = { headers: JSON_HEAD, body: [{ waitMs: 10 }, { send: "{}" }] };
+    bench.workers.scripts.set("a", [answer, answer, answer, answer]);
+    const bodies = ["1", "2", '{"priority":-1}', '{"priority":"none"}'];
+    await bench.clock.run(() =>
+      Promise.all(bodies.map((body) => {
+        const path = "/v1/completions";
+        const request = { method: "POST", path, headers: {}, body: new TextEncoder().encode(body) } as const;
+        return bench.relay.relay(model, request, bench.gone.signal).then((answer) =>
+          responseOf(answer).text()
+        );
+      }))
+    );
+    const order = bench.workers.seen.map(({ body }) => bodies.indexOf(String(body)));
+    assert.deepEqual(order, priority === undefined ? [0, 1, 2, 3] : [0, 2, 1, 3]);
+    assert.deepEqual(bench.leaks(), CLEAN);
+  }
 });
 
 test("headers: hop-by-hop ones and our credentials stay here, the worker's own key and the trace go on", async () => {

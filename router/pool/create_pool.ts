@@ -1,0 +1,146 @@
+import type { Clock } from "../../base/clock.ts";
+import { CanopyError } from "../../base/errors.ts";
+import type { Logger } from "../../base/log.ts";
+import type { Random } from "../../base/random.ts";
+import type { Transport } from "../../base/transport.ts";
+import type { ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
+import { Gate } from "./gate.ts";
+import { PairPlacer } from "./pair_placer.ts";
+import type { Placer } from "./placer.ts";
+import type { ManagedPool } from "./pool.ts";
+import { WorkerRegistry } from "./registry.ts";
+import type { WorkerStatus } from "./worker.ts";
+import { WorkerPlacer } from "./worker_placer.ts";
+import type { WorkerAccess } from "../worker/worker_access.ts";
+
+/** Options of `createPool`. */
+export interface PoolOptions {
+  /** The model's public name. */
+  readonly model: string;
+  readonly config: ModelConfig;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly transport: Transport;
+  readonly log: Logger;
+}
+
+/**
+ * Makes the pool of a model's workers. Of pairs, any prefill server works with any decode server; a URL that stands
+ * in several pairs is one server. Throws 500 `unsupported_worker` for pairs of an engine that has none, or the
+ * reverse, and for a prefill server with two bootstrap ports.
+ */
+export function createPool(options: PoolOptions): ManagedPool {
+  const { config, model } = options;
+  const pool = new ModelPool(options);
+  const seen = new Map<string, WorkerAccess>();
+  for (const access of config.workers.flatMap((worker) => accessesOf(options, worker))) {
+    const known = seen.get(access.url);
+    if (known === undefined || access.role === undefined) pool.addWorker(access);
+    else if (JSON.stringify(known) !== JSON.stringify(access)) {
+      throw unsupported(
+        model,
+        `Cannot use ${access.url} for model ${model}: two of its pairs describe this server differently; ` +
+          "give it the same role and the same bootstrap port everywhere",
+      );
+    }
+    seen.set(access.url, access);
+  }
+  return pool;
+}
+
+function accessesOf({ model, config }: PoolOptions, worker: WorkerConfig): WorkerAccess[] {
+  const isPair = typeof worker === "object" && "prefill" in worker;
+  if (isPair !== servesInPairs(config)) {
+    const what = isPair
+      ? `the pair ${worker.prefill} and ${worker.decode}`
+      : `the single server ${typeof worker === "string" ? worker : worker.url}`;
+    throw unsupported(
+      model,
+      `Cannot use ${what} for model ${model}: engine ${config.engine} needs ` +
+        (isPair ? "single servers" : "pairs of a prefill and a decode server"),
+    );
+  }
+  if (typeof worker === "string") return [{ url: worker }];
+  if ("url" in worker) {
+    return [{ url: worker.url, apiKey: worker.api_key }];
+  }
+  const { prefill, decode, bootstrap_host, bootstrap_port } = worker;
+  return [
+    {
+      url: prefill,
+      role: "prefill",
+      bootstrapHost: bootstrap_host,
+      bootstrapPort: bootstrap_port,
+    },
+    { url: decode, role: "decode" },
+  ];
+}
+
+function servesInPairs({ engine }: ModelConfig): boolean {
+  return engine.endsWith("-pd");
+}
+
+function unsupported(model: string, message: string): CanopyError {
+  return new CanopyError(message, {
+    code: "unsupported_worker",
+    status: 500,
+    param: `models.${model}.workers`,
+  });
+}
+
+/** The workers of one model behind their gate. */
+class ModelPool implements ManagedPool {
+  readonly model: string;
+  readonly gate: Gate;
+  readonly #registry: WorkerRegistry;
+  readonly #placer: Placer;
+
+  constructor(options: PoolOptions) {
+    const { model, config, clock, random } = options;
+    this.model = model;
+    const registry = new WorkerRegistry({ ...options, onChange: () => this.gate.wake() });
+    const placerOptions = { model, config, random, registry };
+    const placer = servesInPairs(config) ? new PairPlacer(placerOptions) : new WorkerPlacer(placerOptions);
+    this.gate = new Gate({
+      model,
+      clock,
+      place: (hint) => placer.place(hint),
+      opensAtMs: () => registry.opensAtMs,
+    });
+    this.#registry = registry;
+    this.#placer = placer;
+  }
+
+  get ready(): boolean {
+    return this.#placer.ready;
+  }
+
+  workers(): readonly WorkerStatus[] {
+    return this.#registry.workers.map((worker) => worker.status);
+  }
+
+  headers(workerId: string): Readonly<Record<string, string>> {
+    return this.#registry.find(workerId)?.headers ?? {};
+  }
+
+  start(signal: AbortSignal): void {
+    this.#registry.start(signal);
+  }
+
+  addWorker(access: WorkerAccess): string {
+    this.#placer.checkRole(access);
+    return this.#registry.add(access);
+  }
+
+  removeWorker(id: string): boolean {
+    return this.#registry.remove(id);
+  }
+
+  setDraining(id: string, draining: boolean): boolean {
+    return this.#registry.setDraining(id, draining);
+  }
+
+  setDown(id: string, reason: string | undefined): boolean {
+    return this.#registry.setDown(id, reason);
+  }
+}
