@@ -19,7 +19,7 @@ import { Arrivals } from "./pool/arrivals.ts";
 import { createRelay } from "./relay/relay.ts";
 import { createModels } from "./served/models.ts";
 
-/** What a router is made of. */
+/** Options of `createRouter`. */
 export interface RouterOptions {
   readonly config: Config;
   readonly clock: Clock;

@@ -12,7 +12,7 @@ import { findNode, lineFinder, MAX_SOURCE_LENGTH, type SourceNode, toJson } from
 import { parseJsonc } from "../source/source_jsonc.ts";
 import { parseYaml } from "../source/source_yaml.ts";
 
-/** Where a configuration is read. */
+/** Source of a configuration. */
 export interface ConfigSource {
   /** A file, or the name of a preset when there is no such file. */
   readonly path?: string | undefined;

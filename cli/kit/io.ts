@@ -131,8 +131,8 @@ async function ask(prompt: string, signal: AbortSignal): Promise<string | undefi
     lines.close();
   }
 }
-/** Resolves when the program is asked to stop. */
 
+/** Resolves when the program is asked to stop. */
 export function untilStopped(io: Io): Promise<void> {
   return new Promise((resolve) => {
     if (io.stop.aborted) resolve();

@@ -100,6 +100,7 @@ function entriesOf(text: string): JsonObject[] {
   const list = isJsonObject(parsed) ? parsed["gpu_data"] : parsed;
   return Array.isArray(list) ? list.filter(isJsonObject) : [];
 }
+
 function partOf(entry: JsonObject, name: string): JsonObject {
   const part = entry[name];
   return isJsonObject(part) ? part : {};

@@ -2,13 +2,13 @@ import type { JsonObject } from "../../base/json.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
 import type { Placement } from "../worker/placement.ts";
 
-/** What an engine is asked to continue. */
+/** A prompt, as an engine is asked to continue it. */
 export type Prompt =
   | { readonly kind: "tokens"; readonly ids: readonly number[] }
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] };
 
-/** What one protocol family, version and server can do; probed when a worker is first seen. */
+/** Abilities of one protocol family, version and server; probed when a worker is first seen. */
 export interface EngineCapabilities {
   /** Reported by the server, such as `0.5.18`; undefined when it does not say. */
   readonly version: string | undefined;
@@ -22,9 +22,9 @@ export interface EngineCapabilities {
   readonly topLogprobs?: false;
   /** Reports cached prompt tokens in usage. */
   readonly cachedTokens: boolean;
-  /** How a prefix can be prefilled without generating. */
+  /** Way in which a prefix is prefilled without generating. */
   readonly warm: "none" | "max_new_tokens_0" | "max_tokens_1" | "fake_bootstrap" | "pair_1";
-  /** What stops a running decode: closing the stream, or an explicit abort that must come first. */
+  /** Way to stop a running decode: closing the stream, or an explicit abort that must come first. */
   readonly abort: "close" | "abort_then_close";
   /** Longest prompt plus answer, in tokens; undefined when the server does not say. */
   readonly contextTokens: number | undefined;
@@ -93,10 +93,10 @@ export interface EngineUsage {
   readonly reported?: boolean;
 }
 
-/** Why a generation ended well. */
+/** Reason for which a generation ended well. */
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
-/** What comes back while an engine generates. A failure is thrown, never an event. */
+/** An event of a generation. A failure is thrown, never an event. */
 export type GenerateEvent =
   | {
     readonly type: "delta";

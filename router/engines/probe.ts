@@ -13,7 +13,7 @@ import { connectionError, workerRefusal } from "../worker/worker_errors.ts";
 /** Longest answer to a probe; SGLang's server info is some 32 kB. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
-/** What it takes to ask a worker what it can do. */
+/** Options of `probe`. */
 export interface ProbeOptions {
   readonly config: ModelConfig;
   readonly transport: Transport;
@@ -25,7 +25,7 @@ export interface ProbeOptions {
   readonly signal: AbortSignal;
 }
 
-/** What an engine of the model's family can do when its server has not been asked: the newest version's abilities. */
+/** Abilities of the newest version of the model's family, for servers that have not been asked yet. */
 export function defaultCapabilities(
   config: Pick<ModelConfig, "engine" | "context_tokens">,
 ): EngineCapabilities {
@@ -125,7 +125,7 @@ async function get(options: ProbeOptions, path: string): Promise<JsonObject | un
   return text === undefined ? undefined : asObject(text);
 }
 
-/** What is good to know, but not needed: undefined when it cannot be had. */
+/** An answer that is good to have, but not needed: undefined when it cannot be had. */
 async function ifAnswered(options: ProbeOptions, path: string): Promise<string | undefined> {
   try {
     return await getText(options, path);

@@ -15,16 +15,19 @@ interface DenoServer {
   readonly addr: { readonly port: number };
   shutdown(): Promise<void>;
 }
+
 interface DenoRuntime {
   serve(
     options: { hostname: string; port: number; onListen: () => void },
     handler: (request: Request) => Response | Promise<Response>,
   ): DenoServer;
 }
+
 interface BunServer {
   readonly port: number;
   stop(closeActive: boolean): Promise<void>;
 }
+
 interface BunRuntime {
   serve(options: {
     hostname: string;

@@ -49,7 +49,7 @@ const relayErrors: CallErrors = {
     ),
 };
 
-/** Where, what and until when, if not the plan's. */
+/** Target, body and time limit of a call, where they are not the plan's. */
 interface Sending {
   readonly path?: string | undefined;
   readonly body?: OutgoingRequest["body"];

@@ -185,7 +185,7 @@ function whole(bytes: Uint8Array): ByteRange {
   return { start: 0, end: bytes.length };
 }
 
-/** Where the JSON of each event is. */
+/** Range of the JSON of each event. */
 function eventsOf(bytes: Uint8Array): ByteRange[] {
   const found: ByteRange[] = [];
   for (let at = 0; at < bytes.length;) {

@@ -42,7 +42,7 @@ export function attemptIds(body: Uint8Array, top: TopLevel, random: Random): Req
   return { rids, written: JSON.stringify(batch === undefined ? rid : rids) };
 }
 
-/** How many prompts a body holds; undefined for a single one that is no list. */
+/** Number of prompts in a body; undefined for a single one that is no list. */
 export function batchSize(body: Uint8Array, top: TopLevel): number | undefined {
   for (const name of PROMPTS) {
     const items = arrayMember(body, top, name);

@@ -16,7 +16,7 @@ export interface AttemptBody {
 const BOOTSTRAP = ["bootstrap_host", "bootstrap_port", "bootstrap_room"];
 const LOGPROBS = ["return_logprob", "logprob_start_len", "token_ids_logprob", "echo", "logprobs"];
 
-/** What a request needs changed on its way, found in one scan of its body; without need, nothing is scanned. */
+/** Changes that a request needs on its way, found in one scan of its body; without need, nothing is scanned. */
 export class RequestPlan {
   /** The name to write into answers; undefined when the engine's own name is what the client asked for. */
   readonly askedModel: string | undefined;

@@ -55,7 +55,7 @@ type Result = IteratorResult<Uint8Array>;
 class MemoryExchange implements AsyncIterableIterator<Uint8Array> {
   readonly #url: string;
   readonly #signal: AbortSignal;
-  /** What the handler sees as its client's connection. */
+  /** The client's connection, as the handler sees it. */
   readonly #connection = new AbortController();
   readonly #over: () => void;
   readonly #rejectHead: (error: unknown) => void;

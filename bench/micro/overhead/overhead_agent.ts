@@ -8,7 +8,7 @@ import { type MemoryHandler, MemoryTransport } from "../../../router/transport/m
 import { builtinTokenizer } from "../../../simulator/server/backend.ts";
 import { createSimulator } from "../../../simulator/simulator.ts";
 
-/** What `agentOverhead` measures with. */
+/** Options of `agentOverhead`. */
 export interface AgentOverheadOptions {
   /** Tokens of each answer. */
   readonly tokens: number;

@@ -38,7 +38,7 @@ export function pairDiesOfTopLogprobs(version: string | undefined): boolean {
   return version !== undefined && !olderThan(version, "0.5.10") && olderThan(version, "0.5.18");
 }
 
-/** What a prefill/decode pair cannot do: it waits for ever, or one of its servers dies. */
+/** Refuses what makes a prefill/decode pair wait for ever, or kills one of its servers. */
 function refuseForSglangPair(version: string | undefined, body: Record<string, unknown>): void {
   refuseGiven(body, "session_params", "sessions do not work with prefill and decode on separate servers");
   for (const [field, n] of choiceCounts(body)) {
@@ -59,7 +59,7 @@ function refuseForSglangPair(version: string | undefined, body: Record<string, u
   }
 }
 
-/** How many choices a request asks for, wherever it says so. */
+/** Numbers of choices that a request asks for, by each field that says so. */
 function choiceCounts(body: Record<string, unknown>): [field: string, n: number][] {
   const params = Array.isArray(body.sampling_params) ? body.sampling_params : [body.sampling_params];
   const counts: [string, unknown][] = [

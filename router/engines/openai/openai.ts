@@ -41,7 +41,7 @@ export class OpenAiEngine extends PooledEngine implements Engine {
   }
 }
 
-/** What to say differently after a 400 that names a field; undefined when that is not the trouble. */
+/** Dialect to try after a 400 that names a field; undefined when that is not the trouble. */
 function betterDialect(error: unknown, dialect: Dialect): Dialect | undefined {
   if (!(error instanceof EngineError) || (error.workerStatus !== 400 && error.workerStatus !== 422)) {
     return undefined;

@@ -24,9 +24,9 @@ const OWN_FIELDS = new Set([
   "kv_transfer_params",
 ]);
 
-/** What OpenAI-compatible servers disagree on. */
+/** Points on which OpenAI-compatible servers disagree. */
 export interface Dialect {
-  /** How chat endpoints call the limit on generated tokens. */
+  /** Name of the limit on generated tokens at chat endpoints. */
   readonly chatMaxTokens: "max_tokens" | "max_completion_tokens";
   /** Whether usage may be asked for in streams. */
   readonly streamOptions: boolean;

@@ -75,7 +75,7 @@ export class OpenAiDecoder implements AnswerDecoder {
     };
   }
 
-  /** What the ids in the stream add up to; undefined where it has none. */
+  /** Usage by the ids in the stream; undefined where it has none. */
   #counted(): EngineUsage | undefined {
     if (this.#promptTokens === undefined) return undefined;
     return { promptTokens: this.#promptTokens, completionTokens: this.#tokens, cachedTokens: undefined };

@@ -1,7 +1,7 @@
 import type { EngineCapabilities } from "../engine.ts";
 import type { EngineOptions } from "./engine_options.ts";
 
-/** What all protocol families have in common: abilities that were probed, and workers in a pool. */
+/** An engine with probed abilities and workers in a pool: the base of all protocol families. */
 export abstract class PooledEngine {
   protected readonly options: EngineOptions;
 

@@ -3,7 +3,7 @@ import { DONE, SseParser } from "../../wire/sse.ts";
 import { accepted, restAsText, type UpstreamCall } from "../../worker/upstream_call.ts";
 import { invalidAnswer } from "../../worker/worker_errors.ts";
 
-/** What an engine says in one event. */
+/** The content of one event of an engine. */
 export type DecodedDelta = Extract<GenerateEvent, { type: "delta" }>;
 /** A delta in the making: fields are added one by one, because there is one for every token. */
 export type NewDelta = { -readonly [Field in keyof DecodedDelta]: DecodedDelta[Field] };

@@ -2,7 +2,7 @@ import type { Json } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { PrefillSide } from "../../worker/placement.ts";
 
-/** What makes a prefill server compute a prompt for nobody; only SGLang up to 0.5.10.post1 then caches it. */
+/** Fields that make a prefill server compute a prompt for nobody; only SGLang up to 0.5.10.post1 then caches it. */
 const FAKE_HOST = "2.2.2.2";
 
 /** The members by which the two SGLang servers of a pair find each other for one request; both get the same. */

@@ -1,7 +1,7 @@
 const TEXT = '{"text":"';
 const IDS = '","output_ids":[';
 
-/** Where an event holds its text and its ids, both without their delimiters. */
+/** Places of the text and the ids in an event, both without their delimiters. */
 interface Shape {
   readonly textEnd: number;
   readonly idsEnd: number;

@@ -60,7 +60,7 @@ export type HandOff =
   }
   | {
     readonly kind: "alone";
-    /** Why the decode server has to read the prompt by itself; the end of a sentence. */
+    /** Reason for which the decode server has to read the prompt by itself; the end of a sentence. */
     readonly reason: string;
     /** True when that is the prefill server's fault. */
     readonly failed: boolean;
@@ -109,7 +109,7 @@ export class HandOffCall implements UpstreamCall {
     return this.#half;
   }
 
-  /** Why decode has read the prompt by itself; undefined when prefill did. Known once the call is open. */
+  /** Reason for which decode has read the prompt by itself; undefined when prefill did. Known once the call is open. */
   get alone(): string | undefined {
     return this.#alone;
   }

@@ -12,7 +12,7 @@ import { type EngineOptions, workerCall } from "../protocol/engine_options.ts";
 import { NOTHING_WARMED, sharedFields, wholeBlocks } from "../protocol/warm_request.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
 
-/** How much later than the request to come a warm is served, where the server orders its queue by priority. */
+/** Priority that a warm has behind the request to come, where the server orders its queue by priority. */
 const WARM_PRIORITY = 10;
 
 /** Path and body of a streamed request to a vLLM server. */

@@ -1,6 +1,6 @@
 import { isJsonObject } from "../../../base/json.ts";
 
-/** What a vLLM server's metrics say of its prefix cache. */
+/** Facts about a vLLM server's prefix cache, from its metrics. */
 export interface CacheFacts {
   /** Tokens of the smallest part of a prompt that is ever found again. */
   readonly blockTokens: number | undefined;

@@ -77,7 +77,7 @@ export function chatTakesIds(version: string | undefined): boolean {
   return version !== undefined && !olderThan(version, "0.28.0");
 }
 
-/** Why a request has to be served by the decode server alone, as the end of a sentence; undefined when it has not. */
+/** Reason for which the decode server has to serve a request alone, as the end of a sentence; undefined when it need not. */
 export function whyAlone({ path, body }: WholeRequest): string | undefined {
   for (const field of ["n", "best_of"]) {
     const value = body[field];

@@ -131,6 +131,7 @@ function withoutTexts(record: RunRecord): RunRecord {
   }));
   return { ...record, agents, events: [] };
 }
+
 /** Starts runs of graphs and keeps the records of ended ones. */
 export interface Moa {
   readonly graphs: ReadonlyMap<string, Graph>;

@@ -25,6 +25,7 @@ for (const id of ["a", "b"]) {
   feed.append("The answer is 42.");
   feed.end();
 }
+
 const { value, reason } = await scorer.similarity("a", "b", "fcs", 60_000);
 // deno-lint-ignore no-console
 console.log(JSON.stringify({ value, reason }));
