@@ -257,3 +257,13 @@ test("ARCHITECTURE.md and CONTRIBUTING.md name files, folders and symbols that a
   }
   assertNone(found);
 });
+
+test("source files that README and docs/ name are there", () => {
+  const pages = ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)];
+  assertNone(pages.flatMap((page) => {
+    const text = readFileSync(join(ROOT, page), "utf8");
+    return [...text.matchAll(/(?<![\w/.-])((?:[\w-]+\/)+[\w-]+\.ts)\b/g)]
+      .filter(([, path = ""]) => !existsSync(join(ROOT, path)))
+      .map(([, path]) => `${page}: there is no ${path}`);
+  }));
+});
