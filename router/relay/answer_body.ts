@@ -33,11 +33,12 @@ export interface AnswerBodyOptions {
  * The body of an answer: reads from the worker only when it is read itself, so a slow client slows its own worker and
  * costs no memory. Events are passed on whole; a stream of them that breaks ends with one error event.
  */
-export class AnswerBody implements AnswerBytes, ReadFilter {
+export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
   readonly #options: AnswerBodyOptions;
   readonly #call: UpstreamCall;
   readonly #frames: EventFrames | undefined;
   readonly #read: Uint8Array[];
+  #onward: Onward | undefined;
   #ended = false;
   #left: { readonly reason: unknown; readonly told: Promise<void> } | undefined;
   readonly #onAbort = () => void this.#leave(this.#options.signal.reason);
@@ -58,6 +59,12 @@ export class AnswerBody implements AnswerBytes, ReadFilter {
     const value = this.#read.shift();
     if (value !== undefined) return Promise.resolve(this.take({ done: false, value }));
     return this.#call.read(this);
+  }
+
+  pass(take: (read: Read) => void, fail: (error: unknown) => void): Promise<void> {
+    if (this.#left !== undefined || this.#ended || this.#read.length > 0) return this.next().then(take, fail);
+    this.#onward ??= new Onward(this, take, fail);
+    return this.#call.read(this.#onward);
   }
 
   async return(): Promise<Read> {
@@ -121,6 +128,37 @@ export class AnswerBody implements AnswerBytes, ReadFilter {
     if (outcome === "ok") this.#call.complete();
     void this.#call.close();
     this.#options.onEnd(outcome);
+  }
+}
+
+/** Hands what an answer's body makes of a chunk on at once, without a promise between the two. */
+class Onward implements ReadFilter<void> {
+  readonly #body: ReadFilter<Read>;
+  readonly #take: (read: Read) => void;
+  readonly #fail: (error: unknown) => void;
+
+  constructor(body: ReadFilter<Read>, take: (read: Read) => void, fail: (error: unknown) => void) {
+    this.#body = body;
+    this.#take = take;
+    this.#fail = fail;
+  }
+
+  take(read: Read): void | Promise<void> {
+    let passed: Read | Promise<Read>;
+    try {
+      passed = this.#body.take(read);
+    } catch (error) {
+      return this.#fail(error);
+    }
+    return passed instanceof Promise ? passed.then(this.#take, this.#fail) : this.#take(passed);
+  }
+
+  async fail(error: unknown): Promise<void> {
+    try {
+      this.#take(await this.#body.fail(error));
+    } catch (cause) {
+      this.#fail(cause);
+    }
   }
 }
 

@@ -73,7 +73,7 @@ export class MergedCall implements UpstreamCall {
     return first ?? (this.#merged ?? this.#pair).next();
   }
 
-  read(filter: ReadFilter): Promise<Read> {
+  read<T>(filter: ReadFilter<T>): Promise<T> {
     return this.next().then((read) => filter.take(read), (error) => filter.fail(error));
   }
 

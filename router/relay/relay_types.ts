@@ -23,6 +23,11 @@ export interface RelayAnswer {
 
 /** Bytes of an answer while they arrive. */
 export interface AnswerBytes extends AsyncIterableIterator<Uint8Array, void, void> {
+  /** As `next().then(take, fail)`, with fewer promises: there is one for every chunk. */
+  pass(
+    take: (read: IteratorResult<Uint8Array, void>) => void,
+    fail: (error: unknown) => void,
+  ): Promise<void>;
   /** Leaves the answer: settles when the worker was told. */
   return(): Promise<IteratorResult<Uint8Array, void>>;
 }

@@ -90,7 +90,7 @@ export class PairCall implements UpstreamCall {
     return this.#answering.next();
   }
 
-  read(filter: ReadFilter): Promise<Read> {
+  read<T>(filter: ReadFilter<T>): Promise<T> {
     return this.#answering.read(filter);
   }
 

@@ -13,9 +13,9 @@ export const LEFT = new Error("The answer was left by its reader");
 export type Read = IteratorResult<Uint8Array, void>;
 
 /** A part of the way from a call to its reader. */
-export interface ReadFilter {
-  take(read: Read): Read | Promise<Read>;
-  fail(error: unknown): Read | Promise<Read>;
+export interface ReadFilter<T> {
+  take(read: Read): T | Promise<T>;
+  fail(error: unknown): T | Promise<T>;
 }
 
 /** The worker that a call goes to. */
@@ -40,7 +40,7 @@ export interface UpstreamCall extends AsyncIterableIterator<Uint8Array, void, vo
   /** The first bytes of the answer, which the next read gives again; undefined for an empty body. */
   first(): Promise<Uint8Array | undefined>;
   /** As `next`, by way of a filter, which costs no promise of its own. */
-  read(filter: ReadFilter): Promise<Read>;
+  read<T>(filter: ReadFilter<T>): Promise<T>;
   /** Stops the call. */
   return(): Promise<Read>;
   /** Tokens arrive: from now on the limit is on the silence between chunks. */

@@ -54,7 +54,7 @@ const engineErrors: CallErrors = {
 
 const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
 
-const UNFILTERED: ReadFilter = {
+const UNFILTERED: ReadFilter<Read> = {
   take: (read) => read,
   fail: (error) => {
     throw error;
@@ -75,7 +75,7 @@ export class WorkerCall implements UpstreamCall {
   #first: Promise<Read> | undefined;
   /** The latest read, the first one included. */
   #reading: Promise<Read> | undefined;
-  #filter = UNFILTERED;
+  #filter: ReadFilter<unknown> = UNFILTERED;
   #begun = false;
   #dueMs = 0;
   #complete = false;
@@ -120,8 +120,7 @@ export class WorkerCall implements UpstreamCall {
   async first(): Promise<Uint8Array | undefined> {
     const first = this.#first;
     if (first === undefined) return undefined;
-    this.#filter = UNFILTERED;
-    const { value } = await this.#watched(first);
+    const { value } = await this.#watched(first, UNFILTERED);
     return value ?? undefined;
   }
 
@@ -130,16 +129,15 @@ export class WorkerCall implements UpstreamCall {
   }
 
   /** Not `async`: there is one for every chunk, and each promise between a socket and its client is paid for. */
-  read(filter: ReadFilter): Promise<Read> {
-    this.#filter = filter;
+  read<T>(filter: ReadFilter<T>): Promise<T> {
     const first = this.#first;
     if (first !== undefined) {
       this.#first = undefined;
-      return this.#watched(first);
+      return this.#watched(first, filter);
     }
-    if (this.#stopped !== undefined) return this.#rejected();
+    if (this.#stopped !== undefined) return this.#rejected(filter);
     if (this.#body === undefined || this.#ended) return Promise.resolve(filter.take(ENDED));
-    return this.#watched(this.#reading = this.#body.next());
+    return this.#watched(this.#reading = this.#body.next(), filter);
   }
 
   async return(): Promise<Read> {
@@ -178,20 +176,22 @@ export class WorkerCall implements UpstreamCall {
     await this.stop(LEFT);
   }
 
-  #watched(read: Promise<Read>): Promise<Read> {
+  #watched<T>(read: Promise<Read>, filter: ReadFilter<T>): Promise<T> {
+    // A field, because a closure for every chunk costs more.
+    this.#filter = filter;
     const { clock, config } = this.#options;
     this.#watchdog.arm(this.#begun ? clock.now() + config.idle_timeout_ms : this.#dueMs);
-    return read.then(this.#take, this.#fail);
+    return read.then(this.#take, this.#fail) as Promise<T>;
   }
 
-  readonly #take = (read: Read): Read | Promise<Read> => {
+  readonly #take = (read: Read): unknown => {
     this.#watchdog.disarm();
-    if (this.#stopped !== undefined) return this.#rejected();
+    if (this.#stopped !== undefined) return this.#rejected(this.#filter);
     if (read.done === true) this.#end();
     return this.#filter.take(read);
   };
 
-  readonly #fail = async (cause: unknown): Promise<Read> => {
+  readonly #fail = async (cause: unknown): Promise<unknown> => {
     this.#watchdog.disarm();
     return this.#filter.fail(await this.#failure(cause));
   };
@@ -220,8 +220,8 @@ export class WorkerCall implements UpstreamCall {
     return (this.#options.errors ?? engineErrors).broken(this.worker, cause);
   }
 
-  async #rejected(): Promise<Read> {
-    return this.#filter.fail(await this.#stopReason());
+  async #rejected<T>(filter: ReadFilter<T>): Promise<T> {
+    return filter.fail(await this.#stopReason());
   }
 
   async #stopReason(): Promise<unknown> {

@@ -158,7 +158,7 @@ export class HandOffCall implements UpstreamCall {
     return value === undefined ? this.#opened.next() : Promise.resolve({ done: false, value });
   }
 
-  read(filter: ReadFilter): Promise<Read> {
+  read<T>(filter: ReadFilter<T>): Promise<T> {
     const value = this.#held.shift();
     return value === undefined
       ? this.#opened.read(filter)

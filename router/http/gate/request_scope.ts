@@ -93,6 +93,8 @@ export function outcomeOfError(error: unknown): Outcome {
   return outcomeOf(CanopyError.is(error) ? error.status : 500);
 }
 
+type Take = (piece: IteratorResult<Uint8Array, unknown>) => void;
+
 /**
  * A body that is made while it is read, one piece per read: a slow client slows `pieces` and nothing is stored.
  * When the client stops reading, the scope is aborted and `pieces` is closed.
@@ -101,12 +103,14 @@ export function pulledBody(
   pieces: {
     next(): Promise<IteratorResult<Uint8Array, unknown>>;
     return(): Promise<unknown>;
+    /** As `next().then(take, fail)`, for pieces that can do so with fewer promises. */
+    pass?(take: Take, fail: (error: unknown) => void): Promise<void>;
   },
   scope: RequestScope,
   outcome: Outcome = "ok",
 ): ReadableStream<Uint8Array> {
   let controller: ReadableStreamDefaultController<Uint8Array>;
-  const take = (result: IteratorResult<Uint8Array, unknown>) => {
+  const take: Take = (result) => {
     if (result.done !== true) return controller.enqueue(result.value);
     controller.close();
     scope.end(outcome);
@@ -119,7 +123,7 @@ export function pulledBody(
     {
       start: (own) => void (controller = own),
       // One promise for each chunk, and no closure: this is the only stream between a worker and its client.
-      pull: () => pieces.next().then(take, fail),
+      pull: () => pieces.pass?.(take, fail) ?? pieces.next().then(take, fail),
       async cancel() {
         scope.abort(clientGone());
         await pieces.return();

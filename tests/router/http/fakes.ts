@@ -256,6 +256,9 @@ function bytesOf(body: ReadableStream<Uint8Array>): AnswerBytes {
       const { done, value } = await reader.read();
       return done ? { done, value: undefined } : { done, value };
     },
+    async pass(take, fail) {
+      await this.next().then(take, fail);
+    },
     return: async () => {
       await reader.cancel();
       return { done: true, value: undefined };
