@@ -23,7 +23,15 @@ export function checkConfig(config: Config): ConfigFinding[] {
       findingAt(["models", name], "is used by no graph, and not served by itself", { severity: "warning" }),
     );
   }
+  findings.push(...checkServer(config));
   return unique(findings);
+}
+
+/** Settings of the server that have no effect without another one. */
+function checkServer({ server: { admin_key: adminKey, worker_hosts: hosts } }: Config): ConfigFinding[] {
+  if (adminKey !== undefined || hosts.length === 0) return [];
+  const message = "is not in effect without server.admin_key: set it, or leave worker_hosts out";
+  return [findingAt(["server", "worker_hosts"], message, { severity: "warning" })];
 }
 
 function checkModel(name: string, model: ModelConfig): ConfigFinding[] {

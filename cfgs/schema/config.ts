@@ -195,6 +195,12 @@ export const explicitGraphSchema = z.strictObject({
 
 export const graphSchema = z.union([layeredGraphSchema, explicitGraphSchema]);
 
+/** A name, an address, `*.` and a domain, or `*`; ports are not looked at. */
+const hostName = z.string().regex(
+  /^(?:\*|(?:\*\.)?[\w-]+(?:\.[\w-]+)*|\[[\da-f:.]+\]|[\da-f]*:[\da-f:.]*:[\da-f:.]*)$/i,
+  "must be a name or an address without scheme and port, *.DOMAIN for all names in a domain, or *",
+);
+
 export const serverSchema = z.strictObject({
   host: z.string().default("127.0.0.1").describe("Address to listen on; 0.0.0.0 for all"),
   port: z.int().min(0).max(65535).default(8000).describe("0: any free port"),
@@ -202,10 +208,16 @@ export const serverSchema = z.strictObject({
     "Bearer tokens of clients; none: everybody may ask",
   ),
   admin_key: z.string().min(1).optional().describe("Bearer token for changes to the running router"),
-  cors_origins: z.array(z.union([z.literal("*"), z.string().regex(/^https?:\/\/[^\s/,*]+$/)], {
+  cors_origins: z.array(z.union([z.literal("*"), z.string().regex(/^[a-z][a-z\d+.-]*:\/\/[^\s/,*]+$/)], {
     error: "must be an origin such as https://chat.example.com, without a path, or *",
   })).default([]).describe(
     "Origins whose pages may ask from a browser; none: only the router's own; *: all",
+  ),
+  allowed_hosts: z.array(hostName).default([]).describe(
+    "Names by which clients may call the router; none: any, but on the loopback only localhost and its addresses",
+  ),
+  worker_hosts: z.array(hostName).default([]).describe(
+    "Hosts, beside this one and those of configured workers, from which POST /workers takes workers under an admin key",
   ),
   max_body_bytes: z.int().min(1).default(64 * 1024 * 1024).describe("Largest request body"),
   max_running: z.int().min(1).default(256).describe("Requests that run at once"),

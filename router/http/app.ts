@@ -14,6 +14,7 @@ import { errorResponse, notFound, wrongMethod } from "./gate/errors.ts";
 import { identified } from "./gate/request_id.ts";
 import { guarded } from "./gate/route.ts";
 import type { HttpServices, RouterServices } from "./gate/services.ts";
+import { Sites } from "./gate/sites.ts";
 import { graphRoutes } from "./graph/graph.ts";
 import { Metrics } from "./metrics/metrics.ts";
 import { inferenceRoutes } from "./openai/inference.ts";
@@ -43,6 +44,7 @@ export function createApp(services: AppServices): Hono<Env> {
     random: services.random.stream("http"),
     startedAt: unixSeconds(clock),
     keys: new Keys(config.server),
+    sites: new Sites(config.server),
     metrics: services.metrics ?? new Metrics(clock),
     drain: services.drain ?? new Drain({ clock, timeoutMs: config.server.drain_timeout_ms }),
     admission: services.admission ?? new Admission({
@@ -70,7 +72,7 @@ export function createApp(services: AppServices): Hono<Env> {
     ]
   ) app.route("/", routes);
   let document: JsonObject | undefined;
-  app.get("/openapi.json", guarded(http.keys, "open", { summary: "This description." }), (call) => {
+  app.get("/openapi.json", guarded(http, "open", { summary: "This description." }), (call) => {
     document ??= openApiDocument(app.routes, { version: services.version ?? "0" });
     return call.json(document);
   });

@@ -12,6 +12,8 @@ export interface WorkerAccess {
   readonly bootstrapHost?: string | undefined;
   /** The registry's port; absent: the decode server's own default. */
   readonly bootstrapPort?: number | undefined;
+  /** True for a worker that somebody added over HTTP: it gets `apiKey`, and nothing of the model's configuration. */
+  readonly stranger?: boolean | undefined;
 }
 
 /**
@@ -19,12 +21,23 @@ export interface WorkerAccess {
  * (the worker's `api_key`, else the model's `api_key`, else the value of `api_key_env`). Lower-case names.
  */
 export function workerHeaders(config: ModelConfig, access: WorkerAccess): Record<string, string> {
+  if (access.stranger === true) {
+    return access.apiKey === undefined ? {} : { authorization: `Bearer ${access.apiKey}` };
+  }
   const headers: Record<string, string> = {};
   for (const [name, value] of Object.entries(config.headers)) headers[name.toLowerCase()] = value;
   const key = access.apiKey ?? config.api_key ??
     (config.api_key_env === undefined ? undefined : process.env[config.api_key_env]);
   if (key !== undefined && key !== "") headers["authorization"] = `Bearer ${key}`;
   return headers;
+}
+
+/** The URLs of a model's configured servers, without a last slash. */
+export function configuredUrls({ workers }: Pick<ModelConfig, "workers">): string[] {
+  return workers.flatMap((worker) => {
+    if (typeof worker === "string") return [worker];
+    return "url" in worker ? [worker.url] : [worker.prefill, worker.decode];
+  }).map((url) => url.replace(/\/+$/, ""));
 }
 
 /** The URL of `path` on a worker; a base URL that ends in `/v1`, as OpenAI clients have it, is understood. */

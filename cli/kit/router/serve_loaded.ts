@@ -1,3 +1,4 @@
+import { isLoopback } from "../../../base/hosts.ts";
 import { startLog } from "../../../base/log.ts";
 import type { LoadedConfig } from "../../../cfgs/load/load.ts";
 import { configProblemText } from "../../../cfgs/load/problems.ts";
@@ -84,8 +85,4 @@ ${rows.length === 0 ? "" : `${definitions(rows)}\n`}Try:
 /** Most agents of a graph. */
 function largestPanel(router: Router): number {
   return Math.max(1, ...[...router.services.moa.graphs.values()].map((graph) => graph.agents.length));
-}
-
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || /^127\./.test(host);
 }

@@ -8,7 +8,7 @@ import type { EngineCapabilities, GenerateRequest } from "../engine.ts";
 import { refuseDeadly } from "../guards/refuse_deadly.ts";
 import type { Pool } from "../../pool/pool.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
-import { workerHeaders, workerUrl } from "../../worker/worker_access.ts";
+import { configuredUrls, workerHeaders, workerUrl } from "../../worker/worker_access.ts";
 import { WorkerCall } from "../../worker/worker_call.ts";
 
 /** Options of an engine. */
@@ -89,7 +89,10 @@ export function headersFor(
     typeof entry === "object" && "url" in entry && sameBase(entry.url, url)
   );
   const apiKey = typeof worker === "object" && "url" in worker ? worker.api_key : undefined;
-  return workerHeaders(options.config, { url, apiKey });
+  // One that has just left may have been a stranger.
+  const stranger = options.pool.headers !== undefined &&
+    !configuredUrls(options.config).includes(url.replace(/\/+$/, ""));
+  return workerHeaders(options.config, { url, apiKey, stranger });
 }
 
 function sameBase(a: string, b: string): boolean {

@@ -8,7 +8,7 @@ import type { HttpServices } from "../gate/services.ts";
 export function adminRoutes(http: HttpServices): Hono<Env> {
   return new Hono<Env>().get(
     "/metrics",
-    guarded(http.keys, "api", { summary: "Metrics in Prometheus' text format.", contentType: "text/plain" }),
+    guarded(http, "api", { summary: "Metrics in Prometheus' text format.", contentType: "text/plain" }),
     (call) =>
       call.body(metricsText(http), 200, { "content-type": "text/plain; version=0.0.4; charset=utf-8" }),
   );

@@ -10,13 +10,13 @@ export function healthRoutes(http: HttpServices): Hono<Env> {
   for (const path of ["/health", "/liveness"]) {
     routes.get(
       path,
-      guarded(http.keys, "open", { summary: "The router answers." }),
+      guarded(http, "open", { summary: "The router answers." }),
       (call) => call.json({ status: "ok" }),
     );
   }
   routes.get(
     "/readiness",
-    guarded(http.keys, "open", {
+    guarded(http, "open", {
       summary: "At least one model can be served, and the router is not draining.",
     }),
     (call) => {

@@ -1,15 +1,16 @@
 import { Hono } from "hono";
 import { z } from "zod";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
+import { hostnameOf, isListedHost, isLoopback } from "../../../base/hosts.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import { parseJsonObject, readBody } from "../gate/body.ts";
+import { parseJsonObject, readBody, requireJson } from "../gate/body.ts";
 import type { Call, Env } from "../gate/context.ts";
 import { fieldError } from "../gate/fields.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import type { WorkerAccess } from "../../worker/worker_access.ts";
+import { configuredUrls, type WorkerAccess } from "../../worker/worker_access.ts";
 
 /** A worker to add, in the names of SGLang's own gateways; their other fields are let through. */
 const newWorkerSchema = z.looseObject({
@@ -40,16 +41,15 @@ interface Found {
 
 /** The workers of all models: looked at, added, drained and removed while the router runs. */
 export function workerRoutes(http: HttpServices): Hono<Env> {
-  const { keys } = http;
   const routes = new Hono<Env>();
   routes.get(
     "/workers",
-    guarded(keys, "admin", { summary: "The state of every worker." }),
+    guarded(http, "admin", { summary: "The state of every worker." }),
     (call) => call.json({ object: "list", data: workersOf(http).map(workerBody) }),
   );
   routes.post(
     "/workers",
-    guarded(keys, "control", {
+    guarded(http, "control", {
       summary: "Add a worker; its health is checked at once.",
       request: newWorkerSchema,
     }),
@@ -57,12 +57,12 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
   );
   routes.get(
     "/workers/:id{.+}",
-    guarded(keys, "admin", { summary: "The state of one worker, by id or URL." }),
+    guarded(http, "admin", { summary: "The state of one worker, by id or URL." }),
     (call) => call.json(workerBody(find(http, call))),
   );
   routes.put(
     "/workers/:id{.+}",
-    guarded(keys, "control", {
+    guarded(http, "control", {
       summary: "Let a worker finish what it has, or give it work again.",
       request: workerChangeSchema,
     }),
@@ -70,7 +70,7 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
   );
   routes.delete(
     "/workers/:id{.+}",
-    guarded(keys, "control", { summary: "Remove a worker; what it is working on is not disturbed." }),
+    guarded(http, "control", { summary: "Remove a worker; what it is working on is not disturbed." }),
     (call) => {
       const { model, worker } = find(http, call);
       model.membership.removeWorker(worker.id);
@@ -82,10 +82,13 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
 
 async function addWorker(http: HttpServices, call: Call): Promise<Response> {
   const asked = await read(http, call, newWorkerSchema);
-  const { url, worker_type: role } = asked;
+  const { worker_type: role } = asked;
+  const url = asked.url.replace(/\/+$/, "");
   const model = modelOf(http, asked.model ?? asked.model_id);
+  checkHosts(http, { url, bootstrap_host: asked.bootstrap_host ?? undefined });
   const access: WorkerAccess = {
-    url: url.replace(/\/+$/, ""),
+    url,
+    stranger: !configuredUrls(model.config).includes(url),
     role: role === "regular" ? undefined : role,
     apiKey: asked.api_key,
     bootstrapPort: asked.bootstrap_port ?? undefined,
@@ -95,6 +98,29 @@ async function addWorker(http: HttpServices, call: Call): Promise<Response> {
   const location = `/workers/${encodeURIComponent(id)}`;
   const body = { status: "accepted", worker_id: id, model: model.name, url: access.url, location };
   return call.json(body, 202, { location });
+}
+
+/** Under an admin key a worker may only be where an operator wants workers. Throws `worker_host_refused` (403). */
+function checkHosts(
+  { config: { server, models } }: HttpServices,
+  { url, bootstrap_host: registry }: { url: string; bootstrap_host: string | undefined },
+): void {
+  if (server.admin_key === undefined) return;
+  const known = Object.values(models).flatMap((model) => configuredUrls(model).map(hostOfUrl));
+  const hosts = { url: hostOfUrl(url), bootstrap_host: registry && hostnameOf(registry) };
+  for (const [field, host] of Object.entries(hosts)) {
+    if (field === "bootstrap_host" && registry === undefined) continue;
+    if (host !== undefined && (isLoopback(host) || known.includes(host))) continue;
+    if (host !== undefined && isListedHost(host, server.worker_hosts)) continue;
+    const message = `${field} names the host ${JSON.stringify((host ?? "").slice(0, 100))}, ` +
+      "which is neither this one nor that of a configured worker: list it in server.worker_hosts";
+    throw new CanopyError(message, { code: "worker_host_refused", status: 403, param: field });
+  }
+}
+
+function hostOfUrl(url: string): string | undefined {
+  const parsed = URL.parse(url);
+  return parsed === null ? undefined : hostnameOf(parsed.host);
 }
 
 async function changeWorker(http: HttpServices, call: Call): Promise<Response> {
@@ -109,6 +135,7 @@ async function read<Schema extends z.ZodType>(
   { req: { raw } }: Call,
   schema: Schema,
 ): Promise<z.infer<Schema>> {
+  requireJson(raw);
   const body = parseJsonObject(await readBody(raw, config.server.max_body_bytes, raw.signal));
   const parsed = schema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);

@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import { CanopyError } from "../../../base/errors.ts";
+import { isLoopback } from "../../../base/hosts.ts";
 
 /**
  * The callers that a route lets in. `open`: anyone. `api`: holders of an API key or of the admin key, when keys are configured.
@@ -17,7 +18,7 @@ export class Keys {
   constructor(
     config: { api_keys: readonly string[]; admin_key?: string | undefined; host?: string | undefined },
   ) {
-    this.#local = /^(?:localhost|::1|127\.[\d.]+)$/.test(config.host ?? "localhost");
+    this.#local = isLoopback(config.host ?? "localhost");
     this.#api = config.api_keys.map(hash);
     this.#admin = config.admin_key === undefined ? undefined : hash(config.admin_key);
   }

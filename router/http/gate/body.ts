@@ -49,6 +49,23 @@ export async function readBody(
   }
 }
 
+/** True for a content type that is JSON's. */
+export function saysJson(contentType: string | undefined): boolean {
+  return /^\s*application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(contentType ?? "");
+}
+
+/** Throws `unsupported_content_type` (415): a page may send any other type to any server, without asking first. */
+export function requireJson(request: Pick<Request, "headers">): void {
+  const sent = request.headers.get("content-type") ?? undefined;
+  if (saysJson(sent)) return;
+  const message = `This route takes JSON, and ${
+    sent === undefined || sent === ""
+      ? "no content-type was sent"
+      : `the content-type is ${JSON.stringify(sent.slice(0, 100))}`
+  }: send content-type: application/json`;
+  throw new CanopyError(message, { code: "unsupported_content_type", status: 415, param: "content-type" });
+}
+
 function tooLarge(size: string, maxBytes: number): CanopyError {
   return new CanopyError(`The body is too large: at most ${maxBytes} bytes are accepted, it has ${size}`, {
     code: "body_too_large",

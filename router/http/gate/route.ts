@@ -2,6 +2,7 @@ import type { MiddlewareHandler } from "hono";
 import type { z } from "zod";
 import type { Access, Keys } from "./auth.ts";
 import type { Env } from "./context.ts";
+import type { Sites } from "./sites.ts";
 
 /** A route's description in /openapi.json. Its schemas have an `id` in their metadata, by which they are referred to. */
 export interface Operation {
@@ -21,9 +22,20 @@ export interface DescribedRoute extends Operation {
 
 const DESCRIPTIONS = new WeakMap<object, DescribedRoute>();
 
+/** Everything that a request has to pass. */
+export interface Guards {
+  readonly keys: Keys;
+  readonly sites: Sites;
+}
+
 /** The first handler of every route: lets pass who may call it, and carries its description. */
-export function guarded(keys: Keys, access: Access, operation: Operation): MiddlewareHandler<Env> {
+export function guarded(
+  { keys, sites }: Guards,
+  access: Access,
+  operation: Operation,
+): MiddlewareHandler<Env> {
   const guard: MiddlewareHandler<Env> = (call, next) => {
+    if (access !== "open") sites.check((name) => call.req.header(name), call.req.url);
     keys.check(access, call.req.header("authorization"));
     return next();
   };

@@ -5,6 +5,7 @@ import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Admission } from "./admission.ts";
 import type { Keys } from "./auth.ts";
 import type { Drain } from "./drain.ts";
+import type { Sites } from "./sites.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Moa } from "../../moa/run/moa.ts";
 import type { Relay } from "../../relay/relay_types.ts";
@@ -26,6 +27,7 @@ export interface HttpServices extends RouterServices {
   readonly admission: Admission;
   readonly drain: Drain;
   readonly keys: Keys;
+  readonly sites: Sites;
   readonly metrics: Metrics;
   /** For ids. */
   readonly random: Random;

@@ -24,7 +24,7 @@ export function graphRoutes(http: HttpServices): Hono<Env> {
   ) =>
     routes.post(
       path,
-      guarded(http.keys, "api", operation),
+      guarded(http, "api", operation),
       (call) => withBody(http, call, (request) => serve(http, request)),
     );
   post("/v1/graph", serveGraph, {

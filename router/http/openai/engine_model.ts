@@ -1,5 +1,6 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
+import { saysJson } from "../gate/body.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -33,7 +34,15 @@ export async function serveEngine(
   scope.onEnd(release);
   const { status, headers: returned, body: answer } = await http.relay.relay(
     model,
-    { method: "POST", path, headers, body: bytes },
+    // The body was read as JSON, whatever it was called: engines go by the name.
+    {
+      method: "POST",
+      path,
+      headers: saysJson(headers["content-type"])
+        ? headers
+        : { ...headers, "content-type": "application/json" },
+      body: bytes,
+    },
     scope.signal,
   );
   const init = { status, headers: returned };

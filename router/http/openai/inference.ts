@@ -11,7 +11,7 @@ export function inferenceRoutes(http: HttpServices): Hono<Env> {
   const routes = new Hono<Env>();
   routes.post(
     "/v1/chat/completions",
-    guarded(http.keys, "api", {
+    guarded(http, "api", {
       summary: "Answer a conversation.",
       request: chatRequestSchema,
       response: chatCompletionSchema,
@@ -21,7 +21,7 @@ export function inferenceRoutes(http: HttpServices): Hono<Env> {
   );
   routes.post(
     "/v1/completions",
-    guarded(http.keys, "api", {
+    guarded(http, "api", {
       summary: "Continue a text.",
       request: completionRequestSchema,
       response: completionSchema,
@@ -38,7 +38,7 @@ export function inferenceRoutes(http: HttpServices): Hono<Env> {
     const summary = `${does} Engine models only: relayed as it is.`;
     routes.post(
       path,
-      guarded(http.keys, "api", { summary, request: engineRequestSchema }),
+      guarded(http, "api", { summary, request: engineRequestSchema }),
       (call) => dispatch(http, call, "engine"),
     );
   }

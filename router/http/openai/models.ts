@@ -10,7 +10,7 @@ export function modelRoutes(http: HttpServices): Hono<Env> {
   const routes = new Hono<Env>();
   routes.get(
     "/v1/models",
-    guarded(http.keys, "api", {
+    guarded(http, "api", {
       summary: "The models that are served, virtual ones first.",
       response: modelListSchema,
     }),
@@ -18,7 +18,7 @@ export function modelRoutes(http: HttpServices): Hono<Env> {
   );
   routes.get(
     "/v1/models/:id{.+}",
-    guarded(http.keys, "api", {
+    guarded(http, "api", {
       summary: "One model; its id may contain slashes.",
       response: modelCardSchema,
     }),

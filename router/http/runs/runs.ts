@@ -16,7 +16,7 @@ const MAX_LIMIT = 1000;
 /** The records of runs: the prompt and text of each agent, and every decision. */
 export function runRoutes(http: HttpServices): Hono<Env> {
   const routes = new Hono<Env>();
-  const guard = (operation: Operation) => guarded(http.keys, "admin", operation);
+  const guard = (operation: Operation) => guarded(http, "admin", operation);
   routes.get(
     "/v1/runs",
     guard({ summary: "Runs, live ones first, without prompts and texts (?limit=N)." }),

@@ -28,7 +28,7 @@ export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
     summary: string,
     handle: (http: HttpServices, call: Call) => Promise<Response>,
     access: Access = "api",
-  ) => routes.on(method, path, guarded(http.keys, access, { summary }), (call) => handle(http, call));
+  ) => routes.on(method, path, guarded(http, access, { summary }), (call) => handle(http, call));
   add("POST", "/abort_request", "Stop a request by its `rid` on every SGLang server.", abort);
   for (const method of ["POST", "GET"] as const) {
     add(method, "/flush_cache", "Empty the prefix caches of all SGLang servers.", flushCaches, "admin");

@@ -215,7 +215,7 @@ test("a drain of an idle router is over at once, and asking twice gives the same
 
 test("no abort listener stays on a client's signal after its request", async () => {
   const { app } = fakeApp();
-  const request = new Request("http://x/v1/chat/completions", {
+  const request = new Request("http://localhost/v1/chat/completions", {
     method: "POST",
     body: JSON.stringify({ model: "moa", messages: [{ role: "user", content: "Hi" }] }),
     signal: new AbortController().signal,

@@ -37,7 +37,10 @@ function send(router: Router, method: string, path: string, body?: unknown, key?
   return router.app.request(path, {
     method,
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-    ...(key === undefined ? {} : { headers: { authorization: `Bearer ${key}` } }),
+    headers: {
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+      ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+    },
   });
 }
 
@@ -112,7 +115,7 @@ test("a worker that cannot be added is refused with the field at fault", async (
 });
 
 test("only the holder of the admin key changes workers, and without any key only this host", async () => {
-  const body = { url: "http://a" };
+  const body = { url: "http://127.0.0.1:30000" };
   await withRouter({ ...one, server: { api_keys: ["user"], admin_key: "boss" } }, async (router) => {
     assert.equal((await send(router, "POST", "/workers", body)).status, 401);
     assert.equal((await send(router, "POST", "/workers", body, "user")).status, 403);
@@ -125,4 +128,92 @@ test("only the holder of the admin key changes workers, and without any key only
       assert.match((await response.json()).error.message, /set server\.admin_key$/);
     });
   }
+});
+
+test("a body that does not say that it is JSON changes no worker: a page could send it without asking", async () => {
+  await withRouter(one, async (router) => {
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""]) {
+      const response = await router.app.request("/workers", {
+        method: "POST",
+        headers: { "content-type": type },
+        body: JSON.stringify({ url: "http://a" }),
+      });
+      assert.equal(response.status, 415, type);
+      const { error } = await response.json();
+      assert.equal(error.param, "content-type");
+      assert.match(error.message, /content-type: application\/json/);
+    }
+    const headers = { "content-type": "Application/JSON; charset=utf-8" };
+    const body = JSON.stringify({ url: "http://a" });
+    assert.equal((await router.app.request("/workers", { method: "POST", headers, body })).status, 202);
+  });
+});
+
+test("a worker that was added while the router runs gets none of the configured keys and headers", async () => {
+  const m = {
+    ...one.models.m,
+    api_key: "SECRET",
+    headers: { "X-Secret": "SECRET" },
+    workers: ["http://old:1"],
+  };
+  await withRouter({ models: { m } }, async (router, asked) => {
+    assert.equal((await send(router, "POST", "/workers", { url: "http://new:1" })).status, 202);
+    assert.equal(
+      (await send(router, "POST", "/workers", { url: "http://own:1", api_key: "own" })).status,
+      202,
+    );
+    const completion = { model: "m", prompt: "my secret prompt", max_tokens: 1 };
+    for (let i = 0; i < 6; i++) await (await send(router, "POST", "/v1/completions", completion)).text();
+    await send(router, "DELETE", "/workers/m.w1");
+    // The configuration names this one: it is trusted again.
+    assert.equal((await send(router, "POST", "/workers", { url: "http://old:1" })).status, 202);
+    const keys = (host: string) =>
+      new Set(
+        asked.flatMap(({ url, headers }) =>
+          url.startsWith(host) ? [`${headers.authorization} ${headers["x-secret"]}`] : []
+        ),
+      );
+    assert.ok(asked.some(({ url }) => url === "http://new:1/v1/completions"));
+    assert.deepEqual(keys("http://new:1"), new Set(["undefined undefined"]));
+    assert.deepEqual(keys("http://own:1"), new Set(["Bearer own undefined"]));
+    assert.deepEqual(keys("http://old:1"), new Set(["Bearer SECRET SECRET"]));
+  });
+});
+
+test("under an admin key, workers join only from this host, from hosts of the configuration and from listed ones", async () => {
+  const m = { ...one.models.m, workers: ["http://gpu1:30000"] };
+  const pairs = { model: "org/n", engine: "sglang-pd", tokenizer: false };
+  const server = { admin_key: "boss", worker_hosts: ["10.0.0.7", "*.gpus.example"] };
+  await withRouter({ models: { m, n: pairs }, server }, async (router) => {
+    const add = async (url: string, fields: Record<string, unknown> = {}) => {
+      const response = await send(router, "POST", "/workers", { url, model: "m", ...fields }, "boss");
+      if (response.status === 202) return 202;
+      const { error } = await response.json();
+      assert.match(error.message, /server\.worker_hosts/);
+      return [response.status, error.param];
+    };
+    for (
+      const url of [
+        "http://gpu1:30001",
+        "http://localhost:1",
+        "http://10.0.0.7:1",
+        "https://a.gpus.example",
+        "http://[::1]:7",
+      ]
+    ) assert.equal(await add(url), 202, url);
+    for (
+      const url of [
+        "http://gpu2:30000",
+        "http://169.254.169.254/latest",
+        "http://gpu1@evil.example",
+        "http://gpu1.evil.example",
+      ]
+    ) assert.deepEqual(await add(url), [403, "url"], url);
+    const prefill = { model: "n", worker_type: "prefill" };
+    assert.deepEqual(await add("http://gpu1:5", { ...prefill, bootstrap_host: "evil.example" }), [
+      403,
+      "bootstrap_host",
+    ]);
+    assert.equal(await add("http://gpu1:5", { ...prefill, bootstrap_host: "10.0.0.7" }), 202);
+  });
 });

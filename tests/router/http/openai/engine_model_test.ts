@@ -156,3 +156,15 @@ test("a client that leaves a relayed stream aborts the relay's signal and closes
     assert.match(metrics, /canopy_requests_total\{model="small",outcome="cancelled"\} 1/);
   }
 });
+
+test("a body that was read as JSON is JSON to the worker, whatever curl called it", async () => {
+  const { relay, complete } = fakeApp();
+  for (const type of ["application/x-www-form-urlencoded", "text/plain", "application/json; charset=utf-8"]) {
+    assert.equal((await complete({ model: "small" }, { headers: { "content-type": type } })).status, 200);
+  }
+  assert.deepEqual(relay.requests.map(({ request }) => request.headers["content-type"]), [
+    "application/json",
+    "application/json",
+    "application/json; charset=utf-8",
+  ]);
+});

@@ -1,0 +1,90 @@
+import { CanopyError } from "../../../base/errors.ts";
+import { hostnameOf, isListedHost, isLoopback } from "../../../base/hosts.ts";
+
+/** The headers of a request by lower-case names. */
+type HeaderOf = (name: string) => string | undefined;
+
+/** The settings of a server that say which pages may ask. */
+export interface SitesConfig {
+  readonly host: string;
+  readonly api_keys: readonly string[];
+  readonly cors_origins: readonly string[];
+  readonly allowed_hosts: readonly string[];
+}
+
+/**
+ * Keeps foreign web pages out: a browser on this host or in its network asks whatever a page tells it to. Only
+ * browsers send `Origin` and `Sec-Fetch-Site`; a page whose own name was bound to our address (DNS rebinding) is
+ * known by its `Host`.
+ */
+export class Sites {
+  readonly #config: SitesConfig;
+  readonly #local: boolean;
+
+  constructor(config: SitesConfig) {
+    this.#config = config;
+    this.#local = isLoopback(config.host);
+  }
+
+  /** Throws `foreign_host` or `foreign_origin` (403), naming the header and the setting. */
+  check(header: HeaderOf, url: string): void {
+    const host = header("host") ?? new URL(url).host;
+    this.#checkHost(host);
+    this.#checkOrigin(header, host);
+  }
+
+  #checkHost(host: string): void {
+    const { allowed_hosts: allowed } = this.#config;
+    if (!this.#local && allowed.length === 0) return;
+    const name = hostnameOf(host);
+    if (name !== undefined && (isLoopback(name) || isListedHost(name, allowed))) return;
+    throw refusal(
+      "host",
+      `The Host ${
+        shown(host)
+      } is no name of this server: ask for localhost, or list the name in server.allowed_hosts`,
+    );
+  }
+
+  #checkOrigin(header: HeaderOf, host: string): void {
+    const { cors_origins: origins, api_keys: keys } = this.#config;
+    // A key that a page knows was given to it; what counts for nothing is to come from a browser near us.
+    if (!this.#local && keys.length > 0) return;
+    if (origins.includes("*")) return;
+    const origin = header("origin");
+    if (origin === undefined) {
+      const site = header("sec-fetch-site");
+      if (site !== "cross-site" && site !== "same-site") return;
+      throw refusal(
+        "sec-fetch-site",
+        `A page of another site may not ask this server (Sec-Fetch-Site: ${site}): list its origin in ` +
+          "server.cors_origins, and let it ask with CORS",
+      );
+    }
+    if (origins.includes(origin) || isOwn(origin, host)) return;
+    throw refusal(
+      "origin",
+      `Pages of the Origin ${shown(origin)} may not ask this server: list it in server.cors_origins`,
+    );
+  }
+}
+
+/** True for the origin of the server's own pages; a proxy in front may speak TLS. */
+function isOwn(origin: string, host: string): boolean {
+  const page = URL.parse(origin);
+  if (page === null || !/^https?:$/.test(page.protocol)) return false;
+  const name = hostnameOf(host);
+  return name !== undefined && page.host === URL.parse(`${page.protocol}//${host}`)?.host;
+}
+
+function refusal(header: string, message: string): CanopyError {
+  return new CanopyError(message, {
+    code: header === "host" ? "foreign_host" : "foreign_origin",
+    status: 403,
+    param: header,
+  });
+}
+
+function shown(text: string): string {
+  return JSON.stringify(text.slice(0, 100));
+}
