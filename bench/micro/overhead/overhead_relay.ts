@@ -119,7 +119,7 @@ async function routed(engine: "vllm" | "sglang", model: string, chunks: number):
 /** Sends a request through the whole HTTP app, as a client does. */
 async function ask({ app }: Router): Promise<Response> {
   const response = await app.fetch(
-    new Request("http://router/v1/chat/completions", {
+    new Request("http://localhost/v1/chat/completions", {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: '{"model":"4b","stream":true,"messages":[{"role":"user","content":"Say hello."}]}',

@@ -213,3 +213,11 @@ test("An embedded model has no workers, and needs none; its settings are for no 
     'models.other.onnx is for the engine "onnx", but the engine is "vllm": leave it out',
   ]);
 });
+
+test("Hosts for workers that nobody may add without an admin key raise a warning", () => {
+  const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
+  const server = { worker_hosts: ["gpu7"] };
+  assert.deepEqual(complaints(configText({ models, server: { ...server, admin_key: "boss" } })), []);
+  const [warning = ""] = complaints(configText({ models, server }));
+  assert.match(warning, /server\.worker_hosts is not in effect without server\.admin_key/);
+});
