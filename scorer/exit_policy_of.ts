@@ -1,6 +1,5 @@
 import { CanopyError } from "../base/errors.ts";
 import type { JsonObject } from "../base/json.ts";
-import type { Random } from "../base/random.ts";
 import { type EarlyExitConfig, leastAnswers } from "../cfgs/schema/early_exit.ts";
 import { patternProblem } from "../cfgs/schema/safe_pattern.ts";
 import { AgreementPolicy } from "./metrics/agreement.ts";
@@ -19,11 +18,8 @@ import type {
   PolicyNeeds,
 } from "./policy/exit_policy.ts";
 
-/**
- * The policy of the settings; undefined for `none`. `random` seeds all draws. Throws `invalid_config` for a pattern that
- * cannot be used.
- */
-export function exitPolicyOf(settings: EarlyExitConfig, random: Random): ExitPolicy | undefined {
+/** The policy of the settings; undefined for `none`. Throws `invalid_config` for a pattern that cannot be used. */
+export function exitPolicyOf(settings: EarlyExitConfig): ExitPolicy | undefined {
   const { pattern } = settings.answer;
   const problem = pattern === undefined ? undefined : patternProblem(pattern);
   if (problem !== undefined) {
@@ -33,22 +29,22 @@ export function exitPolicyOf(settings: EarlyExitConfig, random: Random): ExitPol
       param: "early_exit.answer.pattern",
     });
   }
-  const metric = metricOf(settings, random);
+  const metric = metricOf(settings);
   return metric === undefined ? undefined : new GuardedPolicy(metric, settings);
 }
 
-function metricOf(settings: EarlyExitConfig, random: Random): ExitPolicy | undefined {
+function metricOf(settings: EarlyExitConfig): ExitPolicy | undefined {
   switch (settings.metric) {
     case "none":
       return undefined;
     case "q":
-      return new QPolicy(settings, random);
+      return new QPolicy(settings);
     case "answer":
       return new AnswerPolicy(settings);
     case "verdict":
       return new VerdictPolicy(settings);
     case "random":
-      return new RandomPolicy(settings, random);
+      return new RandomPolicy(settings);
     case "agreement":
       return new AgreementPolicy(settings);
   }

@@ -1,5 +1,4 @@
 import type { VirtualClock } from "../../base/clock.ts";
-import { Random } from "../../base/random.ts";
 import { type GraphSettings, placesOf, withSampling } from "./graphs.ts";
 import {
   majorityOf,
@@ -66,7 +65,7 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
     seed,
     graphs: { [GRAPH]: options.graph },
     answersOf: (size) => scriptedExitAnswers(questions, size),
-    earlyExit: (clock) => exitServices(clock, seed),
+    earlyExit: (clock) => exitServices(clock),
   });
   const runs: ExitRun[] = [];
   await world.clock.run(async () => {
@@ -89,12 +88,11 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
 }
 
 /** Answers are compared by their words: no model runs in virtual time. */
-function exitServices(clock: VirtualClock, seed: string): EarlyExitServices {
-  const random = new Random(seed).stream("early exit");
+function exitServices(clock: VirtualClock): EarlyExitServices {
   return {
     scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
     verdict: { prompt: verdictPrompt, yes: yesProbability },
-    policyOf: (settings) => exitPolicyOf(settings, random),
+    policyOf: exitPolicyOf,
   };
 }
 

@@ -1,5 +1,4 @@
 import type { JsonObject } from "../../base/json.ts";
-import { Random } from "../../base/random.ts";
 import { type EarlyExitConfig, earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
 import { readAnswers } from "../kit/answers/answer_file.ts";
 import { type ComparedGroup, compareGroup, evidenceFor, stateAfter } from "../kit/answers/compared_group.ts";
@@ -80,13 +79,13 @@ Examples:
         gamma: values.gamma,
         paper_literal: values["paper-literal"],
       });
-      const random = new Random(values.seed ?? "canopy");
+      const seed = values.seed ?? "canopy";
       const compared = values.similarity === undefined ? ["fcs", "fcs_u"] as const : [values.similarity];
       for (const group of groups) {
         io.stop.throwIfAborted();
         const result = await compareGroup(group, embedder, compared);
         for (let count = 1; count <= group.answers.length; count++) {
-          io.out.write(`${JSON.stringify(lineOf(result, count, settings, random))}\n`);
+          io.out.write(`${JSON.stringify(lineOf(result, count, settings, seed))}\n`);
         }
       }
       return 0;
@@ -100,7 +99,7 @@ function lineOf(
   compared: ComparedGroup,
   count: number,
   settings: EarlyExitConfig,
-  random: Random,
+  seed: string,
 ): JsonObject {
   const { group, completions, features } = compared;
   const place = count - 1;
@@ -128,7 +127,7 @@ function lineOf(
     b: finite(b),
     q: finite(q),
     would: Object.fromEntries(
-      METRICS.map((name) => [name, decisionOf(compared, count, { ...settings, metric: name }, random)]),
+      METRICS.map((name) => [name, decisionOf(compared, count, { ...settings, metric: name }, seed)]),
     ),
   };
 }
@@ -137,10 +136,10 @@ function decisionOf(
   compared: ComparedGroup,
   count: number,
   settings: EarlyExitConfig,
-  random: Random,
+  seed: string,
 ): JsonObject {
-  const policy = exitPolicyOf(settings, random)!;
+  const policy = exitPolicyOf(settings)!;
   const evidence = evidenceFor(compared, policy.needs.similarity);
-  const { exit, keep, consensus, numbers } = policy.decide(stateAfter(compared, count), evidence);
+  const { exit, keep, consensus, numbers } = policy.decide(stateAfter(compared, count, seed), evidence);
   return { exit, keep: [...keep], consensus: consensus === undefined ? null : { ...consensus }, ...numbers };
 }

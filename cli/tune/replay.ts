@@ -1,4 +1,3 @@
-import { Random } from "../../base/random.ts";
 import { meanOf } from "../../bench/statistics/statistics.ts";
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import { type ComparedGroup, evidenceFor, stateAfter } from "../kit/answers/compared_group.ts";
@@ -33,8 +32,7 @@ export function replay(
   settings: EarlyExitConfig,
   seed: string,
 ): ReplayFigures {
-  const random = new Random(seed);
-  const policy = exitPolicyOf(settings, random);
+  const policy = exitPolicyOf(settings);
   const drawn = settings.metric === "random" || (settings.metric === "q" && settings.decide === "sample");
   const sums = new Sums();
   for (const group of groups) {
@@ -45,7 +43,7 @@ export function replay(
       const weight = drawn ? 1 / DRAWS : 1;
       let exited = false;
       for (let count = 1; count < size && policy !== undefined && !exited; count++) {
-        const decision = policy.decide(stateAfter(compared, count, `${compared.group.id} ${draw}`), evidence);
+        const decision = policy.decide(stateAfter(compared, count, `${seed} ${draw}`), evidence);
         if (!decision.exit) continue;
         exited = true;
         const kept = decision.keep.map((agent) =>

@@ -1,9 +1,8 @@
-import type { Random } from "../../base/random.ts";
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import { qualityOf } from "./quality.ts";
 import { drawFor } from "./random.ts";
 import { confidenceOf } from "../policy/confidence.ts";
-import { finite, knownSimilarity, similarityTable } from "../policy/evidence.ts";
+import { confidenceJson, finite, knownSimilarity, similarityTable } from "../policy/evidence.ts";
 import type {
   ClusterState,
   Evidence,
@@ -22,11 +21,9 @@ import { pairsOf } from "../policy/vote.ts";
 export class QPolicy implements ExitPolicy {
   readonly needs: PolicyNeeds;
   readonly #settings: EarlyExitConfig;
-  readonly #random: Random;
 
-  constructor(settings: EarlyExitConfig, random: Random) {
+  constructor(settings: EarlyExitConfig) {
     this.#settings = settings;
-    this.#random = random;
     this.needs = { logprobs: true, similarity: settings.similarity ?? "fcs", verdicts: false };
   }
 
@@ -49,7 +46,7 @@ export class QPolicy implements ExitPolicy {
       { tau, gamma, literal },
     );
     const sampled = decide === "sample";
-    const u = drawFor(this.#random, state);
+    const u = drawFor(state);
     const enough = complete || this.#settings.without_logprobs === "ignore";
     const exit = q !== undefined && enough && (sampled ? u < q : q >= threshold);
     return {
@@ -57,7 +54,7 @@ export class QPolicy implements ExitPolicy {
       keep: completions.map(({ agent }) => agent),
       consensus: undefined,
       numbers: {
-        confidences: each.map(finite),
+        confidences: completions.map((completion) => confidenceJson(completion, this.#settings)),
         similarities: similarityTable(state, evidence),
         c_bar: finite(cBar),
         p: finite(p),
@@ -66,7 +63,7 @@ export class QPolicy implements ExitPolicy {
         tau,
         gamma: literal ? 0.5 : gamma,
         paper_literal: literal,
-        ...(sampled ? { u } : { threshold }),
+        ...(sampled ? { u, seed: state.seed } : { threshold }),
         ...(enough ? {} : { unknown: "confidence" }),
         ...(enough && q === undefined ? { unknown: "similarity" } : {}),
       },

@@ -1,4 +1,4 @@
-import type { Random } from "../../base/random.ts";
+import { Random } from "../../base/random.ts";
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import type {
   ClusterState,
@@ -12,11 +12,9 @@ import type {
 export class RandomPolicy implements ExitPolicy {
   readonly needs: PolicyNeeds = { logprobs: false, similarity: undefined, verdicts: false };
   readonly #probability: number;
-  readonly #random: Random;
 
-  constructor({ probability }: EarlyExitConfig, random: Random) {
+  constructor({ probability }: EarlyExitConfig) {
     this.#probability = probability;
-    this.#random = random;
   }
 
   wants(): EvidenceWanted {
@@ -24,17 +22,19 @@ export class RandomPolicy implements ExitPolicy {
   }
 
   decide(state: ClusterState): ExitDecision {
-    const u = drawFor(this.#random, state);
+    const u = drawFor(state);
     return {
       exit: u < this.#probability,
       keep: state.completions.map(({ agent }) => agent),
       consensus: undefined,
-      numbers: { probability: this.#probability, u },
+      numbers: { probability: this.#probability, u, seed: state.seed },
     };
   }
 }
 
-/** The one draw of a decision, in [0, 1): the same for the same seed, run, cluster and number of completions. */
-export function drawFor(random: Random, { runId, cluster, completions }: ClusterState): number {
-  return random.stream(JSON.stringify(["early exit", runId, cluster, completions.length])).next();
+/** The one draw of a decision, in [0, 1): the same for the same seed, cluster and number of completions. */
+export function drawFor(
+  { seed, cluster, completions }: Pick<ClusterState, "seed" | "cluster" | "completions">,
+) {
+  return new Random(JSON.stringify(["early exit", seed, cluster, completions.length])).next();
 }

@@ -11,12 +11,30 @@ export type ConfidenceSettings = Pick<EarlyExitConfig, "confidence" | "confidenc
  */
 export function confidenceOf(
   logprobs: readonly number[] | undefined,
-  { confidence, confidence_tokens: tokens }: ConfidenceSettings,
+  settings: ConfidenceSettings,
 ): number | undefined {
+  const mean = logprobMean(logprobs, settings);
+  return mean === undefined ? undefined : Math.exp(mean.meanLogprob);
+}
+
+/** Mean log-probability, at most 0, over the tokens that count for the confidence, and how many they are. */
+export interface LogprobMean {
+  readonly tokens: number;
+  readonly meanLogprob: number;
+}
+
+/** The mean whose exponential is `confidenceOf`; undefined where that is. */
+export function logprobMean(
+  logprobs: readonly number[] | undefined,
+  { confidence, confidence_tokens: tokens }: ConfidenceSettings,
+): LogprobMean | undefined {
   if (logprobs === undefined || logprobs.length === 0) return undefined;
   if (!logprobs.every((logprob) => logprob < Infinity)) return undefined;
-  if (confidence === "lowest_window") return Math.exp(lowestWindowMean(logprobs, tokens));
-  return Math.exp(meanOf(confidence === "tail" ? logprobs.slice(-tokens) : logprobs));
+  if (confidence === "geometric") return { tokens: logprobs.length, meanLogprob: meanOf(logprobs) };
+  return {
+    tokens: Math.min(tokens, logprobs.length),
+    meanLogprob: confidence === "tail" ? meanOf(logprobs.slice(-tokens)) : lowestWindowMean(logprobs, tokens),
+  };
 }
 
 /** RMS of confidences (Faster-MoA, Algorithm 1, line 3); NaN of none. */

@@ -1,5 +1,6 @@
 import type { Json, JsonObject } from "../../base/json.ts";
-import type { ClusterState, Evidence, Pair } from "./exit_policy.ts";
+import { type ConfidenceSettings, logprobMean } from "./confidence.ts";
+import type { ClusterState, Completion, Evidence, Pair } from "./exit_policy.ts";
 
 /** A similarity that can be calculated with; a scorer that answers something else knows nothing. */
 export function knownSimilarity(evidence: Evidence, pair: Pair): number | undefined {
@@ -43,6 +44,17 @@ export function verdictTable({ completions }: ClusterState, evidence: Evidence):
       ...(found.reason === undefined ? {} : { reason: found.reason }),
     }];
   });
+}
+
+/** An answer's confidence with what it is made of, for the trace; a mean of minus infinity is null, its confidence 0. */
+export function confidenceJson({ agent, logprobs }: Completion, settings: ConfidenceSettings): JsonObject {
+  const mean = logprobMean(logprobs, settings);
+  return {
+    agent,
+    tokens: mean?.tokens ?? null,
+    mean_logprob: finite(mean?.meanLogprob),
+    confidence: finite(mean === undefined ? undefined : Math.exp(mean.meanLogprob)),
+  };
 }
 
 /** A number as JSON knows it: null for what is not known or not finite, and one zero only. */

@@ -16,8 +16,8 @@ export interface Completion {
 
 /** State of a cluster right after one of its members has answered. */
 export interface ClusterState {
-  /** Seeds the draws of a decision, together with the cluster's id and the number of completions. */
-  readonly runId: string;
+  /** Seed of the run's draws; a decision's draw depends on it, the cluster's id and the number of completions alone. */
+  readonly seed: string;
   readonly cluster: string;
   /** The run's question, as plain text. */
   readonly question: string;
@@ -78,7 +78,7 @@ export interface PolicyNeeds {
   readonly verdicts: boolean;
 }
 
-/** Decides after each completion in a cluster. Pure: same inputs and seed, same decision. */
+/** Decides after each completion in a cluster. Pure: same inputs, same decision. */
 export interface ExitPolicy {
   readonly needs: PolicyNeeds;
   /** Evidence for a decision; undefined when no evidence could make it exit or name a consensus. */

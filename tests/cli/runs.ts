@@ -83,6 +83,7 @@ export function recordOf(graph: Graph, facts: Record<string, AgentFacts>, durati
     agents,
     exits: [],
     rootSkipped: false,
+    drawSeed: "1",
     events: [],
   };
 }

@@ -129,8 +129,8 @@ for (const kind of [...kindsUnderTest, ...pairsUnderTest]) {
       const [first] = decided(await lastRun(canopy.url));
       const confidences = first?.data?.["confidences"];
       assert.ok(Array.isArray(confidences), JSON.stringify(first));
-      for (const value of confidences) {
-        assert.ok(typeof value === "number" && value > 0 && value <= 1, `${value}`);
+      for (const { confidence } of confidences) {
+        assert.ok(typeof confidence === "number" && confidence > 0 && confidence <= 1, `${confidence}`);
       }
       assert.ok(await becomesIdle(engine, 1000));
     });

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { CanopyError } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
-import { Random } from "../../base/random.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
 import type { Evidence } from "../../scorer/policy/exit_policy.ts";
 import { clusterOf, evidenceOf, policyOf, type Settings, settingsOf } from "./metrics/cluster.ts";
@@ -15,7 +14,7 @@ const same = "The answer is 18.";
 const yes = evidenceOf(() => 0.7, () => 1);
 
 test("none has no policy, and the others exit when everything speaks for it", () => {
-  assert.equal(exitPolicyOf(settingsOf({ metric: "none" }), new Random("x")), undefined);
+  assert.equal(exitPolicyOf(settingsOf({ metric: "none" })), undefined);
   for (const metric of metrics) {
     const { exit, numbers } = policyOf({ metric, ...eager }).decide(clusterOf([same, same]), yes);
     assert.equal(exit, true, metric);
@@ -28,7 +27,7 @@ test("none has no policy, and the others exit when everything speaks for it", ()
 test("a pattern that cannot be used is a configuration error that names the field", () => {
   const settings = settingsOf({ metric: "answer" });
   assert.throws(
-    () => exitPolicyOf({ ...settings, answer: { ...settings.answer, pattern: "(" } }, new Random("x")),
+    () => exitPolicyOf({ ...settings, answer: { ...settings.answer, pattern: "(" } }),
     (error) => CanopyError.is(error) && error.param === "early_exit.answer.pattern" && error.status === 400,
   );
 });
@@ -77,8 +76,8 @@ test("the same inputs and seed give the same decision, whatever the evidence, an
       fc.array(number, { minLength: 8, maxLength: 8 }),
       fc.boolean(),
       fc.string(),
-      (metric, answers, values, paper_literal, runId) => {
-        const state = clusterOf(answers, { runId, unfinished: 4 - answers.length });
+      (metric, answers, values, paper_literal, seed) => {
+        const state = clusterOf(answers, { seed, unfinished: 4 - answers.length });
         const evidence: Evidence = evidenceOf((a, b) => values[a + b], (a, b) => values[a + b + 1]);
         const policy = policyOf({ metric, paper_literal, min_agents: 1 });
         const wanted = policy.wants(state);

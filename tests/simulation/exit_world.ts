@@ -57,12 +57,10 @@ export class ExitWorld {
   verdicts = 0;
   readonly #fault: ExitFault;
   readonly #random: Random;
-  readonly #policies: Random;
 
   constructor(seed: string, fault: ExitFault) {
     this.#fault = fault;
     this.#random = new Random(`${seed}/faults`);
-    this.#policies = new Random(`${seed}/policies`);
   }
 
   services(clock: VirtualClock): EarlyExitServices {
@@ -111,7 +109,7 @@ export class ExitWorld {
   }
 
   #policy(settings: EarlyExitConfig): ExitPolicy | undefined {
-    const policy = exitPolicyOf(settings, this.#policies);
+    const policy = exitPolicyOf(settings);
     if (policy === undefined) return undefined;
     return {
       needs: policy.needs,

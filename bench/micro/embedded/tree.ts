@@ -77,7 +77,7 @@ try {
     earlyExit: {
       scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
       verdict: { prompt: verdictPrompt, yes: yesProbability },
-      policyOf: (settings) => exitPolicyOf(settings, random),
+      policyOf: exitPolicyOf,
     },
     ...(real === "" ? { loadTokenizer: () => Promise.resolve(tokenizer) } : {}),
   });

@@ -66,14 +66,14 @@ export async function compare(
   };
 }
 
-/** The group after its first `count` answers. */
+/** The group after its first `count` answers; `seed`: of what is drawn. */
 export function stateAfter(
   { group, completions }: ComparedGroup,
   count: number,
-  runId = group.id,
+  seed: string,
 ): ClusterState {
   return {
-    runId,
+    seed,
     cluster: group.id,
     question: group.question,
     completions: completions.slice(0, count),

@@ -20,12 +20,11 @@ export interface EarlyExit {
  * else when a request does.
  */
 export function makeEarlyExit(config: Config, io: Io): EarlyExit {
-  const random = io.random.stream("early exit");
   const scorer = new LazyScorer(() => makeScorer(config.scorer, io), logger("scorer"));
   const services: EarlyExitServices = {
     scorer,
     verdict: { prompt: verdictPrompt, yes: yesProbability },
-    policyOf: (settings) => exitPolicyOf(settings, random),
+    policyOf: exitPolicyOf,
   };
   if (comparesAnswers(config, services)) scorer.start();
   return { services, close: () => scorer.close() };

@@ -116,6 +116,7 @@ function summaryBody(record: RunRecord): JsonObject {
 function recordBody(record: RunRecord): JsonObject {
   return {
     ...summaryBody(record),
+    draw_seed: record.drawSeed,
     exits: record.exits.map(exitBody),
     root_skipped: record.rootSkipped,
     agents: record.agents.map(agentBody),

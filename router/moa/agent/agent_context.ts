@@ -12,6 +12,8 @@ export interface AgentContext {
   readonly graph: Pick<AgentGraph, "compat" | "stripReasoning">;
   readonly clock: Clock;
   readonly random: Random;
+  /** Seed of all that is drawn for early exit: the request's, else one of the run's own. */
+  readonly drawSeed: string;
   readonly trace: Trace;
   readonly work: OpenWork;
   /** Names one attempt, unique among all engines' requests; none is the beginning of another. */

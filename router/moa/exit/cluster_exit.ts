@@ -143,7 +143,7 @@ export class ClusterExit {
   #state(): ClusterState {
     const { panel: { node, answers, open, unfinished }, question, context } = this.#options;
     return {
-      runId: context.runId,
+      seed: context.drawSeed,
       cluster: node.id,
       question: question(),
       completions: answers.map(({ agent, model, text, logprobs, cut }) => ({

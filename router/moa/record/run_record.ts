@@ -50,6 +50,8 @@ export interface RunRecord {
   readonly error: { readonly message: string; readonly code: string } | undefined;
   readonly usage: RunUsage;
   readonly agents: readonly AgentRecord[];
+  /** Seed of what was drawn for early exit: the request's `seed`, or one of the run's own. */
+  readonly drawSeed: string;
   readonly exits: readonly ExitRecord[];
   /** True when the answer is one of the last cluster's, and the root was not asked. */
   readonly rootSkipped: boolean;

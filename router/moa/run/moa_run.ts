@@ -62,6 +62,7 @@ export class MoaRun implements Run {
   readonly #options: MoaRunOptions;
   readonly #trace: Trace;
   readonly #startedAtUnixMs: number;
+  readonly #drawSeed: string;
   readonly #prompts: RunPrompts;
   readonly #clusters: RunClusters;
   readonly #work = new OpenWork(() => this.#settle());
@@ -87,6 +88,7 @@ export class MoaRun implements Run {
     this.#options = options;
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
     ({ promise: this.ended, resolve: this.#resolveEnded } = Promise.withResolvers<void>());
+    this.#drawSeed = String(input.rootSampling.seed ?? random.stream("draws").uint32());
     const trace = this.#trace = runTrace(clock, graph, input.choices);
     const context: AgentContext = {
       runId: id,
@@ -94,6 +96,7 @@ export class MoaRun implements Run {
       graph,
       clock,
       random,
+      drawSeed: this.#drawSeed,
       trace,
       work: this.#work,
       nextRequestId: agentRequestIds(id),
@@ -148,6 +151,7 @@ export class MoaRun implements Run {
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
       agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
+      drawSeed: this.#drawSeed,
       exits: [...this.#exits.records],
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],

@@ -60,6 +60,7 @@ function runOf(...agents: AgentRecord[]): RunRecord {
     agents,
     exits: [],
     rootSkipped: false,
+    drawSeed: "1",
     events: [],
   };
 }

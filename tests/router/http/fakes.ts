@@ -162,6 +162,7 @@ class FakeRun implements Run {
       ],
       exits: [],
       rootSkipped: false,
+      drawSeed: "1",
       events: TRACE,
     };
   }

@@ -1,5 +1,4 @@
 import type { z } from "zod";
-import { Random } from "../../../base/random.ts";
 import { type EarlyExitConfig, earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { exitPolicyOf } from "../../../scorer/exit_policy_of.ts";
 import type {
@@ -18,8 +17,8 @@ export function settingsOf(settings: Settings): EarlyExitConfig {
   return earlyExitSchema.parse(settings);
 }
 
-export function policyOf(settings: Settings, seed = "seed"): ExitPolicy {
-  const policy = exitPolicyOf(settingsOf(settings), new Random(seed));
+export function policyOf(settings: Settings): ExitPolicy {
+  const policy = exitPolicyOf(settingsOf(settings));
   if (policy === undefined) throw new Error("there is no policy");
   return policy;
 }
@@ -38,7 +37,7 @@ export function clusterOf(
   }));
   const { unfinished = 1, ...rest } = of;
   return {
-    runId: "run",
+    seed: "7",
     cluster: "l1.c1",
     question: "How many eggs are left?",
     completions,

@@ -45,13 +45,13 @@ test("as printed, q asks for nothing and may exit after the first answer; otherw
   assert.deepEqual(q().wants(clusterOf(["18", "18", "19"]))?.similarities, [[0, 1], [0, 2], [1, 2]]);
 });
 
-test("the same seed, run, cluster and number of completions give the same decision, others another draw", () => {
+test("the same seed, cluster and number of completions give the same decision, others another draw", () => {
   const state = clusterOf(["18", "18"]);
-  const u = (settings: { seed?: string; runId?: string; cluster?: string; count?: number }) =>
-    policyOf({ metric: "q" }, settings.seed ?? "seed").decide(
+  const u = (settings: { seed?: string; cluster?: string; count?: number }) =>
+    policyOf({ metric: "q" }).decide(
       {
         ...(settings.count === 3 ? clusterOf(["18", "18", "18"]) : state),
-        ...(settings.runId === undefined ? {} : { runId: settings.runId }),
+        ...(settings.seed === undefined ? {} : { seed: settings.seed }),
         ...(settings.cluster === undefined ? {} : { cluster: settings.cluster }),
       },
       evidenceOf(() => 0.5),
@@ -60,13 +60,12 @@ test("the same seed, run, cluster and number of completions give the same decisi
   const draws = [
     u({}),
     u({ seed: "other" }),
-    u({ runId: "other" }),
     u({ cluster: "l1.c2" }),
     u({ count: 3 }),
   ];
   assert.equal(new Set(draws).size, draws.length);
   // Ids that run together are different ids.
-  assert.notEqual(u({ runId: "a", cluster: "b/c" }), u({ runId: "a/b", cluster: "c" }));
+  assert.notEqual(u({ seed: "a", cluster: "b/c" }), u({ seed: "a/b", cluster: "c" }));
 });
 
 test("sampled exits come with probability Q", () => {
@@ -75,7 +74,7 @@ test("sampled exits come with probability Q", () => {
   let expected = 0;
   for (let run = 0; run < 4_000; run++) {
     const { exit, numbers } = policy.decide(
-      clusterOf(["18", "18"], { runId: `run ${run}` }),
+      clusterOf(["18", "18"], { seed: `run ${run}` }),
       evidenceOf(() => 0.5),
     );
     if (exit) exits++;
@@ -100,7 +99,7 @@ test("q never exits on what it does not know", () => {
   const never = (settings: Settings, answers: Parameters<typeof clusterOf>[0], similarity?: number) => {
     for (let run = 0; run < 30; run++) {
       const evidence = evidenceOf(() => similarity);
-      const decision = q(settings).decide(clusterOf(answers, { runId: `${run}` }), evidence);
+      const decision = q(settings).decide(clusterOf(answers, { seed: `${run}` }), evidence);
       assert.equal(decision.exit, false);
       assert.doesNotThrow(() => JSON.parse(JSON.stringify(decision.numbers)));
       assert.ok(!JSON.stringify(decision.numbers).includes("NaN"));

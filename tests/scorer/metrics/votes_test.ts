@@ -119,7 +119,7 @@ test("random exits as often as it is told, whatever was said", () => {
   assert.deepEqual(policy.needs, { logprobs: false, similarity: undefined, verdicts: false });
   let exits = 0;
   for (let run = 0; run < 4_000; run++) {
-    if (policy.decide(clusterOf(["a", "b"], { runId: `${run}` }), evidenceOf()).exit) exits++;
+    if (policy.decide(clusterOf(["a", "b"], { seed: `${run}` }), evidenceOf()).exit) exits++;
   }
   assert.ok(Math.abs(exits - 1_200) < 4 * Math.sqrt(4_000 * 0.3 * 0.7), `${exits}`);
 });
