@@ -35,6 +35,7 @@ interface BunRuntime {
     idleTimeout: number;
     maxRequestBodySize: number;
     development: boolean;
+    reusePort: boolean;
     fetch: (request: Request) => Response | Promise<Response>;
   }): BunServer;
 }
@@ -57,6 +58,8 @@ export function serveHttp(app: Fetches, options: { host: string; port: number })
       // The app has its own limit, with an error that says so.
       maxRequestBodySize: Number.MAX_SAFE_INTEGER,
       development: false,
+      // Without "development", Bun lets a second server take the same port, and the two answer by turns.
+      reusePort: false,
       fetch: handler,
     });
     return { url: urlOf(host, server.port), shutdown: () => server.stop(false) };

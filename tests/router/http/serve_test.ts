@@ -103,3 +103,15 @@ test("over a real port: a body above the limit is a 413 before it is sent, error
   await settle();
   await server.shutdown();
 });
+
+test("a port that a server has is refused to a second one", async () => {
+  const { app } = fakeApp();
+  const server = serveHttp(app, { host: "127.0.0.1", port: 0 });
+  const port = Number(new URL(server.url).port);
+  try {
+    // Bun shares ports between production servers unless told not to.
+    assert.throws(() => serveHttp(app, { host: "127.0.0.1", port }), { code: "EADDRINUSE" });
+  } finally {
+    await server.shutdown();
+  }
+});
