@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { findGpus } from "../../../launcher/host/find_gpus.ts";
 import { isBusy } from "../../../launcher/host/gpu.ts";
-import { describedGpus, recordedGpus } from "../../../launcher/host/gpus_described.ts";
+import { describedGpus, knownGpuNames, recordedGpus } from "../../../launcher/host/gpus_described.ts";
 import type { RunTool } from "../../../launcher/host/run_tool.ts";
 import { fixture, recorded } from "../planned.ts";
 
@@ -169,8 +170,29 @@ test("--gpus names kinds and numbers, and says what it takes when it does not un
         "Option --gpus must be like 6xH200, 2xA100-40GB,1xL4 or 4x48GB (at most 64 GPUs), or a file with the " +
         `output of nvidia-smi: current value is "${text}"${hint}`,
     });
-  bad("6xH201", '; did you mean "H200"?');
+  const names = `; known names: ${knownGpuNames.join(", ")}`;
+  bad("6xH201", `; did you mean "H200"?${names}`);
   bad("0xH200", "");
   bad("65xH200", "");
-  bad("", "");
+  bad("", names);
+  bad("2xA100-24GB", "; A100 is known with 80 GB or 40 GB");
+});
+
+test("--gpus knows a GPU by its name with its size, and however its name is written", () => {
+  const sizes = (text: string) => describedGpus(text).gpus.map((gpu) => gpu.totalMiB);
+  assert.deepEqual(sizes("2xA100-80GB"), sizes("2xA100"));
+  assert.deepEqual(sizes("1xH100-80GB,1xV100_32G,1xl40s-48gib"), sizes("1xH100,1xV100,1xL40S"));
+  for (const name of ["RTX-4090", "rtx 4090", "4090", "GeForce-RTX-4090", "RTX4090-24GB"]) {
+    assert.deepEqual(sizes(`1x${name}`), sizes("1xRTX4090"), name);
+  }
+  for (const name of ["L40", "A10G", "B300", "GH200", "GB200", "MI325X", "RTX-PRO-6000", "RTX A6000"]) {
+    assert.equal(describedGpus(`2x${name}`).gpus.length, 2, name);
+  }
+  const listed = readFileSync(new URL("../../../docs/launcher.md", import.meta.url), "utf8").split(
+    /[\s,.()]+/,
+  );
+  for (const name of knownGpuNames) {
+    assert.equal(describedGpus(name).gpus.length, 1, name);
+    assert(listed.includes(name), `docs/launcher.md does not list ${name}`);
+  }
 });
