@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { badRequest } from "../../base/errors.ts";
+import { readInt64 } from "../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { AnswerJob } from "./answers.ts";
 import type { SamplingDefaults } from "../model/model_files.ts";
@@ -156,7 +157,7 @@ function readJobs(
   if (choices > 1 && sampling.temperature === 0) {
     throw badRequest("n", `n is ${choices}: at temperature 0 all answers are the same`);
   }
-  const seed = isSet(request.seed) ? String(request.seed) : target.newSeed();
+  const seed = String(readInt64(request.seed) ?? target.newSeed());
   const minTokens = request.min_tokens ?? 0;
   const ownEnds = request.ignore_eos === true ? [] : endIds;
   const common = {

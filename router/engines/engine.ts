@@ -1,3 +1,4 @@
+import type { Int64 } from "../../base/int64.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
 import type { Placement } from "../worker/placement.ts";
@@ -50,7 +51,7 @@ export interface Sampling {
   readonly frequency_penalty?: number;
   readonly presence_penalty?: number;
   readonly repetition_penalty?: number;
-  readonly seed?: number;
+  readonly seed?: Int64;
   readonly stop?: readonly string[];
   /** Everything else that goes into the engine's body as it is (`ignore_eos`, `logit_bias`, `tools`, …). */
   readonly extra?: JsonObject;

@@ -1,3 +1,4 @@
+import { int64Json } from "../../../base/int64.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { GenerateRequest, Prompt, Sampling } from "../engine.ts";
 
@@ -61,7 +62,7 @@ function samplingFields(sampling: Sampling): JsonObject {
     frequency_penalty,
     presence_penalty,
     repetition_penalty,
-    seed,
+    seed: seed === undefined ? undefined : int64Json(seed),
     stop: stop === undefined || stop.length === 0 ? undefined : [...stop],
   });
 }

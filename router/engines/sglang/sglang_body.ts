@@ -1,4 +1,5 @@
 import { badRequest } from "../../../base/errors.ts";
+import { int64Json } from "../../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { GenerateRequest, Prompt, Sampling } from "../engine.ts";
 import { extraOf, given, roomFor } from "../openai/openai_body.ts";
@@ -58,7 +59,7 @@ function samplingParams(
     frequency_penalty,
     presence_penalty,
     repetition_penalty,
-    sampling_seed: seed,
+    sampling_seed: seed === undefined ? undefined : int64Json(seed),
     stop: stop === undefined || stop.length === 0 ? undefined : [...stop],
   });
 }

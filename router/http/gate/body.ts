@@ -1,5 +1,6 @@
 import { joined } from "../../../base/bytes.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
+import { parseJsonExactly } from "../../../base/int64.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { findJsonFault } from "../../wire/json_scan.ts";
 
@@ -77,12 +78,15 @@ function tooLarge(size: string, maxBytes: number): CanopyError {
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 const lenientUtf8 = new TextDecoder("utf-8");
 
+/** Members that engines take with 64 bits. */
+const SEEDS = ["seed", "sampling_seed"];
+
 /** Parses a body as a JSON object; a UTF-8 byte order mark is skipped. Throws 400 naming the position of a fault. */
 export function parseJsonObject(body: Uint8Array | string): JsonObject {
   const text = typeof body === "string" ? body : decodeUtf8(body);
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJsonExactly(text, SEEDS);
   } catch {
     throw invalidJson(text);
   }

@@ -8,13 +8,22 @@ export function fieldError(error: z.ZodError, body: unknown): CanopyError {
   const param = fieldName(issue.path);
   const value = valueAt(body, issue.path);
   if (value === undefined) return badRequest(param, `${param} is required: ${rule(issue)}`, "missing_field");
-  if (typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value)) {
+  if (issue.code === "unrecognized_keys") {
+    const name = fieldName([...issue.path, issue.keys[0] ?? ""]);
+    return badRequest(name, `${name} is not known: leave it out; /openapi.json has what ${param} takes`);
+  }
+  if (isInexact(value) && issue.code !== "custom") {
     return badRequest(
       param,
       `${param} must lie between -2^53 and 2^53 for a virtual model: larger integers are not carried exactly`,
     );
   }
   return badRequest(param, `${param} ${rule(issue)}: current value is ${shown(value)}`);
+}
+
+/** True for a whole number that JSON may hold and a `number` does not hold exactly. */
+function isInexact(value: unknown): boolean {
+  return typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value);
 }
 
 /** `["messages", 0, "content"]` as `messages[0].content`. */
@@ -30,6 +39,7 @@ export function fieldName(path: readonly PropertyKey[]): string {
 /** A value as JSON, cut to a length that fits a sentence. */
 export function shown(value: unknown): string {
   if (typeof value === "string" && value.length > 60) return `${JSON.stringify(value.slice(0, 60))}…`;
+  if (JSON.isRawJSON(value)) return value.rawJSON.slice(0, 60);
   if (Array.isArray(value)) return `a list of ${value.length}`;
   if (typeof value === "object" && value !== null) return "an object";
   return JSON.stringify(value) ?? String(value);

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { readInt64 } from "../../../base/int64.ts";
 
 /** Most answers per prompt. */
 export const MAX_CHOICES = 16;
@@ -11,6 +12,11 @@ const stopSchema = z.union([z.string().min(1), z.array(z.string().min(1)).max(25
   error: "must be a string or a list of at most 256 strings, none of them empty",
 });
 
+/** All that engines take: numbers beyond 2^53 are carried exactly (`readInt64`). */
+const seedSchema = z.unknown().refine((seed) => readInt64(seed) !== undefined, {
+  error: "must be a whole number from -2^63 to 2^63 - 1",
+}).meta({ type: "integer", description: "From -2^63 to 2^63 - 1" });
+
 /** Parameters of one generation. */
 export const samplingFields = {
   max_tokens: z.int().min(1).nullish().describe("Longest answer, in tokens; of a virtual model, the root's"),
@@ -22,7 +28,7 @@ export const samplingFields = {
   frequency_penalty: z.number().min(-2).max(2).nullish(),
   presence_penalty: z.number().min(-2).max(2).nullish(),
   repetition_penalty: z.number().gt(0).max(2).nullish(),
-  seed: z.int().nullish().describe("Between -2^53 and 2^53"),
+  seed: seedSchema.nullish(),
   stop: stopSchema.nullish(),
   logit_bias: z.record(z.string(), z.number().min(-100).max(100)).nullish(),
   response_format: z.looseObject({
@@ -44,7 +50,7 @@ const commonFields = {
   }).nullish().describe("Only with stream"),
   n: z.int().min(1).max(MAX_CHOICES).nullish().describe("Answers wanted; the root is called this many times"),
   ...samplingFields,
-  canopy: z.looseObject({
+  canopy: z.strictObject({
     include: z.array(z.enum(["usage", "panel", "trace"])).nullish().describe(
       "What to add to the answer: usage per agent and model, the panel's answers, the trace",
     ),

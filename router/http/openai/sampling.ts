@@ -1,4 +1,5 @@
 import { badRequest } from "../../../base/errors.ts";
+import { readInt64 } from "../../../base/int64.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { BOOTSTRAP_MEMBERS } from "../../engines/guards/sglang_guards.ts";
@@ -74,7 +75,7 @@ export function readSampling(request: CommonRequest, body: JsonObject): Sampling
     ...ifSet("frequency_penalty", request.frequency_penalty),
     ...ifSet("presence_penalty", request.presence_penalty),
     ...ifSet("repetition_penalty", request.repetition_penalty),
-    ...ifSet("seed", request.seed),
+    ...ifSet("seed", readInt64(request.seed)),
     ...ifSet("stop", stop === undefined || stop.length === 0 ? undefined : stop),
     ...ifSet("extra", Object.keys(extra).length === 0 ? undefined : extra),
   };

@@ -1,3 +1,4 @@
+import { addInt64 } from "../../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { SamplingConfig } from "../../../cfgs/schema/config.ts";
 import type { Sampling } from "../../engines/engine.ts";
@@ -42,7 +43,9 @@ export function mergeSampling(base: Sampling, over: Sampling): Sampling {
 
 /** The parameters of choice `index` of several: a given seed is counted up, or all choices would be the same. */
 export function samplingOfChoice(sampling: Sampling, index: number): Sampling {
-  return sampling.seed === undefined || index === 0 ? sampling : { ...sampling, seed: sampling.seed + index };
+  return sampling.seed === undefined || index === 0
+    ? sampling
+    : { ...sampling, seed: addInt64(sampling.seed, index) };
 }
 
 function given<K extends string, V>(name: K, value: V | undefined): { [P in K]?: V } {

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
+import { knownGpuNames } from "../../../launcher/host/gpus_described.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { planCommand } from "../../../cli/plan/plan.ts";
 import { fakeIo } from "../fake_io.ts";
@@ -89,7 +90,8 @@ test("canopy plan says in one sentence why it cannot", async () => {
     out: "",
     err:
       "canopy plan: Option --gpus must be like 6xH200, 2xA100-40GB,1xL4 or 4x48GB (at most 64 GPUs), or a file " +
-      'with the output of nvidia-smi: current value is "six" (see "canopy plan --help")\n',
+      `with the output of nvidia-smi: current value is "six"; known names: ${knownGpuNames.join(", ")} ` +
+      '(see "canopy plan --help")\n',
   });
   assert.equal(
     (await plan("moa-9-3-1", "--gpus", "hosts/none.txt")).err,

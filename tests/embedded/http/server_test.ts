@@ -277,6 +277,18 @@ const refused: [string, JsonObject, string | null][] = [
   ["/tokenize", {}, "prompt"],
 ];
 
+test("a seed of 64 bits counts to its last digit", async () => {
+  const { generator, ask } = start();
+  for (const seed of ["9223372036854775807", "9223372036854775806"]) {
+    const sent: JsonObject = { model: "tiny", prompt: "x", seed: JSON.rawJSON(seed) };
+    assert.equal((await ask("/v1/completions", sent)).status, 200);
+  }
+  assert.deepEqual(generator.requests.map(({ sampling }) => sampling.seed), [
+    "9223372036854775807",
+    "9223372036854775806",
+  ]);
+});
+
 test("bad values get OpenAI's 400, which names the field", async () => {
   const { ask, generator } = start();
   for (const [path, request, param] of refused) {

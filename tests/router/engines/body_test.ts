@@ -3,6 +3,8 @@ import { test } from "node:test";
 import type { JsonObject } from "../../../base/json.ts";
 import type { OutgoingRequest } from "../../../base/transport.ts";
 import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
+import { openAiBody } from "../../../router/engines/openai/openai_body.ts";
+import { sglangBody } from "../../../router/engines/sglang/sglang_body.ts";
 import { collect, engineOver, eventStream, never, placement } from "./harness.ts";
 import { loadCase, replay } from "./wire.ts";
 
@@ -261,4 +263,12 @@ test("a warm counts the prompt and what was cached", async () => {
   await assert.rejects(engine.warm({ kind: "text", text: "x" }, placement, never), {
     code: "warm_unsupported",
   });
+});
+
+test("a seed that doubles cannot hold reaches the engine digit by digit", () => {
+  const seed = 2n ** 63n - 1n;
+  const text = { id: "r", prompt: { kind: "text", text: "x" }, sampling: { seed } } as const;
+  assert.match(JSON.stringify(openAiBody("m", text).body), /"seed":9223372036854775807[,}]/);
+  const ids = { ...text, prompt: { kind: "tokens", ids: [1] } } as const;
+  assert.match(JSON.stringify(sglangBody(ids, "r", undefined)), /"sampling_seed":9223372036854775807[,}]/);
 });

@@ -308,6 +308,9 @@ test("what cannot be honoured is refused with a 400 that names the field", async
     [{ add_generation_prompt: false }, "add_generation_prompt"],
     [{ canopy: { include: ["everything"] } }, "canopy.include[0]"],
     [{ canopy: true }, "canopy"],
+    [{ canopy: { included: ["usage"] } }, "canopy.included"],
+    [{ seed: 0.5 }, "seed"],
+    [{ seed: "7" }, "seed"],
     [{ custom: 2 ** 60 }, "custom"],
   ];
   const { chat, moa } = fakeApp();
@@ -320,12 +323,21 @@ test("what cannot be honoured is refused with a 400 that names the field", async
   assert.equal(moa.runs.length, 0);
 });
 
-test("a seed that doubles cannot hold is refused, not rounded", async () => {
-  const { app } = fakeApp();
-  const body = '{"model":"moa","messages":[{"role":"user","content":"x"}],"seed":9223372036854775807}';
-  const error = await refusal(await app.request("/v1/chat/completions", { method: "POST", body }));
-  assert.equal(error.param, "seed");
-  assert.match(error.message, /2\^53/);
+test("a seed may be any whole number of 64 bits, and is carried exactly; beyond that it is refused", async () => {
+  const { app, moa } = fakeApp();
+  const ask = (seed: string) =>
+    app.request("/v1/chat/completions", {
+      method: "POST",
+      body: `{"model":"moa","messages":[{"role":"user","content":"x"}],"seed": ${seed}}`,
+    });
+  const seeds = ["9223372036854775807", "-9223372036854775808", "9007199254740993"];
+  for (const seed of seeds) assert.equal((await ask(seed)).status, 200, seed);
+  assert.deepEqual(moa.runs.map((run) => run.input.rootSampling.seed), seeds.map(BigInt));
+  for (const seed of ["9223372036854775808", "1e300"]) {
+    const error = await refusal(await ask(seed));
+    assert.equal(error.param, "seed");
+    assert.match(error.message, /from -2\^63 to 2\^63 - 1/);
+  }
 });
 
 test("log-probabilities are refused when the root's engine has none", async () => {
