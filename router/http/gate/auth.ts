@@ -1,13 +1,15 @@
+import type { Buffer } from "node:buffer";
 import { createHash, timingSafeEqual } from "node:crypto";
 import { CanopyError } from "../../../base/errors.ts";
 import { isLoopback } from "../../../base/hosts.ts";
 
 /**
- * The callers that a route lets in. `open`: anyone. `api`: holders of an API key or of the admin key, when keys are configured.
- * `admin`: with an admin key configured only its holder, else as `api` (runs hold other users' prompts).
- * `control`: only the holder of the admin key; anyone where no key at all is configured and only this host can ask.
+ * The callers that a route lets in. `open`: anyone. `api`: holders of an API key or of the admin key, when there are API keys.
+ * `owner`: holders of any key, when there is one; the route itself looks whose things they ask for (`mayTouch`).
+ * `admin`: only the holder of the admin key; anyone where no key at all is configured.
+ * `control`: as `admin`, but without any key only where nobody but this host can ask.
  */
-export type Access = "open" | "api" | "admin" | "control";
+export type Access = "open" | "api" | "owner" | "admin" | "control";
 
 /** Checks bearer tokens. Without configured keys everything is allowed, an empty `Bearer` included. */
 export class Keys {
@@ -26,35 +28,68 @@ export class Keys {
   /** Throws `invalid_api_key` (401) or `admin_key_required` (403). */
   check(access: Access, authorization: string | undefined): void {
     if (access === "open") return;
-    if (access === "control" && this.#admin === undefined && !(this.#local && this.#api.length === 0)) {
-      throw new CanopyError("This route needs an admin key, and none is configured: set server.admin_key", {
-        code: "admin_key_required",
-        status: 403,
-        param: "authorization",
-      });
-    }
-    const adminOnly = (access === "admin" || access === "control") && this.#admin !== undefined;
-    if (!adminOnly && this.#api.length === 0) return;
+    const adminOnly = access === "admin" || access === "control";
+    if (access === "control" && this.#keyless && !this.#local) throw noAdminKey();
+    if (this.#keyless || (access === "api" && this.#api.length === 0)) return;
     const given = hash(bearerToken(authorization));
-    if (this.#admin !== undefined && timingSafeEqual(given, this.#admin)) return;
-    // Every key is compared, so that the time does not tell which one was near.
-    let known = false;
-    for (const key of this.#api) if (timingSafeEqual(given, key)) known = true;
-    if (!known) {
+    if (this.#isAdmin(given)) return;
+    if (!this.#isKnown(given)) {
       throw new CanopyError("The API key is missing or wrong: send it as `Authorization: Bearer KEY`", {
         code: "invalid_api_key",
         status: 401,
         param: "authorization",
       });
     }
-    if (adminOnly) {
-      throw new CanopyError("This route needs the admin key: an API key is not enough", {
-        code: "admin_key_required",
-        status: 403,
-        param: "authorization",
-      });
-    }
+    if (!adminOnly) return;
+    throw this.#admin === undefined
+      ? noAdminKey()
+      : adminKeyRequired("This route needs the admin key: an API key is not enough");
   }
+
+  /** The caller, by a name that only comparing makes sense of; undefined without an API key. */
+  ownerOf(authorization: string | undefined): string | undefined {
+    if (this.#api.length === 0) return undefined;
+    const given = hash(bearerToken(authorization));
+    return this.#isKnown(given) ? given.toString("hex") : undefined;
+  }
+
+  /** True when the caller may see and end what belongs to `owner`: the owner, the admin, anyone where no key is configured. */
+  mayTouch(owner: string | undefined, authorization: string | undefined): boolean {
+    if (this.#keyless || this.#isAdmin(hash(bearerToken(authorization)))) return true;
+    return owner !== undefined && owner === this.ownerOf(authorization);
+  }
+
+  /** The refusal of what belongs to somebody else; `what` begins its sentence. */
+  notYours(what: string): CanopyError {
+    return adminKeyRequired(
+      `${what} was started with another key: it takes that one or the admin key${
+        this.#admin === undefined ? ", and none is configured: set server.admin_key" : ""
+      }`,
+    );
+  }
+
+  get #keyless(): boolean {
+    return this.#admin === undefined && this.#api.length === 0;
+  }
+
+  #isAdmin(given: Uint8Array): boolean {
+    return this.#admin !== undefined && timingSafeEqual(given, this.#admin);
+  }
+
+  #isKnown(given: Uint8Array): boolean {
+    // Every key is compared, so that the time does not tell which one was near.
+    let known = false;
+    for (const key of this.#api) if (timingSafeEqual(given, key)) known = true;
+    return known;
+  }
+}
+
+function noAdminKey(): CanopyError {
+  return adminKeyRequired("This route needs an admin key, and none is configured: set server.admin_key");
+}
+
+function adminKeyRequired(message: string): CanopyError {
+  return new CanopyError(message, { code: "admin_key_required", status: 403, param: "authorization" });
 }
 
 /** The token of `Bearer TOKEN`; empty when there is none (HTTP libraries trim the blank of an empty one). */
@@ -63,6 +98,6 @@ export function bearerToken(authorization: string | undefined): string {
 }
 
 /** Hashes have one length, as a constant-time comparison needs. */
-function hash(text: string): Uint8Array {
+function hash(text: string): Buffer {
   return createHash("sha256").update(text).digest();
 }

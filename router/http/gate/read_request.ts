@@ -20,6 +20,7 @@ export async function withBody(
   serve: (request: ReadRequest) => Promise<Response>,
 ): Promise<Response> {
   const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
+  scope.owner = http.keys.ownerOf(call.req.header("authorization"));
   try {
     const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, scope.signal);
     return await serve({ call, bytes, body: parseJsonObject(bytes), scope });

@@ -21,6 +21,8 @@ export interface RequestScopeServices {
 export class RequestScope {
   /** For the metrics: a configured name once it is known. */
   model = "unknown";
+  /** The client, as `Keys.ownerOf` names it. */
+  owner: string | undefined;
   readonly #controller = new AbortController();
   readonly #leave: () => void;
   readonly #unlink: () => void;

@@ -21,7 +21,8 @@ export async function startGraph(
   try {
     scope.signal.throwIfAborted();
     const question = { kind: "chat", messages: [] } as const;
-    run = http.moa.start(graph, { question, rootSampling: {}, choices: 1, headers }, scope.signal);
+    const { owner, signal } = scope;
+    run = http.moa.start(graph, { question, rootSampling: {}, choices: 1, headers, owner }, signal);
     http.metrics.followRun(REQUEST_GRAPH, run);
     return run;
   } finally {

@@ -15,6 +15,8 @@ export interface RunGroupOptions {
   readonly moa: Moa;
   readonly admission: Admission;
   readonly plan: CompletionPlan;
+  /** Of the runs. */
+  readonly owner: string | undefined;
   readonly signal: AbortSignal;
   readonly onRunStarted: (run: Run) => void;
 }
@@ -100,9 +102,9 @@ export class RunGroup {
   }
 
   async #runOne(input: RunInput, index: number): Promise<void> {
-    const { moa, plan, onRunStarted } = this.#options;
+    const { moa, plan, owner, onRunStarted } = this.#options;
     this.#controller.signal.throwIfAborted();
-    const run = moa.start(plan.graph, input, this.#controller.signal);
+    const run = moa.start(plan.graph, { ...input, owner }, this.#controller.signal);
     this.#runs.push(run);
     onRunStarted(run);
     this.#openMoreLanes();

@@ -47,6 +47,7 @@ export async function serveVirtual(
     moa: http.moa,
     admission: http.admission,
     plan,
+    owner: scope.owner,
     signal: scope.signal,
     onRunStarted: (run) => http.metrics.followRun(graph.name, run),
   });

@@ -16,12 +16,14 @@ const MAX_LIMIT = 1000;
 /** The records of runs: the prompt and text of each agent, and every decision. */
 export function runRoutes(http: HttpServices): Hono<Env> {
   const routes = new Hono<Env>();
-  const guard = (operation: Operation) => guarded(http, "admin", operation);
+  const guard = (operation: Operation) => guarded(http, "owner", operation);
   routes.get(
     "/v1/runs",
     guard({ summary: "Runs, live ones first, without prompts and texts (?limit=N)." }),
     (call) => {
-      const records = http.moa.list().slice(0, limitOf(call));
+      const key = call.req.header("authorization");
+      const own = http.moa.list().filter(({ owner }) => http.keys.mayTouch(owner, key));
+      const records = own.slice(0, limitOf(call));
       return call.json({ object: "list", data: records.map(summaryBody) });
     },
   );
@@ -79,6 +81,7 @@ function runId(call: Call): string {
 function liveRun(http: HttpServices, call: Call): Run {
   const run = http.moa.get(runId(call));
   if (run === undefined) throw runNotFound(runId(call));
+  checkOwner(http, call, run.record());
   return run;
 }
 
@@ -86,7 +89,13 @@ function findRecord(http: HttpServices, call: Call): RunRecord {
   const id = runId(call);
   const record = http.moa.get(id)?.record() ?? http.moa.list().find((one) => one.id === id);
   if (record === undefined) throw runNotFound(id);
+  checkOwner(http, call, record);
   return record;
+}
+
+/** Throws `admin_key_required` (403) for a run of another key. */
+function checkOwner({ keys }: HttpServices, { req }: Call, { id, owner }: RunRecord): void {
+  if (!keys.mayTouch(owner, req.header("authorization"))) throw keys.notYours(`The run ${id}`);
 }
 
 function runNotFound(id: string): CanopyError {

@@ -15,6 +15,8 @@ export interface RunInput {
   readonly rootLogprobs?: number | undefined;
   /** Answers wanted (`n`): the root is called this many times. */
   readonly choices: number;
+  /** The client whose run it is, by a name that only comparing makes sense of; undefined for nobody in particular. */
+  readonly owner?: string | undefined;
   /** Headers to pass on to the engines. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }

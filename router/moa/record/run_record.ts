@@ -43,6 +43,8 @@ export interface ExitRecord {
 /** Everything about one run, live or ended. */
 export interface RunRecord {
   readonly id: string;
+  /** As in its `RunInput`. */
+  readonly owner?: string | undefined;
   readonly graph: string;
   readonly state: "running" | "done" | "failed" | "cancelled";
   readonly startedAtUnixMs: number;

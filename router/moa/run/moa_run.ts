@@ -144,6 +144,7 @@ export class MoaRun implements Run {
   record(): RunRecord {
     return {
       id: this.id,
+      owner: this.#options.input.owner,
       graph: this.#options.graph.name,
       state: this.#state,
       startedAtUnixMs: this.#startedAtUnixMs,

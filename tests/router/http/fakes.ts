@@ -149,6 +149,7 @@ class FakeRun implements Run {
     });
     return {
       id: this.id,
+      owner: this.input.owner,
       graph: "moa",
       state: this.state,
       startedAtUnixMs: 1_700_000_000_500,

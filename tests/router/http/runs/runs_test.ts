@@ -1,0 +1,71 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { fakeApp } from "../fakes.ts";
+
+/** Asks as the holder of a key; the status, the ids of listed runs and the message of an error. */
+function asking({ app }: ReturnType<typeof fakeApp>) {
+  return async (key: string, path: string, method = "GET") => {
+    const response = await app.request(path, { method, headers: { authorization: `Bearer ${key}` } });
+    const text = await response.text();
+    const body = text.startsWith("{") ? JSON.parse(text) : {};
+    const ids = body.object === "list" ? body.data.map((run: { id: string }) => run.id) : undefined;
+    return { status: response.status, ids, message: body.error?.message };
+  };
+}
+
+test("a run belongs to the key that started it: others neither see nor cancel it", async () => {
+  for (const admin of [undefined, "boss"]) {
+    const server = { api_keys: ["alice", "bob"], admin_key: admin };
+    const fake = fakeApp({ config: { server } });
+    const ask = asking(fake);
+    for (const key of ["alice", "bob"]) {
+      await (await fake.chat({}, { headers: { authorization: `Bearer ${key}` } })).text();
+    }
+    const agents = { a: { model: "small", prompt: "Hi" } };
+    const graph = await fake.post("/v1/graph", { agents }, { headers: { authorization: "Bearer alice" } });
+    assert.equal(graph.status, 200, await graph.text());
+    assert.deepEqual((await ask("alice", "/v1/runs")).ids, ["run_1", "run_3"]);
+    assert.deepEqual((await ask("bob", "/v1/runs")).ids, ["run_2"]);
+    for (
+      const [method, path] of [["GET", ""], ["GET", "/events"], ["DELETE", ""], ["POST", "/cancel"]] as const
+    ) {
+      const refused = await ask("bob", `/v1/runs/run_1${path}`, method);
+      assert.equal(refused.status, 403, path);
+      assert.match(refused.message, admin === undefined ? /set server\.admin_key/ : /the admin key/);
+      assert.equal((await ask("alice", `/v1/runs/run_1${path}`, method)).status, 200, path);
+      if (admin !== undefined) assert.equal((await ask("boss", `/v1/runs/run_1${path}`, method)).status, 200);
+      assert.equal((await ask("nobody", `/v1/runs/run_1${path}`, method)).status, 401);
+    }
+    assert.equal((await ask("bob", "/v1/runs/run_9")).status, 404);
+    if (admin !== undefined) {
+      assert.deepEqual((await ask("boss", "/v1/runs")).ids, ["run_1", "run_2", "run_3"]);
+    }
+  }
+});
+
+test("a limit counts one's own runs, and no record shows whose it is", async () => {
+  const fake = fakeApp({ config: { models: {}, server: { api_keys: ["alice", "bob"] } } });
+  for (const key of ["alice", "bob", "bob"]) {
+    await (await fake.chat({}, { headers: { authorization: `Bearer ${key}` } })).text();
+  }
+  assert.deepEqual((await asking(fake)("bob", "/v1/runs?limit=1")).ids, ["run_2"]);
+  const headers = { authorization: "Bearer alice" };
+  assert.doesNotMatch(await (await fake.app.request("/v1/runs/run_1", { headers })).text(), /owner|alice/);
+});
+
+test("keys without an admin key keep what concerns everybody shut, and say which setting opens it", async () => {
+  const fake = fakeApp({ config: { models: {}, server: { api_keys: ["alice"] } } });
+  const ask = asking(fake);
+  for (
+    const [method, path] of [["GET", "/workers"], ["POST", "/flush_cache"], ["GET", "/flush_cache"]] as const
+  ) {
+    assert.equal((await ask("wrong", path, method)).status, 401);
+    const { status, message } = await ask("alice", path, method);
+    assert.equal(status, 403, path);
+    assert.match(message, /set server\.admin_key/);
+  }
+  const open = asking(fakeApp());
+  for (const path of ["/workers", "/v1/runs", "/flush_cache"]) {
+    assert.equal((await open("", path)).status, 200);
+  }
+});
