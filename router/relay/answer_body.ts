@@ -1,5 +1,5 @@
 import type { CanopyError } from "../../base/errors.ts";
-import type { ModelRename } from "./model_rename.ts";
+import type { AnswerRewrite } from "./answer_rewrite.ts";
 import type { AnswerBytes } from "./relay_types.ts";
 import { EventFrames } from "../wire/event_frames.ts";
 import type { Read, ReadFilter, UpstreamCall } from "../worker/upstream_call.ts";
@@ -19,7 +19,7 @@ export interface AnswerBodyOptions {
   readonly events: {
     /** A stream of this path is whole only with a last event `[DONE]`. */
     readonly endsWithDone: boolean;
-    readonly rename: ModelRename | undefined;
+    readonly rewrite: AnswerRewrite | undefined;
   } | undefined;
   /** The client has gone. */
   readonly signal: AbortSignal;
@@ -83,8 +83,8 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     if (frames === undefined) return read;
     const events = frames.push(read.value);
     if (events.length === 0) return this.next();
-    const rename = this.#options.events?.rename;
-    if (rename !== undefined) return { done: false, value: rename.events(events) };
+    const rewrite = this.#options.events?.rewrite;
+    if (rewrite !== undefined) return { done: false, value: rewrite.events(events) };
     return events === read.value ? read : { done: false, value: events };
   }
 
@@ -96,7 +96,7 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     const rest = frames?.rest();
     this.#end(frames?.sawError === true ? "failed" : "ok");
     if (rest === undefined || rest.length === 0) return ENDED;
-    return { done: false, value: this.#options.events?.rename?.events(rest) ?? rest };
+    return { done: false, value: this.#options.events?.rewrite?.events(rest) ?? rest };
   }
 
   fail(error: unknown): Read {

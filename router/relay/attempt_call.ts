@@ -8,7 +8,8 @@ import { type HandOff, HandOffCall } from "../engines/vllm/hand_off_call.ts";
 import { chatTakesIds, type WholeRequest, withIds } from "../engines/vllm/vllm_pd_bodies.ts";
 import { MergedCall } from "./merged_call.ts";
 import type { RelayRequest } from "./relay_types.ts";
-import type { RequestPlan } from "./request_plan.ts";
+import type { RequestIds } from "./request_ids.ts";
+import type { AttemptBody, RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { forwardedHeaders } from "../wire/headers.ts";
 import { applyEdits, readTopLevel, setMembers } from "../wire/splice_json.ts";
@@ -56,12 +57,28 @@ interface Sending {
   readonly firstTokenDueMs?: number | undefined;
 }
 
+/** One attempt, and the ids under which SGLang will know it. */
+export interface Attempt {
+  readonly call: UpstreamCall;
+  readonly ids: RequestIds | undefined;
+}
+
 /** One attempt at the place it was given: on a server, or on both servers of a pair. Nothing is sent yet. */
-export function attemptCall(options: AttemptOptions, sendable: Sendable, placement: Placement): UpstreamCall {
+export function attemptCall(options: AttemptOptions, sendable: Sendable, placement: Placement): Attempt {
+  const body = sendable.plan.attempt(options.random, placement.prefill);
+  return { call: callWith(options, sendable, placement, body), ids: body.ids };
+}
+
+function callWith(
+  options: AttemptOptions,
+  sendable: Sendable,
+  placement: Placement,
+  { bytes, ids }: AttemptBody,
+): UpstreamCall {
   const { model, request, plan } = sendable;
   const { prefill } = placement;
   const { config } = model;
-  const { bytes, rids } = plan.attempt(options.random, prefill);
+  const rids = ids?.rids ?? [];
   const callOf = (worker: CalledWorker, { path, body, firstTokenDueMs }: Sending = {}): WorkerCall => {
     const workerHeaders = model.pool.headers?.(worker.workerId) ?? {};
     return new WorkerCall({

@@ -1,3 +1,4 @@
+import type { AnswerRewrite } from "./answer_rewrite.ts";
 import { type ByteRange, contentIs, walkObject } from "../wire/json_scan.ts";
 import { applyEdits, type Edit } from "../wire/splice_json.ts";
 
@@ -9,7 +10,7 @@ const NEWLINE = 0x0a;
 const SPACE = 0x20;
 
 /** Writes the name that the client asked for into the top-level `model` of answers; everything else stays. */
-export class ModelRename {
+export class ModelRename implements AnswerRewrite {
   readonly #name: Uint8Array;
   /** Start of the last event up to behind its `model`: an event that starts with these bytes has it there, too. */
   #prefix: Uint8Array = new Uint8Array(0);

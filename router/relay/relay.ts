@@ -8,8 +8,9 @@ import type { Arrivals } from "../pool/arrivals.ts";
 import type { Lease, LeaseHint } from "../pool/lease.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall } from "./attempt_call.ts";
-import { ModelRename } from "./model_rename.ts";
+import { type LiveRid, LiveRids } from "./live_rids.ts";
 import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
+import type { RequestIds } from "./request_ids.ts";
 import { RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
@@ -55,10 +56,17 @@ interface Job {
   readonly signal: AbortSignal;
 }
 
-/** An attempt whose answer the client should have. */
-interface Answered {
+/** An attempt under way. */
+interface Tried {
   readonly call: UpstreamCall;
   readonly lease: Lease;
+  readonly ids: RequestIds | undefined;
+  /** Its ids are nobody's any more. */
+  readonly forget: () => void;
+}
+
+/** An attempt whose answer the client should have. */
+interface Answered extends Tried {
   readonly response: IncomingResponse;
   readonly first: Uint8Array | undefined;
   /** Chunks that were taken from the call. */
@@ -69,9 +77,7 @@ interface Answered {
 }
 
 /** An attempt that another one should follow. */
-interface Failed {
-  readonly call: UpstreamCall;
-  readonly lease: Lease;
+interface Failed extends Tried {
   /** Undefined when nothing came. */
   readonly response?: IncomingResponse;
   readonly first?: Uint8Array | undefined;
@@ -87,6 +93,7 @@ class WorkerRelay implements Relay {
   readonly #options: RelayOptions;
   readonly #ids: Random;
   readonly #jitter: Random;
+  readonly #live = new LiveRids();
 
   constructor(options: RelayOptions) {
     this.#options = options;
@@ -132,6 +139,10 @@ class WorkerRelay implements Relay {
     }
   }
 
+  liveRids(rid: string, owned: (owner: string | undefined) => boolean): readonly LiveRid[] {
+    return this.#live.find(rid, owned);
+  }
+
   /** Gives the place of a failed attempt back and takes another; undefined when there is none but the ones that failed. */
   async #placeAgain(job: Job, attempt: Failed, hint: LeaseHint): Promise<Lease | undefined> {
     const { call, failure } = attempt;
@@ -148,7 +159,15 @@ class WorkerRelay implements Relay {
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
   async #try(job: Job, lease: Lease): Promise<Answered | Failed> {
-    const call = attemptCall({ ...this.#options, random: this.#ids }, job, lease);
+    const { call, ids } = attemptCall({ ...this.#options, random: this.#ids }, job, lease);
+    const { request: { owner }, plan } = job;
+    const known = ids === undefined ? [] : plan.knownRids(ids);
+    const tried: Tried = {
+      call,
+      lease,
+      ids,
+      forget: this.#live.add({ model: job.model.name, owner }, known),
+    };
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
     try {
@@ -158,15 +177,16 @@ class WorkerRelay implements Relay {
       call.gotToken();
       lease.promptRead();
       const failure = answerFailure({ worker: call.worker, response, first }, job.request.path);
-      if (failure !== undefined) return { call, lease, response, first, failure };
+      if (failure !== undefined) return { ...tried, response, first, failure };
       const read: Uint8Array[] = [];
       const whole = first === undefined || await readWhole(job, call, { response, first, read });
-      return { call, lease, response, first, read, whole };
+      return { ...tried, response, first, read, whole };
     } catch (error) {
       if (!job.signal.aborted) {
-        return { call, lease, failure: callFailure(call.worker, error) };
+        return { ...tried, failure: callFailure(call.worker, error) };
       }
       await call.stop(job.signal.reason);
+      tried.forget();
       lease.release("aborted");
       throw job.signal.reason;
     } finally {
@@ -185,21 +205,20 @@ class WorkerRelay implements Relay {
     const headers = returnedHeaders(workerHeaders, job.requestId);
     for (const [name, value] of Object.entries(extraHeaders)) headers.set(name, value);
     const wellEnded: PlacementOutcome = status < 400 ? "ok" : "rejected";
-    const { askedModel } = job.plan;
-    const rename = askedModel === undefined ? undefined : new ModelRename(askedModel);
+    const rewrite = job.plan.rewrite(attempt.ids);
     if (whole) {
       call.complete();
       void call.close();
       release(attempt, wellEnded);
       const body = read.length === 0 ? undefined : joined(read);
-      return { status, headers, body: body && unshared(rename?.answer(body) ?? body) };
+      return { status, headers, body: body && unshared(rewrite?.answer(body) ?? body) };
     }
     const events = isEventStream(workerHeaders);
     const refused = events && (errorEventStatus(attempt.first) ?? 500) < 500;
     const body = new AnswerBody({
       call,
       read,
-      events: events ? { endsWithDone: endsWithDone(status, job.request.path), rename } : undefined,
+      events: events ? { endsWithDone: endsWithDone(status, job.request.path), rewrite } : undefined,
       signal: job.signal,
       describe: (error) => this.#describe(job, call, error),
       onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
@@ -209,11 +228,18 @@ class WorkerRelay implements Relay {
 
   /** The end of a request that no worker could serve. */
   async #fail(job: Job, attempt: Failed, retried: boolean): Promise<RelayAnswer> {
-    const { call, lease, response, first, failure } = attempt;
+    const { call, response, first, failure } = attempt;
     // A client that retries, too, would multiply our attempts.
     const extra: Record<string, string> = retried ? { "x-should-retry": "false" } : {};
     if (failure.deliverable && response !== undefined) {
-      const answered = { call, lease, response, first, read: [], whole: first === undefined };
+      const answered = {
+        ...attempt,
+        response,
+        first,
+        read: [],
+        whole: first === undefined,
+        failure: undefined,
+      };
       const retryAfter = response.headers["retry-after"] ?? "1";
       return this.#answer(job, answered, { "retry-after": retryAfter, ...extra });
     }
@@ -254,7 +280,8 @@ class WorkerRelay implements Relay {
 }
 
 /** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
-function release({ call, lease, first }: Answered | Failed, outcome: PlacementOutcome): void {
+function release({ call, lease, first, forget }: Answered | Failed, outcome: PlacementOutcome): void {
+  forget();
   const { half } = call;
   if (outcome === "failed" && half !== undefined) {
     const both = first !== undefined && isHandOffFailure(new TextDecoder().decode(first));
@@ -286,7 +313,7 @@ async function readWhole(
     job.signal.throwIfAborted();
     return true;
   }
-  if (job.plan.askedModel === undefined) return false;
+  if (!job.plan.rewrites) return false;
   for (let length = 0; length <= MAX_RENAMED_BYTES;) {
     const { done, value } = await call.next();
     if (done === true) return true;

@@ -1,3 +1,4 @@
+import type { LiveRid } from "./live_rids.ts";
 import type { ServedModel } from "../served/served_model.ts";
 
 /** A client's request for an engine model: the body is opaque bytes. */
@@ -8,6 +9,8 @@ export interface RelayRequest {
   /** The client's headers, lower case; hop-by-hop ones, host, length and our own authorization are dropped. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
+  /** The client, by a name that only comparing makes sense of: its ids are its own. */
+  readonly owner?: string | undefined;
 }
 
 /** An answer for the client. */
@@ -40,4 +43,6 @@ export interface Relay {
    * `signal`: the client has gone; the worker is told in the order its version needs.
    */
   relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer>;
+  /** The ids under which SGLang knows the live requests that a client knows by exactly this `rid`, of these owners. */
+  liveRids(rid: string, owned: (owner: string | undefined) => boolean): readonly LiveRid[];
 }

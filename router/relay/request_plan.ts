@@ -1,16 +1,26 @@
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
+import { allRewrites, type AnswerRewrite } from "./answer_rewrite.ts";
+import { ModelRename } from "./model_rename.ts";
 import type { RelayRequest } from "./relay_types.ts";
-import { attemptIds, batchSize, REQUEST_ID_MEMBERS, takesRequestId } from "./request_ids.ts";
+import {
+  attemptIds,
+  batchSize,
+  clientRids,
+  REQUEST_ID_MEMBERS,
+  type RequestIds,
+  takesRequestId,
+} from "./request_ids.ts";
 import type { ServedModel } from "../served/served_model.ts";
+import { RidRename } from "./rid_rename.ts";
 import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "../wire/splice_json.ts";
 import type { PrefillSide } from "../worker/placement.ts";
 
 /** The body of one attempt. */
 export interface AttemptBody {
   readonly bytes: Uint8Array;
-  /** Ids to abort when the client goes; empty where closing the connection is enough. */
-  readonly rids: readonly string[];
+  /** Ids to abort when the client goes; undefined where closing the connection is enough. */
+  readonly ids: RequestIds | undefined;
 }
 
 const BOOTSTRAP = ["bootstrap_host", "bootstrap_port", "bootstrap_room"];
@@ -20,6 +30,8 @@ const LOGPROBS = ["return_logprob", "logprob_start_len", "token_ids_logprob", "e
 export class RequestPlan {
   /** The name to write into answers; undefined when the engine's own name is what the client asked for. */
   readonly askedModel: string | undefined;
+  /** The client's own ids: one, or one for each prompt; undefined where it gave none. */
+  readonly ownRids: string | readonly string[] | undefined;
   /** True when both servers of a pair have to get the request. */
   readonly paired: boolean;
   /** True when decode's answer lacks log-probabilities that the request asks for: those of the prompt. */
@@ -31,8 +43,10 @@ export class RequestPlan {
   /** Members to write in every attempt. */
   readonly #members: Readonly<Record<string, string>>;
   readonly #needsIds: boolean;
+  /** The client's own id of a whole batch. */
+  readonly #oneRid: string | undefined;
 
-  /** Throws 400 `invalid_json` when the body must be read and is not a JSON object. */
+  /** Throws 400 `invalid_json` when the body must be read and is not a JSON object, and for a `rid` that is no id. */
   constructor(model: ServedModel, request: RelayRequest) {
     const { config } = model;
     const { engine } = config;
@@ -52,6 +66,8 @@ export class RequestPlan {
       ...(this.paired ? [...BOOTSTRAP, ...LOGPROBS] : []),
     ]);
     this.needsPrefillLogprobs = this.paired && asksForPrompt(request, top);
+    this.ownRids = this.#needsIds ? clientRids(request.body, top) : undefined;
+    this.#oneRid = this.#needsIds ? stringMember(request.body, top, "rid") : undefined;
     const asked = stringMember(request.body, top, "model");
     this.#top = top;
     if (!mayRename || asked === undefined || asked === config.model) return;
@@ -62,18 +78,39 @@ export class RequestPlan {
   /** The body of the next attempt, with ids of its own and, for a pair, a room of its own for each prompt. */
   attempt(random: Random, prefill: PrefillSide | undefined): AttemptBody {
     const top = this.#top;
-    if (top === undefined) return { bytes: this.#body, rids: [] };
+    if (top === undefined) return { bytes: this.#body, ids: undefined };
     const members: Record<string, string> = { ...this.#members };
-    const ids = this.#needsIds ? attemptIds(this.#body, top, random) : { rids: [], written: undefined };
-    if (ids.written !== undefined) members.rid = ids.written;
+    const prompts = this.#needsIds ? batchSize(this.#body, top) : undefined;
+    const ids = this.#needsIds ? attemptIds(this.ownRids, prompts, random) : undefined;
+    if (ids !== undefined) members.rid = ids.written;
     if (this.paired && prefill !== undefined) {
-      const prompts = batchSize(this.#body, top);
       const fields = prompts === undefined
         ? bootstrapFields(prefill, random)
         : bootstrapLists(prefill, prompts, random);
       for (const [name, value] of Object.entries(fields)) members[name] = JSON.stringify(value);
     }
-    return { bytes: applyEdits(this.#body, setMembers(top, members)), rids: ids.rids };
+    return { bytes: applyEdits(this.#body, setMembers(top, members)), ids };
+  }
+
+  /** True when answers may have to be changed. */
+  get rewrites(): boolean {
+    return this.askedModel !== undefined || this.ownRids !== undefined;
+  }
+
+  /** The names that the client asked by, written into the answers to an attempt; undefined when they are right as they are. */
+  rewrite(ids: RequestIds | undefined): AnswerRewrite | undefined {
+    const rewrites: AnswerRewrite[] = [];
+    if (this.askedModel !== undefined) rewrites.push(new ModelRename(this.askedModel));
+    if (this.ownRids !== undefined && ids !== undefined) rewrites.push(new RidRename(ids, this.ownRids));
+    return allRewrites(rewrites);
+  }
+
+  /** The ids by which the client can know an attempt, each with those that it stands for. */
+  knownRids({ rids }: RequestIds): (readonly [rid: string, rids: readonly string[]])[] {
+    const own = this.ownRids ?? rids;
+    if (typeof own === "string") return [[own, rids]];
+    const each = own.map((rid, i) => [rid, rids.slice(i, i + 1)] as const);
+    return this.#oneRid === undefined ? each : [[this.#oneRid, rids], ...each];
   }
 }
 

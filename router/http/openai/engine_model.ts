@@ -42,6 +42,7 @@ export async function serveEngine(
         ? headers
         : { ...headers, "content-type": "application/json" },
       body: bytes,
+      owner: scope.owner,
     },
     scope.signal,
   );

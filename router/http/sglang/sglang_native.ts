@@ -1,10 +1,11 @@
 import { Hono } from "hono";
-import { CanopyError } from "../../../base/errors.ts";
-import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { badRequest, CanopyError } from "../../../base/errors.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import { olderThan } from "../../engines/version.ts";
 import type { Access } from "../gate/auth.ts";
 import { parseJsonObject, readBody } from "../gate/body.ts";
 import type { Call, Env } from "../gate/context.ts";
+import { isSet, shown } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
@@ -43,22 +44,43 @@ export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
   return routes;
 }
 
-/** All requests whose id is, or begins with, `rid`: SGLang's meaning. Where it is not known, nothing happens. */
+/**
+ * Stops the caller's own requests of exactly this `rid`, or with `abort_all` everything. SGLang would take `rid` for the
+ * beginning of ids, other clients' too. Where it is not known, nothing happens, as there.
+ */
 async function abort(http: HttpServices, call: Call): Promise<Response> {
   const { signal } = call.req.raw;
   const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, signal);
-  const body = bytes.length === 0 ? {} : parseJsonObject(bytes);
-  if (body.abort_all === true) http.keys.check("admin", call.req.header("authorization"));
-  const question = {
-    method: "POST",
-    path: "/abort_request",
-    body: JSON.stringify(body),
-    limitMs: ANSWER_MS,
-  } as const;
+  const { rid, abort_all: all, ...rest } = bytes.length === 0 ? {} : parseJsonObject(bytes);
+  const key = call.req.header("authorization");
   const targets = targetsOf(sglangModels(http, call)).filter((target) => !leaksWhenAborted(target));
-  // A client that leaves now still wants it.
-  await askWorkers(http, targets, question, http.drain.cut);
+  const tell = (to: readonly FanOutTarget[], body: JsonObject) => {
+    const question = { method: "POST", path: "/abort_request", limitMs: ANSWER_MS } as const;
+    // A client that leaves now still wants it.
+    return askWorkers(http, to, { ...question, body: JSON.stringify({ ...rest, ...body }) }, http.drain.cut);
+  };
+  if (isTrue("abort_all", all)) {
+    http.keys.check("admin", key);
+    await tell(targets, { abort_all: true });
+  } else if (isSet(rid)) {
+    if (typeof rid !== "string") {
+      throw badRequest("rid", `rid must be a string: current value is ${shown(rid)}`);
+    }
+    const live = http.relay.liveRids(rid, (owner) => http.keys.mayTouch(owner, key));
+    await Promise.all(
+      live.map((one) => tell(targets.filter(({ model }) => model.name === one.model), { rid: one.rid })),
+    );
+  }
   return new Response(null, { status: 200 });
+}
+
+/** The truth of a value in all the spellings that SGLang's servers (pydantic) take. Throws a 400 for any other. */
+function isTrue(name: string, value: Json | undefined): boolean {
+  if (!isSet(value)) return false;
+  const word = String(value).trim().toLowerCase();
+  if (["true", "t", "1", "yes", "y", "on"].includes(word)) return true;
+  if (["false", "f", "0", "no", "n", "off"].includes(word)) return false;
+  throw badRequest(name, `${name} must be true or false: current value is ${shown(value)}`);
 }
 
 /** A prefill server before 0.5.10 loses a buffer for each request that is aborted while it waits. */

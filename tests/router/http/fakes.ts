@@ -244,6 +244,10 @@ export class FakeRelay implements Relay {
   answer: (request: RelayRequest, signal: AbortSignal) => Response | Promise<Response> = () =>
     new Response('{"relayed":true}', { headers: { "content-type": "application/json" } });
 
+  liveRids(): [] {
+    return [];
+  }
+
   async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
     this.requests.push({ model: model.name, request, signal });
     const { status, headers, body } = await this.answer(request, signal);

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import fc from "fast-check";
+import { Random } from "../../../base/random.ts";
+import { attemptIds } from "../../../router/relay/request_ids.ts";
+import { RidRename } from "../../../router/relay/rid_rename.ts";
 import { type Act, CLEAN, event, JSON_HEAD, relayBench, type Script, SSE } from "./fake_workers.ts";
 
 const ABORT = "a/abort_request";
@@ -101,11 +105,15 @@ test("a request that is over is not aborted, and vLLM is never asked to abort", 
   assert.deepEqual(vllm.workers.journal, ["POST a /v1/chat/completions", "close a /v1/chat/completions"]);
 });
 
-test("a client's own rid is kept, and nothing else in the body changes", async () => {
+test("a client's own rids get a space of their own, and nothing else in the body changes", async () => {
   const cases: [body: string, sent: string | undefined, aborted: string[]][] = [
-    ['{"rid":"mine", "seed":9223372036854775807}', undefined, ["mine"]],
-    ['{"rid":"mine","text":["a","b"]}', undefined, ["mine_0", "mine_1"]],
-    ['{"rid":["p","q"],"text":["a","b"]}', undefined, ["p", "q"]],
+    ['{"rid":"mine", "seed":9223372036854775807}', '{"rid":"RID", "seed":9223372036854775807}', ["RID"]],
+    ['{"rid":"mine","text":["a","b"]}', '{"rid":["RID.0.","RID.1."],"text":["a","b"]}', ["RID.0.", "RID.1."]],
+    ['{"rid":["p","q"],"text":["a","b"]}', '{"rid":["RID.0.","RID.1."],"text":["a","b"]}', [
+      "RID.0.",
+      "RID.1.",
+    ]],
+    ['{"rid":"","text":"a"}', '{"rid":"RID","text":"a"}', ["RID"]],
     ['{"input_ids":[1,2], "rid" : null}', '{"input_ids":[1,2], "rid" : "RID"}', ["RID"]],
     ['{"prompt":["a","b","c"]}', '{"rid":["RID","RID.1","RID.2"],"prompt":["a","b","c"]}', [
       "RID",
@@ -132,4 +140,70 @@ test("each attempt has a fresh rid, and requests that do not decode have none", 
   assert.equal(new Set(rids).size, 2);
   await bench.clock.run(() => bench.post('{"prompt":"x"}', { path: "/tokenize" }));
   assert.equal(bench.workers.seen.at(-1)!.body, '{"prompt":"x"}');
+});
+
+test("a rid that is no id is a 400 that names it", async () => {
+  for (const rid of ["5", "true", "{}", "[1]", '["a",null]']) {
+    const bench = sglang(endless);
+    await assert.rejects(bench.post(`{"rid":${rid},"text":"x"}`, { path: "/generate" }), {
+      status: 400,
+      param: "rid",
+    });
+    assert.deepEqual(bench.leaks(), CLEAN);
+  }
+});
+
+test("no attempt's ids begin with another's, and each of a client's stands for one", () => {
+  const name = fc.string({ maxLength: 4 });
+  const own = fc.oneof(name, fc.array(name, { minLength: 1, maxLength: 12 }), fc.constant(undefined));
+  const random = new Random("rids");
+  fc.assert(fc.property(fc.array(own, { minLength: 2, maxLength: 4 }), (requests) => {
+    const all = requests.map((rids) =>
+      attemptIds(rids, typeof rids === "object" ? rids.length : undefined, random)
+    );
+    for (const [i, { rids, written }] of all.entries()) {
+      assert.deepEqual([JSON.parse(written)].flat(), rids);
+      for (const [j, other] of all.entries()) {
+        for (const [k, rid] of rids.entries()) {
+          for (const [l, one] of other.rids.entries()) {
+            if (i !== j || (typeof requests[i] === "object" && k !== l)) assert.ok(!one.startsWith(rid));
+          }
+        }
+      }
+    }
+  }));
+});
+
+test("answers show the client's own ids, whatever stands in them, wherever the engine puts its own", () => {
+  const ids = attemptIds(["a", '"\\\u2028'], 2, new Random("rids"));
+  const encode = (text: string) => new TextEncoder().encode(text);
+  const decode = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
+  const rename = new RidRename(ids, ["a", '"\\\u2028']);
+  const told = { meta_info: { id: ids.rids[1] }, note: `${ids.rids[0]} and ${ids.space}` };
+  assert.deepEqual(JSON.parse(decode(rename.answer(encode(JSON.stringify(told))))), {
+    meta_info: { id: '"\\\u2028' },
+    note: `a and ${ids.space}`,
+  });
+  const one = attemptIds("mine", undefined, new Random("rid"));
+  assert.equal(
+    decode(new RidRename(one, "mine").events(encode(`data: "${one.space}_0"\n\n`))),
+    'data: "mine_0"\n\n',
+  );
+  const plain = encode('{"id":"canopy-0"}');
+  assert.equal(rename.answer(plain), plain);
+});
+
+test("ids of live requests are known as long as the requests live, and to their owners only", async () => {
+  const bench = sglang(endless);
+  await bench.clock.run(async () => {
+    const response = await bench.post('{"rid":"mine","text":["a","b"]}', { path: "/generate" });
+    const find = (rid: string, owned = true) =>
+      bench.relay.liveRids(rid, () => owned).map(({ rid }) => rid.slice(31));
+    assert.deepEqual(find("mine"), [".0.", ".1."]);
+    assert.deepEqual(find("mine_1"), [".1."]);
+    assert.deepEqual(find("mine", false), []);
+    for (const other of ["min", "", "canopy-", "mine_"]) assert.deepEqual(find(other), []);
+    await response.body!.cancel();
+    assert.deepEqual(find("mine"), []);
+  });
 });

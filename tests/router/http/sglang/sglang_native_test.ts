@@ -77,16 +77,19 @@ async function withServers(
 const recorded = (file: string) =>
   readFileSync(fixtureFolder("wire", "sglang-cpu-pd-0.5.18", `${file}.decode.body`), "utf8");
 
-test("/abort_request reaches every SGLang server, and no other", async () => {
-  const post = { method: "POST", body: '{"rid":"mine"}' };
+test("/abort_request of everything reaches every SGLang server, and no other; an unknown id none", async () => {
+  const post = { method: "POST", body: '{"rid":"mine","abort_all":1,"abort_message":"enough"}' };
   await withServers({ "/abort_request": { status: 200, body: "" } }, async (ask, seen) => {
     assert.equal((await ask("/abort_request", post)).status, 200);
     assert.deepEqual([...seen].sort(), [
-      'POST d1/abort_request {"rid":"mine"}',
-      'POST d2/abort_request {"rid":"mine"}',
-      'POST p1/abort_request {"rid":"mine"}',
+      'POST d1/abort_request {"abort_message":"enough","abort_all":true}',
+      'POST d2/abort_request {"abort_message":"enough","abort_all":true}',
+      'POST p1/abort_request {"abort_message":"enough","abort_all":true}',
     ]);
     assert.equal((await ask("/abort_request", { method: "POST", body: "[]" })).status, 400);
+    seen.length = 0;
+    assert.equal((await ask("/abort_request", { method: "POST", body: '{"rid":"mine"}' })).status, 200);
+    assert.deepEqual(seen, [], "to SGLang it would be the beginning of ids");
   });
   await withServers({ "d1/abort_request": "refuse" }, async (ask) => {
     assert.equal(
@@ -120,7 +123,7 @@ test("before 0.5.10 an abort spares prefill servers, which would lose a buffer b
     "/abort_request": { status: 200, body: "" },
   };
   await withServers(answers, async (ask, seen) => {
-    await ask("/abort_request", { method: "POST", body: '{"rid":"r"}' });
+    await ask("/abort_request", { method: "POST", body: '{"abort_all":true}' });
     assert.deepEqual(seen.map((one) => one.split(" ")[1]).sort(), ["d1/abort_request", "d2/abort_request"]);
   });
 });
