@@ -127,7 +127,9 @@ export const agentSchema = z.strictObject({
 
 /** Rules of a cluster for agents that fail or are late. */
 const clusterRules = {
-  min_responses: z.int().min(1).optional().describe("Answers that a cluster needs to go on; default: one"),
+  min_responses: z.int().min(1).optional().describe(
+    "Answers that a cluster needs to go on; default: more than half of its members",
+  ),
   deadline_ms: z.number().positive().optional().describe("Longest time for each agent"),
   on_deadline: z.enum(["drop", "use_partial"]).optional().describe(
     "What happens to the text of an agent that is cut",
@@ -187,7 +189,7 @@ export const explicitGraphSchema = z.strictObject({
     z.string(),
     agentSchema.extend({
       reads: z.array(z.string()).default([]).describe("Agents whose answers this one reads, as one cluster"),
-      min_responses: z.int().min(1).optional().describe("Answers that it needs; default: one"),
+      min_responses: z.int().min(1).optional().describe("Answers that it needs; default: more than half"),
     }),
   ),
   ...graphRules,

@@ -23,6 +23,8 @@ export interface ExpandedCluster {
   /** Ids of its members, in prompt order. */
   readonly agents: readonly string[];
   readonly minResponses: number;
+  /** Answers without which no early exit closes it. */
+  readonly minOnExit: number;
   readonly onDeadline: "drop" | "use_partial";
   readonly earlyExit: EarlyExitConfig;
 }
@@ -84,13 +86,22 @@ export function makeCluster(
       message: `is ${rules.min_responses} but the cluster has only ${agents.length} agents`,
     });
   }
+  // A graph-wide minimum is meant for all clusters, so a small one needs no more than all its members.
+  const asked = rules.min_responses ??
+    (graph.min_responses === undefined ? undefined : Math.min(graph.min_responses, agents.length));
   return {
     id,
     path,
     agents,
-    // A graph-wide minimum is meant for all clusters, so a small one needs no more than all its members.
-    minResponses: rules.min_responses ?? Math.min(graph.min_responses ?? 1, agents.length),
+    minResponses: asked ?? defaultMinimum(agents.length, graph),
+    // Members that fail are one thing, members that are not waited for another.
+    minOnExit: asked ?? 1,
     onDeadline: rules.on_deadline ?? graph.on_deadline,
     earlyExit: rules.early_exit ?? graph.early_exit,
   };
+}
+
+/** More than half of a cluster's members; all of them under MoA-vllm's rules, where one failed call ends the request. */
+function defaultMinimum(members: number, { compat }: GraphConfig): number {
+  return compat === "moa-vllm" ? members : Math.floor(members / 2) + 1;
 }

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import { getJson, type Server } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
-import { colorsOf, printable } from "../kit/terminal.ts";
+import { colorsOf, oneLine, printable } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
 
 const POLL_MS = 250;
@@ -78,7 +78,7 @@ export class AgentsPrinter {
     const panel = Array.isArray(canopy.panel) ? canopy.panel : [];
     this.#panel = panel.filter(isJsonObject).map((agent) => ({
       agent: String(agent.agent),
-      heading: `${agent.agent} (${agent.model})${agent.state === "done" ? "" : `, ${agent.state}`}`,
+      heading: `${agent.agent} (${agent.model})${endOf(agent)}`,
       text: typeof agent.text === "string" ? agent.text : "",
     }));
   }
@@ -125,11 +125,10 @@ export class AgentsPrinter {
       const id = String(agent.id);
       const tookMs = Number(agent.ended_at_ms) - Number(agent.started_at_ms ?? agent.ended_at_ms);
       const count = tokens.get(id);
-      const state = agent.state === "done" ? "" : `, ${agent.state}`;
       const facts = `${count === undefined ? "" : `${count} tokens, `}${seconds(tookMs)}`;
       this.#print({
         agent: id,
-        heading: `${id} (${agent.model}): ${facts}${state}`,
+        heading: `${id} (${agent.model}): ${facts}${endOf(agent)}`,
         text: String(agent.text ?? ""),
       });
     }
@@ -173,6 +172,12 @@ export class AgentsPrinter {
   #banner(): void {
     this.#io.out.write(`${colorsOf(this.#io.out, this.#io.env).bold("===== FINAL ANSWER =====")}\n`);
   }
+}
+
+/** An agent's end, where it is not its answer: `, failed: the reason`. */
+function endOf({ state, error }: JsonObject): string {
+  if (state === "done") return "";
+  return `, ${state}${state === "failed" && typeof error === "string" ? `: ${oneLine(error)}` : ""}`;
 }
 
 /** The texts that a run's agents were asked; undefined for prompts in token ids, which tell nothing. */

@@ -9,7 +9,7 @@ import { defineCommand } from "../kit/command.ts";
 import { findConfigFile } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
-import { colorsOf, printable } from "../kit/terminal.ts";
+import { colorsOf, oneLine, printable } from "../kit/terminal.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:8000";
 
@@ -186,7 +186,23 @@ async function ask(conversation: Conversation, question: string, io: Io): Promis
   } else if (answer === "") await printer?.beforeAnswer();
   io.out.write(answer.endsWith("\n") ? "" : "\n");
   messages.push({ role: "assistant", content: answer });
+  if (usage !== undefined) reportFailures(usage, io);
   if (io.out.isTerminal && usage !== undefined) reportUsage(usage, io);
+}
+
+/** Most failed agents that are named. */
+const MAX_NAMED = 4;
+
+/** Says which agents the answer had to do without, and why. */
+function reportFailures({ degraded }: JsonObject, io: Io): void {
+  if (!isJsonObject(degraded) || !Array.isArray(degraded.failed)) return;
+  const failed = degraded.failed.filter(isJsonObject);
+  const count = failed.length + (typeof degraded.more === "number" ? degraded.more : 0);
+  const named = failed.slice(0, MAX_NAMED).map(({ agent, model, reason }) =>
+    `  ${agent} (${model}): ${oneLine(String(reason))}\n`
+  );
+  const more = count > MAX_NAMED ? `  and ${count - MAX_NAMED} more\n` : "";
+  io.err.write(`${count} of ${degraded.agents} agents failed:\n${named.join("")}${more}`);
 }
 
 function reportUsage(usage: JsonObject, io: Io): void {

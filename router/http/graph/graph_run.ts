@@ -3,6 +3,7 @@ import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
+import { runHeaders } from "../openai/run_body.ts";
 import type { AgentEvent } from "../../moa/agent/agent_events.ts";
 import type { AgentGraph } from "../../moa/graph/graph_types.ts";
 import type { Run } from "../../moa/run/run.ts";
@@ -66,7 +67,7 @@ export async function eventStream(options: EventStreamOptions): Promise<Response
     headers: {
       "content-type": "text/event-stream",
       "cache-control": "no-cache",
-      "x-canopy-run-id": run.id,
+      ...runHeaders([run]),
     },
   });
 }

@@ -2,6 +2,7 @@ import { unixSeconds } from "../../../base/clock.ts";
 import { refuseDeepNesting } from "../gate/body.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
 import type { HttpServices } from "../gate/services.ts";
+import { runHeaders } from "../openai/run_body.ts";
 import { closingChunk, graphChunk, wholeGraph } from "./answer.ts";
 import { eventStream, finished, startGraph } from "./graph_run.ts";
 import { readGraph } from "./read_graph.ts";
@@ -27,6 +28,6 @@ export async function serveGraph(
   const whole = wholeGraph(answer);
   scope.end("ok");
   return new Response(JSON.stringify(whole), {
-    headers: { "content-type": "application/json", "x-canopy-run-id": run.id },
+    headers: { "content-type": "application/json", ...runHeaders([run]) },
   });
 }

@@ -4,6 +4,7 @@ import type { HttpServices } from "../gate/services.ts";
 import { eventStream, finished, startGraph } from "./graph_run.ts";
 import { shellAnswer, ShellStream } from "./shell_answer.ts";
 import { isShellRequest, readShellRequest } from "./shell_request.ts";
+import { runHeaders } from "../openai/run_body.ts";
 import { serveByModel } from "../openai/dispatch.ts";
 
 /** Serves POST /generate: with slots in its texts a graph, without them the engine model's own business. */
@@ -24,6 +25,6 @@ export async function serveGenerate(http: HttpServices, request: ReadRequest): P
   );
   scope.end("ok");
   return new Response(JSON.stringify(isList ? answers : answers[0] ?? null), {
-    headers: { "content-type": "application/json", "x-canopy-run-id": run.id },
+    headers: { "content-type": "application/json", ...runHeaders([run]) },
   });
 }

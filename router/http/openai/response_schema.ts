@@ -8,6 +8,11 @@ export const usageSchema = z.strictObject({
   total_tokens: z.int().min(0),
   prompt_tokens_details: z.strictObject({ cached_tokens: z.int().min(0) }).optional(),
   completion_tokens_details: z.strictObject({ reasoning_tokens: z.int().min(0) }),
+  degraded: z.strictObject({
+    agents: z.int().describe("Agents that were asked, the root not among them"),
+    failed: z.array(z.strictObject({ agent: z.string(), model: z.string(), reason: z.string() })),
+    more: z.int().optional().describe("Further failed agents, not listed"),
+  }).optional().describe("Present when agents have failed whose answers this answer lacks"),
 }).describe("The sum over all engine calls of the request");
 
 const tokenLogprob = {

@@ -8,7 +8,10 @@ import type { RunUsage } from "../../moa/record/usage.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 /** Counts for `usage`: of a run, or of one agent. */
-type Usage = Pick<RunUsage, "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens">;
+type Usage = Pick<
+  RunUsage,
+  "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens" | "degraded"
+>;
 
 /** OpenAI's `usage`: the sum over all that is given. Details that no engine reported are left out. */
 export function usageBody(usages: readonly Usage[]): JsonObject {
@@ -27,8 +30,39 @@ export function usageBody(usages: readonly Usage[]): JsonObject {
     total_tokens: sum.prompt + sum.completion,
     ...(cachedKnown ? { prompt_tokens_details: { cached_tokens: sum.cached } } : {}),
     completion_tokens_details: { reasoning_tokens: sum.reasoning },
+    ...degradedBody(usages),
   };
 }
+
+/** `degraded`: the agents that the runs did without because they failed; nothing when there are none. */
+function degradedBody(usages: readonly Usage[]): JsonObject {
+  const all = usages.flatMap(({ degraded }) => degraded ?? []);
+  if (all.length === 0) return {};
+  const failed = all.flatMap((one) => one.failed);
+  return {
+    degraded: {
+      agents: all.reduce((sum, { agents }) => sum + agents, 0),
+      failed: failed.slice(0, MAX_NAMED).map(({ agent, model, reason }): Json => ({ agent, model, reason })),
+      ...(failed.length > MAX_NAMED ? { more: failed.length - MAX_NAMED } : {}),
+    },
+  };
+}
+
+/** Most failed agents that a usage names. */
+const MAX_NAMED = 64;
+
+/** Headers of an answer: the runs behind it, and how many agents have failed until now whose answers it lacks. */
+export function runHeaders(runs: readonly Run[]): Record<string, string> {
+  const ids = { "x-canopy-run-id": runs.slice(0, MAX_RUN_IDS).map((run) => run.id).join(",") };
+  const all = runs.flatMap((run) => run.usage().degraded ?? []);
+  if (all.length === 0) return ids;
+  const failed = all.reduce((sum, one) => sum + one.failed.length, 0);
+  const agents = all.reduce((sum, one) => sum + one.agents, 0);
+  return { ...ids, "x-canopy-degraded": `${failed} of ${agents} agents failed` };
+}
+
+/** Most run ids in one header. */
+const MAX_RUN_IDS = 32;
 
 /** The `canopy` object of an answer: what `include` asks for, of one run, or of several under `runs`. */
 export function canopyBody(runs: readonly Run[], graph: Graph, include: readonly Include[]): JsonObject {
@@ -75,6 +109,7 @@ export function traceEventBody(event: TraceEvent): JsonObject {
 export function breakdown(usage: RunUsage): JsonObject {
   return {
     ...countsBody(usage),
+    ...degradedBody([usage]),
     agents: usage.agents.map((agent): Json => ({
       agent: agent.agent,
       model: agent.model,

@@ -11,7 +11,7 @@ import { readChat } from "./chat_request.ts";
 import { CompletionAnswer } from "./completion_answer.ts";
 import { readCompletion } from "./completion_request.ts";
 import type { CompletionPlan, RunTarget } from "./plan.ts";
-import { canopyBody, usageBody } from "./run_body.ts";
+import { canopyBody, runHeaders, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
@@ -58,13 +58,13 @@ export async function serveVirtual(
     const whole = answer.whole({ usage: usageOf(group), ...canopyOf(group, plan) });
     scope.end("ok");
     return new Response(JSON.stringify(whole), {
-      headers: { "content-type": "application/json", ...runIds(group) },
+      headers: { "content-type": "application/json", ...runHeaders(group.runs) },
     });
   }
   const first = await events.next();
   const pieces = streamed(first, events, { group, plan, answer, scope });
   return new Response(pulledBody(pieces, scope), {
-    headers: { "content-type": "text/event-stream", "cache-control": "no-cache", ...runIds(group) },
+    headers: { "content-type": "text/event-stream", "cache-control": "no-cache", ...runHeaders(group.runs) },
   });
 }
 
@@ -128,11 +128,4 @@ function usageOf(group: RunGroup): JsonObject {
 
 function canopyOf(group: RunGroup, plan: CompletionPlan): JsonObject {
   return plan.include === undefined ? {} : { canopy: canopyBody(group.runs, plan.graph, plan.include) };
-}
-
-/** Most run ids in one header. */
-const MAX_RUN_IDS = 32;
-
-function runIds(group: RunGroup): Record<string, string> {
-  return { "x-canopy-run-id": group.runs.slice(0, MAX_RUN_IDS).map((run) => run.id).join(",") };
 }

@@ -85,7 +85,7 @@ export class RunExits {
     const asked = this.#exits.get(node);
     if (asked === undefined) return undefined;
     let asking: Promise<void> | undefined;
-    if (answers.length >= Math.max(leastAnswers(node.earlyExit), node.minResponses)) {
+    if (answers.length >= Math.max(leastAnswers(node.earlyExit), node.minOnExit ?? node.minResponses)) {
       asking = asked.ask((concluded) => {
         this.#note(asked, concluded);
         if (concluded.decision.exit) exit(concluded.decision);

@@ -76,6 +76,7 @@ class GraphBuilder {
       id: written.id,
       agents: written.agents.map((id) => agents.get(id)!),
       minResponses: written.minResponses,
+      minOnExit: written.minOnExit,
       earlyExit: written.earlyExit,
     };
   }

@@ -28,6 +28,8 @@ export interface ClusterNode {
   readonly agents: readonly AgentNode[];
   /** Answers it needs to close; with fewer the run fails. */
   readonly minResponses: number;
+  /** Answers without which no early exit closes it; absent: `minResponses`. */
+  readonly minOnExit?: number | undefined;
   /** Of metric `none`: it always waits for all. */
   readonly earlyExit: EarlyExitConfig;
 }

@@ -24,6 +24,15 @@ type Tokens = Omit<AgentUsage, "agent" | "model">;
 /** Tokens of a whole run: the sums over its agents. */
 export interface RunUsage extends Tokens {
   readonly agents: readonly AgentUsage[];
+  /** Present when agents have failed whose answers the run did without. */
+  readonly degraded?: Degraded | undefined;
+}
+
+/** The agents that a run did without because they failed. */
+export interface Degraded {
+  /** Number of the graph's agents, the root not among them. */
+  readonly agents: number;
+  readonly failed: readonly { readonly agent: string; readonly model: string; readonly reason: string }[];
 }
 
 const none: Tokens = {

@@ -23,7 +23,7 @@ export type ClusterStep =
 
 /**
  * Counts what the members of a cluster have come to. It closes when all of them have ended, or earlier on `exit`,
- * and never with fewer answers than `minResponses`.
+ * and never with fewer answers than `minResponses`, on `exit` than `minOnExit`.
  */
 export class Cluster implements Panel {
   readonly node: ClusterNode;
@@ -84,7 +84,8 @@ export class Cluster implements Panel {
    * them has answered: with all); goes on waiting when there are not enough answers yet.
    */
   exit(keep: readonly string[]): ClusterStep {
-    if (!this.#open || this.#answers.length < this.node.minResponses) return { kind: "waits" };
+    const { minResponses, minOnExit = minResponses } = this.node;
+    if (!this.#open || this.#answers.length < minOnExit) return { kind: "waits" };
     const kept = this.#answers.filter(({ agent }) => keep.includes(agent));
     if (kept.length > 0) this.#completions = kept;
     return this.#close();

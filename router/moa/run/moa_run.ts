@@ -1,6 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
-import type { CanopyError } from "../../../base/errors.ts";
+import { type CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
+import { logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
@@ -28,6 +29,7 @@ import { RunClusters } from "./run_clusters.ts";
 import {
   cancellation,
   clusterFailure,
+  degradedBy,
   internalFailure,
   outputsFailure,
   rootFailure,
@@ -35,6 +37,8 @@ import {
 } from "./run_failures.ts";
 import { RunOutput } from "./run_output.ts";
 import { runTrace } from "./run_trace.ts";
+
+const log = logger("moa");
 
 /** Options of a `MoaRun`. */
 export interface MoaRunOptions {
@@ -138,7 +142,9 @@ export class MoaRun implements Run {
 
   usage(): RunUsage {
     const usages = this.#calls.all().map((call) => this.#usageOf(call));
-    return runUsage([...usages.filter((usage) => usage !== undefined), ...this.#exits.usages()]);
+    const usage = runUsage([...usages.filter((usage) => usage !== undefined), ...this.#exits.usages()]);
+    const degraded = degradedBy(this.#options.graph, this.#calls.all());
+    return degraded === undefined ? usage : { ...usage, degraded };
   }
 
   record(): RunRecord {
@@ -238,6 +244,7 @@ export class MoaRun implements Run {
     const { node } = call;
     this.#warming.answered(node);
     if (this.#state !== "running") return;
+    if (call.state === "failed") this.#warn(call);
     if (node === this.#options.graph.root) this.#onRootEnded(call);
     else if (call.state === "done") this.#onAnswer(call);
     else if (call.state === "failed") {
@@ -247,6 +254,17 @@ export class MoaRun implements Run {
     }
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
+  }
+
+  #warn({ id: agent, node: { model }, worker, error }: AgentCall): void {
+    log.warning("Agent {agent} ({model}) of {graph} failed: {error}", {
+      agent,
+      model,
+      graph: this.#options.graph.name,
+      run: this.id,
+      worker,
+      error: messageOf(error),
+    });
   }
 
   #onAnswer(call: AgentCall): void {

@@ -1,6 +1,8 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
+import type { AgentCall } from "../agent/agent_call.ts";
 import type { MemberFailure } from "./cluster.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
+import type { Degraded } from "../record/usage.ts";
 
 /** Agents that an error text names; the trace has them all. */
 const MAX_NAMED = 8;
@@ -31,6 +33,19 @@ export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFa
     });
   }
   return new CanopyError(message, { code: "agents_failed", status: 502, cause: first });
+}
+
+/** The agents whose answers a run does without because they failed; undefined when there are none. */
+export function degradedBy(
+  { agents, root }: Pick<AgentGraph, "agents" | "root">,
+  calls: readonly AgentCall[],
+): Degraded | undefined {
+  const failed = calls.filter(({ state, node }) => state === "failed" && node !== root);
+  if (failed.length === 0) return undefined;
+  return {
+    agents: agents.length - (root === undefined ? 0 : 1),
+    failed: failed.map(({ id, node, error }) => ({ agent: id, model: node.model, reason: messageOf(error) })),
+  };
 }
 
 /** The run's error when the root fails: the status tells a client whether it, time, load or a worker is at fault. */

@@ -208,3 +208,15 @@ test("whatever the numbers of clusters and agents, a layered graph is refused or
     assert.equal(graph.agents.at(-1)?.id, graph.rootId);
   }));
 });
+
+test("a cluster needs more than half of its members by default, under MoA-vllm's rules all; early exits need fewer", () => {
+  const least = (size: number, more: Record<string, unknown> = {}) => {
+    const graph = expand({ ...more, layers: [{ agents: agents(size) }, { agents: [agent] }] });
+    const [cluster] = graph.clusters;
+    return [cluster?.minResponses, cluster?.minOnExit];
+  };
+  assert.deepEqual([1, 2, 3, 9].map((size) => least(size)), [[1, 1], [2, 1], [2, 1], [5, 1]]);
+  assert.deepEqual(least(3, { min_responses: 1 }), [1, 1]);
+  assert.deepEqual(least(3, { min_responses: 3 }), [3, 3]);
+  assert.deepEqual(least(3, { compat: "moa-vllm" }), [3, 1]);
+});

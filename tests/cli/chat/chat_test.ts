@@ -212,3 +212,40 @@ test("wrong options of canopy chat are wrong usage", async () => {
   assert.equal((await chat(fakeIo(), "a", "--url", "x", "--config", "y")).code, 2);
   assert.equal((await chat(fakeIo({ input: " \n" }), "--url", "x")).code, 2);
 });
+
+test("canopy chat says which agents failed and why, --show beside their names, too", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
+  const simulator = await withSystem((io) =>
+    startSimulator({ engine: "vllm", models: ["org/a"], cost: "instant", seed: "x", clock: io.clock })
+  );
+  try {
+    const workers = [simulator.url];
+    const config = {
+      models: {
+        a: { model: "org/a", engine: "vllm", workers },
+        lost: { model: "org/lost", engine: "vllm", workers },
+      },
+      graphs: {
+        moa: {
+          layers: [{ agents: [{ model: "a" }, { model: "lost" }, { model: "a" }] }, {
+            agents: [{ model: "a" }],
+          }],
+        },
+      },
+    };
+    const file = join(folder, "canopy.json");
+    writeFileSync(file, JSON.stringify(config));
+    await withSystem(async (io) => {
+      const { code, err } = await chat(io, QUESTION, "--config", file, "--max-tokens", "8");
+      assert.equal(code, 0, err);
+      assert.match(err, /^1 of 3 agents failed:\n {2}l1\.c1\.a2 \(lost\): .*org\/lost.*\n$/);
+    });
+    await withSystem(async (io) => {
+      const { out } = await chat(io, QUESTION, "--config", file, "--max-tokens", "8", "--show");
+      assert.match(out, /^----- l1\.c1\.a2 \(lost\): .*, failed: .*org\/lost.* -----$/m);
+    });
+  } finally {
+    await simulator.close();
+    rmSync(folder, { recursive: true });
+  }
+});

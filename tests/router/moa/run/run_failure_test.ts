@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { configureSync, type LogRecord, resetSync } from "@logtape/logtape";
 import { CanopyError } from "../../../../base/errors.ts";
 import { EngineError } from "../../../../router/worker/engine_error.ts";
 import { brokenWorker } from "../fake_engine.ts";
@@ -176,7 +177,7 @@ test("a run fails as soon as min_responses is out of reach, and stops the agents
 
 test("a request that the engines refuse is the client's fault: 400, with the field", async () => {
   const world = makeWorld({
-    graph: two,
+    graph: { ...two, min_responses: 1 },
     script: () => ({ pieces: [], failAt: { piece: 0, error: refusal(400) } }),
   });
   await world.clock.run(async () => {
@@ -192,7 +193,7 @@ test("a cluster that only lacked room is a 503 to be tried again, one whose work
   for (const [statuses, expected] of [[[503, 429], 503], [[503, 500], 502], [[503, 400], 502]] as const) {
     let call = 0;
     const world = makeWorld({
-      graph: two,
+      graph: { ...two, min_responses: 1 },
       script: () => ({ pieces: [], failAt: { piece: 0, error: refusal(statuses[call++ % 2]!) } }),
     });
     await world.clock.run(async () => {
@@ -229,7 +230,9 @@ test("the status of the root's failure tells whose fault it is", async () => {
 test("an agent over its deadline is dropped, and its engine is told", async () => {
   let call = 0;
   const world = makeWorld({
-    graph: { layers: [{ agents: [agent, { ...agent, deadline_ms: 100 }] }, { agents: [agent] }] },
+    graph: {
+      layers: [{ agents: [agent, { ...agent, deadline_ms: 100 }], min_responses: 1 }, { agents: [agent] }],
+    },
     script: () => ++call === 2 ? { pieces: ["late", "later"], stepMs: 60 } : { pieces: ["quick"] },
   });
   await world.clock.run(async () => {
@@ -316,4 +319,73 @@ test("a conversation that the chat template refuses ends the run with the templa
     await run.ended;
   });
   assert.equal(world.engines.get("a")!.calls.length, 0);
+});
+
+test("a cluster of which no more than half has answered is a failed run, unless min_responses says less", async () => {
+  const four = { layers: [{ agents: [agent, agent, agent, agent] }, { agents: [agent] }] };
+  for (
+    const [graph, failing, fails] of [[four, 1, false], [four, 2, true], [
+      { ...four, min_responses: 2 },
+      2,
+      false,
+    ]] as const
+  ) {
+    let call = 0;
+    const world = makeWorld({
+      graph,
+      script: () =>
+        call++ < failing ? { pieces: [], failAt: { piece: 0, error: refusal(401) } } : { pieces: ["x"] },
+    });
+    await world.clock.run(async () => {
+      const run = world.start();
+      if (fails) assert.match(String(await errorOf(run)), /needs 3 of 4 answers and can get at most 2/);
+      else await readAll(run);
+    });
+    world.assertIdle();
+  }
+});
+
+test("a run says in its usage and its record which agents it did without, and why; without any it says nothing", async () => {
+  for (const failing of [0, 1]) {
+    let call = 0;
+    const world = makeWorld({
+      graph: { layers: [{ agents: [agent, agent, agent] }, { agents: [agent] }] },
+      script: () =>
+        call++ < failing ? { pieces: [], failAt: { piece: 0, error: refusal(404) } } : { pieces: ["x"] },
+    });
+    await world.clock.run(async () => {
+      const run = world.start();
+      await readAll(run);
+      const failed = [{ agent: "l1.c1.a1", model: "a", reason: "status 404" }];
+      const degraded = failing === 0 ? undefined : { agents: 3, failed };
+      assert.deepEqual(run.usage().degraded, degraded);
+      assert.deepEqual(run.record().usage.degraded, degraded);
+    });
+  }
+});
+
+test("a failed agent is a warning in the log, with its reason", async () => {
+  const records: LogRecord[] = [];
+  configureSync({
+    reset: true,
+    sinks: { test: (record) => void records.push(record) },
+    loggers: [
+      { category: "canopy", lowestLevel: "warning", sinks: ["test"] },
+      { category: ["logtape", "meta"], lowestLevel: "error", sinks: ["test"] },
+    ],
+  });
+  try {
+    let call = 0;
+    const world = makeWorld({
+      graph: { layers: [{ agents: [agent, agent, agent] }, { agents: [agent] }] },
+      script: () =>
+        call++ === 1 ? { pieces: [], failAt: { piece: 0, error: refusal(401) } } : { pieces: ["x"] },
+    });
+    await world.clock.run(async () => void await readAll(world.start()));
+  } finally {
+    resetSync();
+  }
+  assert.deepEqual(records.map(({ level, message }) => [level, message.join("")]), [
+    ["warning", "Agent l1.c1.a2 (a) of moa failed: status 401"],
+  ]);
 });
