@@ -9,8 +9,13 @@ const command = z.array(z.string().min(1)).min(1).describe(
 const image = z.string().min(1).describe(
   "Container image that has the engine; the engine is run with docker",
 );
-const extraArgs = z.array(z.string()).default([]).describe("Passed to the engine after all other options");
-const environment = z.record(z.string().min(1), z.string()).default({}).describe("Environment of the engine");
+/** No process can be given a zero byte. */
+const word = z.string().regex(/^[^\0]*$/, "must not hold a zero byte");
+const extraArgs = z.array(word).default([]).describe("Passed to the engine after all other options");
+const environment = z.record(
+  z.string().regex(/^[A-Za-z_]\w*$/, "must be a name of letters, digits and underscores"),
+  word,
+).default({}).describe("Environment of the engine");
 const device = z.enum(["gpu", "cpu"]);
 
 /** Start of the engines of one family. */
@@ -44,8 +49,8 @@ export const modelLaunchSchema = z.strictObject({
   command: command.optional(),
   image: image.optional(),
   extra_args: extraArgs,
-  prefill_args: z.array(z.string()).default([]).describe("Passed to prefill servers only"),
-  decode_args: z.array(z.string()).default([]).describe("Passed to decode servers only"),
+  prefill_args: z.array(word).default([]).describe("Passed to prefill servers only"),
+  decode_args: z.array(word).default([]).describe("Passed to decode servers only"),
   env: environment,
 });
 
@@ -67,7 +72,7 @@ export const launchSchema = z.strictObject({
   ),
   sglang: engineLaunchSchema.prefault({}).describe("How SGLang is started"),
   vllm: engineLaunchSchema.prefault({}).describe("How vLLM is started"),
-  sim_args: z.array(z.string()).default([]).describe(
+  sim_args: z.array(word).default([]).describe(
     'Options of the simulated engines of a rehearsal (--engine sim), such as ["--speedup", "100"]',
   ),
 });

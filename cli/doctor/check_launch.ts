@@ -6,8 +6,8 @@ import type { Io } from "../kit/io.ts";
 import { isAtLeast, NEWEST } from "../../launcher/commands/versions.ts";
 import { findInstalled, type Installed } from "../../launcher/host/installed.ts";
 import { type RunTool, runTool } from "../../launcher/host/run_tool.ts";
-import { readState, stateFolder } from "../../launcher/supervise/launch_state.ts";
-import { isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
+import { stateFolder } from "../../launcher/supervise/launch_state.ts";
+import { findState, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
 import { hubHome } from "../../ml/hub/environment.ts";
 
@@ -129,8 +129,15 @@ function checkDisk(io: Io): DoctorFinding[] {
 
 function checkLeftovers(io: Io): DoctorFinding[] {
   const table = systemProcessTable();
-  const state = readState(stateFolder(io.env, { folder: undefined, name: "default" }));
-  if (state === undefined) return [];
+  const folder = stateFolder(io.env, { folder: undefined, name: "default" });
+  const found = findState(folder, table);
+  if (found === undefined) return [];
+  const { state } = found;
+  if (found.lost && isRunning(state, table)) {
+    const text =
+      `process ${state.pid} runs a launch whose state in ${folder} is lost: end it with canopy stop`;
+    return [{ level: "warning", subject: "launch", text }];
+  }
   if (isRunning(state, table)) {
     const text = `${state.source} is ${state.phase}${
       state.url === undefined ? "" : ` on ${state.url}`

@@ -1,6 +1,6 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { freemem } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { startLog } from "../../base/log.ts";
 import { loadCheckedConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
@@ -114,7 +114,12 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
   if (loaded.format !== "canopy") writeModelPorts(loaded, plan, io);
 
   const state = new StateWriter(folder, newState(loaded.source, table, io));
-  const processes = new SystemProcesses({ launchId: state.id, env: io.env, table });
+  const processes = new SystemProcesses({
+    launchId: state.id,
+    folder: resolve(folder),
+    env: io.env,
+    table,
+  });
   const progress = new LaunchProgress(io);
   const supervisor = new Supervisor({
     plan,

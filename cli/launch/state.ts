@@ -2,8 +2,8 @@ import process from "node:process";
 import { CanopyError } from "../../base/errors.ts";
 import type { Io } from "../kit/io.ts";
 import type { EngineStatus } from "../../launcher/supervise/engine_status.ts";
-import { type LaunchState, readState, writeState } from "../../launcher/supervise/launch_state.ts";
-import { endGroups, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
+import { type LaunchState, writeState } from "../../launcher/supervise/launch_state.ts";
+import { endGroups, findState, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import type { ProcessTable } from "../../launcher/supervise/process_table.ts";
 
 /**
@@ -16,8 +16,9 @@ export async function makeRoom(
   options: { readonly table: ProcessTable; readonly graceMs: number; readonly io: Io },
 ): Promise<void> {
   const { table, graceMs, io } = options;
-  const state = readState(folder);
-  if (state === undefined) return;
+  const found = findState(folder, table);
+  if (found === undefined) return;
+  const { state } = found;
   if (isRunning(state, table)) {
     throw new CanopyError(
       `Launch "${name}" runs already (process ${state.pid}): stop it with canopy stop, or give this one another --name`,

@@ -4,8 +4,8 @@ import { table as textTable } from "../kit/terminal.ts";
 import { LAUNCH_NAME_OPTIONS } from "./options.ts";
 import { phaseText } from "./progress.ts";
 import { type EngineStatus, problemSentence } from "../../launcher/supervise/engine_status.ts";
-import { type LaunchState, readState, stateFolder } from "../../launcher/supervise/launch_state.ts";
-import { isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
+import { type LaunchState, stateFolder } from "../../launcher/supervise/launch_state.ts";
+import { findState, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
 
 /** `canopy status`: what a launch on this host is doing. */
@@ -17,13 +17,20 @@ export const statusCommand = defineCommand({
   details: "The exit code is 0 when the models are served, else 1.",
   run: (values, _, io) => {
     const name = values.name ?? "default";
-    const state = readState(stateFolder(io.env, { folder: values["state-dir"], name }));
+    const folder = stateFolder(io.env, { folder: values["state-dir"], name });
     const processes = systemProcessTable();
+    const { state, lost = false } = findState(folder, processes) ?? {};
     const running = state !== undefined && isRunning(state, processes);
     const leftovers = state === undefined || running ? [] : leftoverGroups(state, processes);
-    if (values.json) io.out.write(`${JSON.stringify({ name, running, leftovers, ...state }, null, 2)}\n`);
-    else io.out.write(statusText(name, state, running, leftovers, io));
-    return Promise.resolve(running && state.phase === "serving" ? 0 : 1);
+    if (values.json) {
+      io.out.write(`${JSON.stringify({ name, running, leftovers, lost, ...state }, null, 2)}\n`);
+    } else if (lost && running) {
+      io.out.write(
+        `Launch "${name}" runs as process ${state.pid}, but its state in ${folder} is lost or broken: ` +
+          "canopy stop ends it\n",
+      );
+    } else io.out.write(statusText(name, state, running, leftovers, io));
+    return Promise.resolve(running && !lost && state.phase === "serving" ? 0 : 1);
   },
 });
 

@@ -1,7 +1,7 @@
 import { defineCommand } from "../kit/command.ts";
 import { LAUNCH_NAME_OPTIONS } from "./options.ts";
 import { readState, removeState, stateFolder } from "../../launcher/supervise/launch_state.ts";
-import { endGroups, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
+import { endGroups, findState, isRunning, leftoverGroups } from "../../launcher/supervise/leftovers.ts";
 import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
 
 const POLL_MS = 100;
@@ -27,7 +27,7 @@ export const stopCommand = defineCommand({
     const name = values.name ?? "default";
     const folder = stateFolder(io.env, { folder: values["state-dir"], name });
     const table = systemProcessTable();
-    const state = readState(folder);
+    const state = findState(folder, table)?.state;
     if (state === undefined) {
       io.err.write(`No launch "${name}" runs on this host\n`);
       return 1;

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
@@ -6,8 +6,10 @@ import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import type { Io } from "../kit/io.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
+import type { EmittedFile } from "../../launcher/emit/emitted.ts";
 import { modelPortsOf } from "../../launcher/plan/launch_plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
 
@@ -31,6 +33,7 @@ export const planCommand = defineCommand({
       value: "FOLDER",
       help: "Where files are written; with --emit, standard output by default",
     },
+    force: { type: "flag", help: "Overwrite files that are there already" },
     "canopy-image": {
       type: "text",
       value: "IMAGE",
@@ -91,21 +94,7 @@ Examples:
       if (files.length === 0) {
         throw new UsageError("Option --out needs something to write: give --emit, too");
       }
-      for (const { path, text } of files) {
-        const target = join(values.out, path);
-        if (existsSync(target) && path === "Dockerfile") continue;
-        try {
-          mkdirSync(dirname(target), { recursive: true });
-          writeFileSync(target, text);
-        } catch (cause) {
-          throw new CanopyError(`Cannot write ${target}: ${messageOfIo(cause)}: give another --out`, {
-            code: "cannot_write",
-            status: 500,
-            cause,
-          });
-        }
-        io.out.write(`${target}\n`);
-      }
+      writeFiles(files, { folder: values.out, input: loaded.source, force: values.force }, io);
     } else if (values.emit !== undefined) {
       for (const { path, text } of files) {
         io.out.write(files.length === 1 ? text : `# --- ${path}\n${text}\n`);
@@ -115,6 +104,52 @@ Examples:
     return 0;
   },
 });
+
+/** Writes all files, or none: what is there and says something else is kept unless `force`, `input` always. */
+function writeFiles(
+  files: readonly EmittedFile[],
+  { folder, input, force }: { readonly folder: string; readonly input: string; readonly force: boolean },
+  io: Io,
+): void {
+  const targets = files.map(({ path, text }) => ({ path, text, target: join(folder, path) }))
+    .filter(({ path, target }) => path !== "Dockerfile" || !existsSync(target));
+  for (const { text, target } of targets) {
+    if (isSame(target, input)) {
+      throw cannotWrite(target, "it is the configuration itself: give another --out");
+    }
+    if (!force && textAt(target) !== undefined && textAt(target) !== text) {
+      throw cannotWrite(target, "it is there already: give another --out, or --force to overwrite it");
+    }
+  }
+  for (const { text, target } of targets) {
+    try {
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, text);
+    } catch (cause) {
+      throw cannotWrite(target, `${messageOfIo(cause)}: give another --out`, cause);
+    }
+    io.out.write(`${target}\n`);
+  }
+}
+
+function cannotWrite(target: string, why: string, cause?: unknown): CanopyError {
+  return new CanopyError(`Cannot write ${target}: ${why}`, { code: "cannot_write", status: 500, cause });
+}
+
+/** True when both paths lead to one file. */
+function isSame(a: string, b: string): boolean {
+  return existsSync(a) && existsSync(b) && realpathSync(a) === realpathSync(b);
+}
+
+/** What is at a path; "" where it is not a file that can be read, undefined where there is nothing. */
+function textAt(path: string): string | undefined {
+  if (!existsSync(path)) return undefined;
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
 
 function messageOfIo(cause: unknown): string {
   return cause instanceof Error && "code" in cause ? String(cause.code) : String(cause);

@@ -52,12 +52,12 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
 }
 
 function engineService(engine: PlannedEngine, input: EmitInput): Record<string, unknown> {
-  const [program, ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
+  const [program = "", ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
   const simulated = engine.family === "sim";
   const before = startsAfter(engine, input.plan);
   return {
     image: imageOf(engine, input),
-    entrypoint: simulated ? ["/usr/local/bin/canopy"] : [program],
+    entrypoint: simulated ? ["/usr/local/bin/canopy"] : [escaped(program)],
     command: (simulated ? args.slice(args.indexOf("sim")) : args).map(escaped),
     ...(!simulated && realEngine(engine, weightsFolder(engine, input.config))),
     healthcheck: {

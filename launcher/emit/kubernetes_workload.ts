@@ -141,7 +141,7 @@ function podSpecOf(engine: PlannedEngine, input: EmitInput, container: Manifest)
 function engineContainer(engine: PlannedEngine, input: EmitInput, more: readonly string[]): Manifest {
   const simulated = engine.family === "sim";
   const folder = weightsFolder(engine, input.config);
-  const [program, ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
+  const [program = "", ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
   const probe = simulated
     ? { tcpSocket: { port: "http" } }
     : { httpGet: { path: "/health", port: "http" }, timeoutSeconds: 25 };
@@ -149,7 +149,7 @@ function engineContainer(engine: PlannedEngine, input: EmitInput, more: readonly
   return {
     name: "engine",
     image: imageOf(engine, input),
-    command: simulated ? undefined : [program],
+    command: simulated ? undefined : [escaped(program)],
     args: [...(simulated ? args.slice(args.indexOf("sim")) : args).map(escaped), ...more],
     env: simulated ? [] : envOf(engine),
     ports: portsOf(engine).map(({ name, port }) => ({ name, containerPort: port })),
@@ -165,12 +165,18 @@ function engineContainer(engine: PlannedEngine, input: EmitInput, more: readonly
   };
 }
 
+/** A reference to the pod's own address. */
+const POD_IP = "$(POD_IP)";
+
 function envOf(engine: PlannedEngine): Manifest[] {
   const address = { name: "POD_IP", valueFrom: { fieldRef: { fieldPath: "status.podIP" } } };
   const token = { secretKeyRef: { name: "hf-token", key: "token", optional: true } };
   return [
     ...(engine.role === "whole" ? [] : [address]),
-    ...Object.entries(containerEnv(engine, "$(POD_IP)")).map(([name, value]) => ({ name, value })),
+    ...Object.entries(containerEnv(engine, POD_IP)).map(([name, value]) => ({
+      name,
+      value: value === POD_IP ? value : escaped(value),
+    })),
     { name: "HF_TOKEN", valueFrom: token },
   ];
 }
@@ -180,7 +186,7 @@ function gpuResource(engine: PlannedEngine): string {
   return engine.gpus[0]?.vendor === "amd" ? "amd.com/gpu" : "nvidia.com/gpu";
 }
 
-/** Kubernetes replaces `$(NAME)` in arguments. */
+/** Kubernetes replaces `$(NAME)` in commands, arguments and variables. */
 function escaped(text: string): string {
   return text.replaceAll("$(", "$$(");
 }

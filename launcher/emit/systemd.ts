@@ -87,10 +87,14 @@ function section(name: string, lines: readonly string[]): string {
   return `[${name}]\n${lines.join("\n")}\n\n`;
 }
 
-/** A word of a unit's command line: `%` and `$` mean themselves. */
+/** A word of a unit's command line: `%` and `$` mean themselves, and a line end is no end of its line. */
 function word(text: string): string {
   const plain = text.replaceAll("%", "%%").replaceAll("$", "$$$$");
-  return /^[\w@+=:,./%$-]+$/.test(plain)
-    ? plain
-    : `"${plain.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+  if (/^[\w@+=:,./%$-]+$/.test(plain)) return plain;
+  // deno-lint-ignore no-control-regex
+  const escaped = plain.replaceAll(/[\\"]/g, "\\$&").replaceAll(/[\u0000-\u001f\u007f]/g, (control) => {
+    const named = { "\n": "\\n", "\r": "\\r", "\t": "\\t" }[control];
+    return named ?? `\\x${control.charCodeAt(0).toString(16).padStart(2, "0")}`;
+  });
+  return `"${escaped}"`;
 }

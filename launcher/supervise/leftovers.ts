@@ -1,6 +1,31 @@
 import type { Clock } from "../../base/clock.ts";
-import type { LaunchState } from "./launch_state.ts";
-import { groupRuns, type ProcessTable } from "./process_table.ts";
+import { resolve } from "node:path";
+import { type LaunchState, readState } from "./launch_state.ts";
+import { FOLDER_VARIABLE, groupRuns, LAUNCH_VARIABLE, type ProcessTable } from "./process_table.ts";
+
+/** State of a launch. */
+export interface FoundState {
+  readonly state: LaunchState;
+  /** True when its file was lost or broken: all that is known is what processes bear the launch's mark. */
+  readonly lost: boolean;
+}
+
+/** State of the last launch in this folder: from its file, else from the marks of its processes; undefined for none. */
+export function findState(folder: string, table: ProcessTable): FoundState | undefined {
+  const state = readState(folder);
+  if (state !== undefined) return { state, lost: false };
+  const marked = table.list().flatMap((entry) => {
+    if (table.variable(entry.pid, FOLDER_VARIABLE) !== resolve(folder)) return [];
+    const [id, pid, startedAt] = /^(\d+)-(\d+)$/.exec(table.variable(entry.pid, LAUNCH_VARIABLE) ?? "") ?? [];
+    if (id === undefined) return [];
+    // The launch runs as long as its engines have not been handed to the system's first process.
+    const startTime = entry.parent === Number(pid) ? table.startTime(entry.parent) : undefined;
+    return [{ id, pid: Number(pid), startTime, startedAtUnixMs: Number(startedAt) }];
+  });
+  const found = marked.find(({ startTime }) => startTime !== undefined) ?? marked[0];
+  if (found === undefined) return undefined;
+  return { state: { ...found, phase: "serving", source: "a launch", engines: [] }, lost: true };
+}
 
 /** Process groups that an earlier launch has left behind, by number. */
 export function leftoverGroups(state: LaunchState, table: ProcessTable): number[] {

@@ -7,12 +7,16 @@ export interface ProcessEntry {
   readonly pid: number;
   /** Number of its process group. */
   readonly group: number;
+  /** The process that started it, or the system's first one when that has ended. */
+  readonly parent: number;
   /** Start time within this boot: tells processes of the same number apart. */
   readonly startTime: string;
 }
 
 /** Set in the environment of all that a launch starts. */
 export const LAUNCH_VARIABLE = "CANOPY_LAUNCH";
+/** Set beside it: the folder of the launch's state. */
+export const FOLDER_VARIABLE = "CANOPY_LAUNCH_FOLDER";
 
 const ENGINE_TITLE = /^(?:VLLM|sglang)::/i;
 
@@ -21,6 +25,8 @@ export interface ProcessTable {
   list(): ProcessEntry[];
   /** Undefined when there is no such process. */
   startTime(pid: number): string | undefined;
+  /** A variable of the environment that the process was started with; undefined when it has none, or is not ours to look at. */
+  variable(pid: number, name: string): string | undefined;
   /** True when the environment that the process was started with names this launch. */
   bearsMark(pid: number, launchId: string): boolean;
   /** True for an engine's helper that has given itself a title, and with it has overwritten its environment. */
@@ -63,9 +69,13 @@ class ProcTable implements ProcessTable {
     return this.#entry(pid)?.startTime;
   }
 
-  bearsMark(pid: number, launchId: string): boolean {
+  variable(pid: number, name: string): string | undefined {
     const environment = readText(`/proc/${pid}/environ`) ?? "";
-    return environment.split("\0").includes(`${LAUNCH_VARIABLE}=${launchId}`);
+    return environment.split("\0").find((entry) => entry.startsWith(`${name}=`))?.slice(name.length + 1);
+  }
+
+  bearsMark(pid: number, launchId: string): boolean {
+    return this.variable(pid, LAUNCH_VARIABLE) === launchId;
   }
 
   bearsEngineTitle(pid: number): boolean {
@@ -81,9 +91,14 @@ class ProcTable implements ProcessTable {
     if (text === undefined) return undefined;
     // The second field is a name in brackets that may hold blanks and brackets.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
-    const [state, , group] = fields;
+    const [state, parent, group] = fields;
     if (state === "Z" || state === "X") return undefined;
-    return { pid, group: Number(group), startTime: `${this.#boot}/${fields[19] ?? ""}` };
+    return {
+      pid,
+      parent: Number(parent),
+      group: Number(group),
+      startTime: `${this.#boot}/${fields[19] ?? ""}`,
+    };
   }
 }
 
@@ -96,10 +111,14 @@ class PsTable implements ProcessTable {
     return ps(["-p", String(pid)])[0]?.startTime;
   }
 
+  variable(pid: number, name: string): string | undefined {
+    // Variables stand behind the command, parted by blanks: a value with a blank ends where the next one begins.
+    const text = output(["-E", "-ww", "-o", "command=", "-p", String(pid)]).trimEnd();
+    return new RegExp(` ${name}=(.*?)(?: [A-Za-z_]\\w*=|$)`, "s").exec(text)?.[1];
+  }
+
   bearsMark(pid: number, launchId: string): boolean {
-    return output(["-E", "-ww", "-o", "command=", "-p", String(pid)]).includes(
-      `${LAUNCH_VARIABLE}=${launchId}`,
-    );
+    return this.variable(pid, LAUNCH_VARIABLE) === launchId;
   }
 
   bearsEngineTitle(pid: number): boolean {
@@ -112,12 +131,12 @@ class PsTable implements ProcessTable {
 }
 
 function ps(selection: readonly string[]): ProcessEntry[] {
-  return output([...selection, "-o", "pid=,pgid=,stat=,lstart="]).split("\n").flatMap((line) => {
-    const [, pid, group, state = "", startTime = ""] = /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.*\S)\s*$/.exec(line) ??
-      [];
+  return output([...selection, "-o", "pid=,ppid=,pgid=,stat=,lstart="]).split("\n").flatMap((line) => {
+    const [, pid, parent, group, state = "", startTime = ""] =
+      /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(\S+)\s+(.*\S)\s*$/.exec(line) ?? [];
     return pid === undefined || state.startsWith("Z")
       ? []
-      : [{ pid: Number(pid), group: Number(group), startTime }];
+      : [{ pid: Number(pid), parent: Number(parent), group: Number(group), startTime }];
   });
 }
 

@@ -5,7 +5,7 @@ import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { EngineCommand } from "../commands/engine_command.ts";
 import { LogFile } from "../logs/log_file.ts";
 import { LineSplitter } from "../logs/log_lines.ts";
-import { groupRuns, LAUNCH_VARIABLE, type ProcessTable } from "./process_table.ts";
+import { FOLDER_VARIABLE, groupRuns, LAUNCH_VARIABLE, type ProcessTable } from "./process_table.ts";
 
 /** End of a process. */
 export interface Exit {
@@ -47,6 +47,8 @@ export interface Processes {
 export interface SystemProcessesOptions {
   /** Marks all that this launch starts. */
   readonly launchId: string;
+  /** Folder of its state: should the state be lost, what runs is found by it. */
+  readonly folder?: string | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly table: ProcessTable;
 }
@@ -74,7 +76,7 @@ export class SystemProcesses implements Processes {
   }
 
   async start({ command, logFile, onLine }: ProcessOptions): Promise<EngineProcess> {
-    const { env, launchId, table } = this.#options;
+    const { env, launchId, folder, table } = this.#options;
     const [program, ...args] = command.argv;
     const container = containerOf(command.argv);
     // One of this name may be left of a launch that was killed.
@@ -84,7 +86,12 @@ export class SystemProcesses implements Processes {
     const child = spawn(program, args, {
       detached: true,
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...env, ...command.env, [LAUNCH_VARIABLE]: launchId },
+      env: {
+        ...env,
+        ...command.env,
+        [LAUNCH_VARIABLE]: launchId,
+        ...(folder === undefined ? {} : { [FOLDER_VARIABLE]: folder }),
+      },
     });
     const exited = Promise.withResolvers<Exit>();
     child.once(

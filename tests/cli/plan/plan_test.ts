@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -82,6 +82,36 @@ test("canopy plan --emit writes files, and model2port.json for MoA-vllm's config
   }
   const { out } = await plan("launch-2-gpus-pd", "--gpus", "2xH200", "--emit", "compose");
   assert.match(out, /^# --- compose\.yaml\n/);
+});
+
+test("what is there already is overwritten only with --force, and the configuration itself never", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-plan-"));
+  try {
+    const config = join(folder, "canopy.jsonc");
+    const text = '{ "models": { "8b": { "model": "Qwen/Qwen3-8B", "engine": "vllm", "launch": {} } } }';
+    writeFileSync(config, text);
+    const emit = (out: string, ...more: string[]) =>
+      plan(config, "--gpus", "1xH200", "--emit", "compose", "--out", out, ...more);
+    const refused = await emit(folder);
+    assert.equal(refused.code, 1);
+    assert.match(refused.err, /canopy\.jsonc.*is the configuration itself.*--out/);
+    assert.match((await emit(folder, "--force")).err, /is the configuration itself/);
+    assert.deepEqual(readdirSync(folder), ["canopy.jsonc"], "nothing is written by halves");
+    assert.equal(readFileSync(config, "utf8"), text);
+
+    const out = join(folder, "deploy");
+    assert.equal((await emit(out)).code, 0);
+    assert.equal((await emit(out)).code, 0, "the same again changes nothing");
+    writeFileSync(join(out, "compose.yaml"), "mine");
+    const kept = await emit(out);
+    assert.equal(kept.code, 1);
+    assert.match(kept.err, /compose\.yaml.*is there already.*--force/);
+    assert.equal(readFileSync(join(out, "compose.yaml"), "utf8"), "mine");
+    assert.equal((await emit(out, "--force")).code, 0);
+    assert.match(readFileSync(join(out, "compose.yaml"), "utf8"), /^services:/m);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test("canopy plan says in one sentence why it cannot", async () => {

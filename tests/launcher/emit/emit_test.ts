@@ -309,6 +309,70 @@ test("Kubernetes gives whole GPUs, so a plan that shares one is refused", async 
   });
 });
 
+const HOSTILE =
+  "a\nExecStartPre=/bin/touch /pwned\r\n[Service]\t$(touch /pwned) `id` ${HOME} %n 'q' \"d\" \\\\ ; &";
+const hostile: JsonObject = {
+  models: {
+    "8b\nExecStart=/bin/id": {
+      model: "Qwen/Qwen3-8B",
+      engine: "vllm",
+      launch: { env: { ODD: HOSTILE }, extra_args: ["--odd", HOSTILE, ";", "\u0007"], image: "vllm:1" },
+    },
+  },
+};
+
+test("Whatever arguments and environment hold, they stay what they are in every file", async () => {
+  const host = describedGpus("1xH200");
+  const units = await filesOf("systemd", hostile, host);
+  const names = [...units.keys()].filter((name) => name.endsWith(".service"));
+  assert.ok(names.every((name) => /^[\w.-]+$/.test(name)), names.join());
+  for (const name of names) {
+    const lines = fileOf(units, name).split("\n");
+    assert.ok(lines.every((line) => /^(?:|\[\w+\]|\w+=.*)$/.test(line)), name);
+    assert.equal(lines.filter((line) => line.startsWith("ExecStart=")).length, 1);
+    assert.ok(!lines.some((line) => line.startsWith("ExecStartPre=")));
+  }
+  // deno-lint-ignore no-control-regex
+  assert.ok(names.every((name) => !/[\u0000-\u0009\u000b-\u001f\u007f]/.test(fileOf(units, name))));
+
+  if (has("systemd-analyze")) {
+    const verify = ["verify", "--man=no", ...names.map((name) => `./${name}`)];
+    assert.equal(complaintsOf(units, "systemd-analyze", verify), "");
+  }
+
+  const script = fileOf(await filesOf("slurm", hostile, host), "canopy.sbatch");
+  const line = script.split("logs/8b")[0]?.split("\nenv ").at(-1) ?? "";
+  const probe = `env() { printf '%s\\0' "$@"; }\nenv ${line.slice(0, line.lastIndexOf(">"))}`;
+  const words = spawnSync("bash", ["-c", probe], { encoding: "utf8" }).stdout.split("\0");
+  assert.ok(words.includes(`ODD=${HOSTILE}`));
+  assert.equal(words[words.indexOf("--odd") + 1], HOSTILE);
+
+  const compose = parse(fileOf(await filesOf("compose", hostile, host), "compose.yaml"));
+  const [name] = Object.keys(compose.services).filter((name) => name !== "canopy");
+  const service = compose.services[name ?? ""];
+  const composed = HOSTILE.replaceAll("$", "$$$$");
+  assert.equal(service.environment.ODD, composed);
+  assert.ok(service.command.includes(composed));
+
+  const kubernetes = fileOf(await filesOf("kubernetes", hostile, host), "canopy.yaml");
+  const manifests = parseAllDocuments(kubernetes).map((document) => document.toJS());
+  const { containers } = manifests.find(({ kind }) => kind === "StatefulSet").spec.template.spec;
+  const written = HOSTILE.replaceAll("$(", "$$(");
+  assert.ok(containers[0].args.includes(written));
+  assert.equal(containers[0].env.find(({ name }: { name: string }) => name === "ODD").value, written);
+});
+
+test("Names of variables that would be something else to a shell are refused, and so is what no process can be given", () => {
+  const load = (launch: JsonObject) => () =>
+    configOf({ models: { m: { model: "m", engine: "vllm", launch } } });
+  for (const name of ["A B", "A;id", "A\nB", "1A", "A=B", "$(id)"]) {
+    assert.throws(load({ env: { [name]: "x" } }), name);
+  }
+  assert.throws(load({ env: { A: "a\0b" } }));
+  assert.throws(load({ extra_args: ["a\0b"] }));
+  load({ env: { _A1: "x" } })();
+});
+
 test("Emitted files hold nothing of this machine", async () => {
   for (const target of ["compose", "systemd", "slurm", "kubernetes"] as const) {
     const files = await filesOf(target, "launch-6-gpus-pd", recorded("h200x6.txt"));

@@ -4,6 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
+import { fakeIo } from "../../cli/fake_io.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { statusCommand } from "../../../cli/launch/status.ts";
+import { stopCommand } from "../../../cli/launch/stop.ts";
 import { SystemClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { LogFile } from "../../../launcher/logs/log_file.ts";
@@ -157,6 +161,41 @@ test("what a killed launch has left is found by its start time and its mark, and
     other.signal("SIGKILL");
     await until(() => !other.groupAlive());
     processes.close();
+  });
+});
+
+/** Runs a command that ends at once. */
+async function command(folder: string, ...args: string[]) {
+  const io = fakeIo({ clock });
+  const code = await runCommand([statusCommand, stopCommand], [...args, "--state-dir", folder], io);
+  return { code, said: io.out.text + io.err.text };
+}
+
+test("a state that is lost or broken hides no engine: it is found by its mark, and ended", async () => {
+  await withFolder(async (root) => {
+    const folder = join(root, "default");
+    // No process can have this number: the launch was killed.
+    const processes = new SystemProcesses({ launchId: "999999999-7", folder, env: process.env, table });
+    const engine = await bash(processes, folder, "sleep 300");
+    assert.match((await command(root, "status")).said, new RegExp(`has left process groups ${engine.pid}:`));
+    writeFileSync(join(folder, "state.json"), '{"id": "999999999-7", "pi');
+    assert.equal((await command(root, "status")).code, 1);
+    assert.match((await command(root, "status")).said, new RegExp(`has left process groups ${engine.pid}:`));
+    assert.match((await command(root, "status", "--name", "other")).said, /No launch "other" runs/);
+    assert.deepEqual(await command(root, "stop"), { code: 0, said: 'Launch "default" has ended\n' });
+    assert.ok(!engine.groupAlive());
+    assert.match((await command(root, "status")).said, /No launch "default" runs/);
+
+    // This process has started it, and runs.
+    const mine = new SystemProcesses({ launchId: `${process.pid}-8`, folder, env: process.env, table });
+    const running = await bash(mine, folder, "sleep 300");
+    const { code, said } = await command(root, "status");
+    assert.equal(code, 1);
+    assert.match(said, new RegExp(`runs as process ${process.pid}, but its state in .* is lost or broken`));
+    running.signal("SIGKILL");
+    await until(() => !running.groupAlive());
+    processes.close();
+    mine.close();
   });
 });
 
