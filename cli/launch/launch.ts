@@ -1,4 +1,4 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { freemem } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
@@ -174,8 +174,13 @@ function msOf(seconds: number | undefined): number | undefined {
 function writeModelPorts({ config, source }: LoadedConfig, plan: LaunchPlan, io: Io): void {
   if (!existsSync(source)) return; // a preset
   const path = join(dirname(source), "model2port.json");
+  const text = `${JSON.stringify(modelPortsOf(config, plan), null, 2)}\n`;
   try {
-    writeFileSync(path, `${JSON.stringify(modelPortsOf(config, plan), null, 2)}\n`);
+    if (existsSync(path) && readFileSync(path, "utf8") !== text) {
+      renameSync(path, `${path}.old`);
+      io.err.write(`${path} said other ports: what was there is kept in ${path}.old\n`);
+    }
+    writeFileSync(path, text);
     io.out.write(`Ports of the engines are in ${path}\n`);
   } catch (error) {
     io.err.write(`Cannot write ${path}, which MoA-vllm's programs read: ${messageOf(error)}\n`);

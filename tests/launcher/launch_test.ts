@@ -318,6 +318,8 @@ test("MoA-vllm's configuration on two GPUs: its programs find the engines in mod
     const path = `${folder}.configs.json`;
     const fixture = new URL("../fixtures/cfgs/moa_vllm/configs.json", import.meta.url);
     writeFileSync(path, readFileSync(fixture));
+    const old = '{ "another/model": 1 }';
+    writeFileSync(join(folder, "../model2port.json"), old);
     const quick = ["--set", "launch.sim_args=--speedup,100,--scripted"];
     const where = ["--engine", "sim", "--base-port", String(base), "--port", "0"];
     const served = here("launch", path, ...where, ...quick);
@@ -327,6 +329,7 @@ test("MoA-vllm's configuration on two GPUs: its programs find the engines in mod
       Object.values(ports ?? {}),
       state().engines.map((engine) => Number(new URL(engine.url).port)).sort(),
     );
+    assert.equal(readFileSync(join(folder, "../model2port.json.old"), "utf8"), old);
     assert.equal((await ask(url)).status, 200);
     served.interrupt();
     assert.equal(await served.ended(), 0);
