@@ -16,6 +16,7 @@ import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts
 import type { RunInput } from "../graph/run_input.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
 import { checkContext } from "../prompt/context_budget.ts";
+import { refuseMedia } from "../prompt/refuse_media.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
@@ -108,6 +109,7 @@ export class MoaRun implements Run {
     const prompts = this.#prompts = new RunPrompts(input.question);
     const clusters = this.#clusters = new RunClusters(graph);
     this.#calls = new RunCalls({ graph, input, models, prompts, clusters, context });
+    for (const node of graph.agents) refuseMedia(node, input.question);
     for (const node of graph.agents) checkContext(this.#calls.target(node), prompts, input.question);
     this.#warming = new RunWarming(graph, this.#calls, context);
     this.#exits = new RunExits({
