@@ -228,6 +228,9 @@ export const serverSchema = z.strictObject({
   drain_timeout_ms: z.number().positive().default(30_000).describe(
     "Time for running requests to end after SIGTERM",
   ),
+  readiness: z.enum(["all", "any"]).default("all").describe(
+    "GET /readiness is 200 when all models that are served have a usable worker, or when any graph or model can be served",
+  ),
   max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
   log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
   log_format: z.enum(["json", "text"]).default("text"),

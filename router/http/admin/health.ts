@@ -2,6 +2,7 @@ import { Hono } from "hono";
 import type { Env } from "../gate/context.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
+import { poolProblem } from "../../pool/pool_problem.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 
 /** Probes: whether the process lives, and whether it should get requests. */
@@ -17,7 +18,7 @@ export function healthRoutes(http: HttpServices): Hono<Env> {
   routes.get(
     "/readiness",
     guarded(http, "open", {
-      summary: "At least one model can be served, and the router is not draining.",
+      summary: "Every served model has a worker that is known to be well, and the router is not draining.",
     }),
     (call) => {
       const reason = notReadyReason(http);
@@ -31,9 +32,18 @@ export function healthRoutes(http: HttpServices): Hono<Env> {
 /** The reason not to send requests here now; undefined when all is well. */
 function notReadyReason(http: HttpServices): string | undefined {
   if (http.drain.draining) return "draining";
-  const ready = (model: string) => http.models.get(model)?.pool.ready === true;
-  const usable = (graph: Graph) => graph.agents.every((agent) => ready(agent.model));
-  for (const graph of http.moa.graphs.values()) if (usable(graph)) return undefined;
-  for (const model of http.models.values()) if (model.config.served && model.pool.ready) return undefined;
-  return "no model has a worker that can take work";
+  const graphs = [...http.moa.graphs.values()];
+  const used = new Set(graphs.flatMap(({ agents }) => agents.map(({ model }) => model)));
+  const problems = new Map<string, string>();
+  let served = 0;
+  for (const { name, config, pool } of http.models.values()) {
+    if (!config.served && !used.has(name)) continue;
+    const problem = poolProblem(pool.workers(), config);
+    if (problem !== undefined) problems.set(name, problem);
+    else if (config.served) served++;
+  }
+  if (problems.size === 0) return http.models.size === 0 ? "no model is served" : undefined;
+  const usable = (graph: Graph) => graph.agents.every(({ model }) => !problems.has(model));
+  if (http.config.server.readiness === "any" && (served > 0 || graphs.some(usable))) return undefined;
+  return [...problems].map(([name, problem]) => `model ${name}: ${problem}`).join("; ");
 }

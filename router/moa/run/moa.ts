@@ -83,6 +83,7 @@ class GraphRunner implements Moa {
         retryAfterSeconds: 1,
       });
     }
+    this.#refuseWithoutRoot(graph);
     const id = `run_${this.#random.hex(32)}`;
     const run = new MoaRun({
       id,
@@ -102,6 +103,15 @@ class GraphRunner implements Moa {
     });
     run.start();
     return run;
+  }
+
+  /** Nobody need work for an answer that no worker can write. Throws 503 `no_worker`. */
+  #refuseWithoutRoot({ name, root }: AgentGraph): void {
+    if (root === undefined || this.#models.get(root.model)?.served.pool.ready !== false) return;
+    throw new CanopyError(
+      `Cannot run ${name}: no worker of model ${root.model}, which writes its answer, can take work; try again later`,
+      { code: "no_worker", status: 503, retryAfterSeconds: 1 },
+    );
   }
 
   list(): readonly RunRecord[] {

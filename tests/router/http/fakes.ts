@@ -369,7 +369,7 @@ export function fakeApp(options: {
       workers: () => [{
         id: `${name}-1`,
         url: "http://worker",
-        health: "healthy",
+        health: ready === false ? "unhealthy" : "healthy",
         breaker: "closed",
         inFlight: 2,
         served: 7,

@@ -58,26 +58,34 @@ test("HEAD answers like GET, without a body", async () => {
   assert.equal(await response.text(), "");
 });
 
-test("readiness follows the workers: a graph needs all its models, an engine model its own", async () => {
+test("readiness follows the workers: all models that are served need one, or with readiness any some of them", async () => {
   const states = [
-    { small: false, big: false, ready: false },
-    { small: true, big: false, ready: true },
-    { small: false, big: true, ready: true },
-    { small: true, big: true, ready: true },
+    { small: false, big: false, all: false, any: false },
+    { small: true, big: false, all: false, any: true },
+    { small: false, big: true, all: false, any: true },
+    { small: true, big: true, all: true, any: true },
   ];
-  for (const { small, big, ready } of states) {
-    const { app } = fakeApp({
-      models: { small: { ready: small }, big: { ready: big }, hidden: { ready: true } },
-    });
-    assert.equal((await app.request("/readiness")).status, ready ? 200 : 503);
-    for (const path of ["/health", "/liveness"]) assert.equal((await app.request(path)).status, 200);
+  for (const { small, big, ...expected } of states) {
+    for (const readiness of ["all", "any"] as const) {
+      const { app } = fakeApp({
+        config: { server: { readiness } },
+        // Nobody asks for the hidden one.
+        models: { small: { ready: small }, big: { ready: big }, hidden: { ready: false } },
+      });
+      assert.equal((await app.request("/readiness")).status, expected[readiness] ? 200 : 503);
+      for (const path of ["/health", "/liveness"]) assert.equal((await app.request(path)).status, 200);
+    }
   }
   const models = {
     small: { model: "s", engine: "vllm", served: false },
     big: { model: "b", engine: "vllm", served: false },
   };
-  const half = fakeApp({ config: { models }, models: { big: { ready: false } } });
-  assert.equal((await half.app.request("/readiness")).status, 503);
+  for (const readiness of ["all", "any"]) {
+    const half = fakeApp({ config: { server: { readiness }, models }, models: { big: { ready: false } } });
+    const response = await half.app.request("/readiness");
+    assert.equal(response.status, 503);
+    assert.equal((await response.json()).reason, "model big: big-1 is out of service");
+  }
 });
 
 test("runs are listed without texts, shown whole, traced as events, and cancelled", async () => {

@@ -389,3 +389,17 @@ test("a failed agent is a warning in the log, with its reason", async () => {
     ["warning", "Agent l1.c1.a2 (a) of moa failed: status 401"],
   ]);
 });
+
+test("a tree whose root nobody can write is refused at once, before its proposers work", () => {
+  const world = makeWorld({
+    models: ["a", "root"],
+    graph: { layers: [{ agents: [agent, agent] }, { agents: [{ model: "root" }] }] },
+  });
+  Object.assign(world.engines.get("root")!.pool, { ready: false });
+  assert.throws(() => world.start(), {
+    status: 503,
+    code: "no_worker",
+    message: /no worker of model root, which writes/,
+  });
+  assert.equal(world.engines.get("a")!.calls.length, 0);
+});
