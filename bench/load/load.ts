@@ -37,7 +37,10 @@ export interface LoadResult {
   /** From the first measured request's start to the last one's end. */
   readonly durationMs: number;
   readonly inputTokens: number;
+  /** Of the answers alone. */
   readonly outputTokens: number;
+  /** Those that graphs' other agents wrote, too. */
+  readonly allOutputTokens: number;
   /** Most requests in flight at once. */
   readonly maxConcurrent: number;
   /** From the sending to the first text. */
@@ -140,6 +143,7 @@ class Books {
   #failed = 0;
   #inputTokens = 0;
   #outputTokens = 0;
+  #allOutputTokens = 0;
   #running = 0;
   #maxConcurrent = 0;
 
@@ -155,7 +159,7 @@ class Books {
     this.#running--;
   }
 
-  add({ error, ttftMs, e2eMs, inputTokens, outputTokens }: LoadSample): void {
+  add({ error, ttftMs, e2eMs, inputTokens, outputTokens, allOutputTokens }: LoadSample): void {
     if (error !== undefined || ttftMs === undefined) {
       this.#failed++;
       const kind = error ?? "the answer had no text";
@@ -167,6 +171,7 @@ class Books {
     this.#completed++;
     this.#inputTokens += inputTokens;
     this.#outputTokens += outputTokens;
+    this.#allOutputTokens += allOutputTokens;
     this.ttft.add(ttftMs);
     this.e2e.add(e2eMs);
     if (outputTokens > 1) this.tpot.add((e2eMs - ttftMs) / (outputTokens - 1));
@@ -178,6 +183,7 @@ class Books {
       failed: this.#failed,
       inputTokens: this.#inputTokens,
       outputTokens: this.#outputTokens,
+      allOutputTokens: this.#allOutputTokens,
       maxConcurrent: this.#maxConcurrent,
       ttft: this.ttft,
       tpot: this.tpot,

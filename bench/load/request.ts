@@ -21,8 +21,11 @@ export interface LoadSample {
   readonly ttftMs: number | undefined;
   /** From the sending to the end of the answer. */
   readonly e2eMs: number;
-  /** As the server counts them; of an answer without usage, the number of its pieces and 0. */
+  /** The answer's, as the server counts them; of an answer without usage, the number of its pieces. */
   readonly outputTokens: number;
+  /** Those that a graph's other agents wrote, too. */
+  readonly allOutputTokens: number;
+  /** As the server counts them, or 0. */
   readonly inputTokens: number;
 }
 
@@ -59,7 +62,8 @@ export async function sendOne(
     error: error?.slice(0, MAX_ERROR_LENGTH),
     ttftMs: reader.firstAtMs === undefined ? undefined : reader.firstAtMs - startMs,
     e2eMs: clock.now() - startMs,
-    outputTokens: reader.outputTokens ?? reader.pieces,
+    outputTokens: reader.answerTokens ?? reader.outputTokens ?? reader.pieces,
+    allOutputTokens: reader.outputTokens ?? reader.pieces,
     inputTokens: reader.inputTokens ?? 0,
   };
 }
@@ -77,6 +81,7 @@ class AnswerReader {
   firstAtMs: number | undefined;
   pieces = 0;
   outputTokens: number | undefined;
+  answerTokens: number | undefined;
   inputTokens: number | undefined;
 
   constructor(clock: Clock, onGap: (ms: number) => void) {
@@ -115,6 +120,10 @@ class AnswerReader {
     const usage = chunk["usage"];
     if (!isJsonObject(usage)) return;
     if (typeof usage["completion_tokens"] === "number") this.outputTokens = usage["completion_tokens"];
+    const details = usage["completion_tokens_details"];
+    if (isJsonObject(details) && typeof details["answer_tokens"] === "number") {
+      this.answerTokens = details["answer_tokens"];
+    }
     if (typeof usage["prompt_tokens"] === "number") this.inputTokens = usage["prompt_tokens"];
   }
 }

@@ -49,7 +49,12 @@ export function loadReport(
         ]],
       },
     ],
-    notes: [...result.errors].map(([error, count]) => `${count} failed: ${error}`),
+    notes: [
+      ...(result.allOutputTokens > result.outputTokens
+        ? [`All agents together wrote ${countText(result.allOutputTokens / seconds)} tokens/s`]
+        : []),
+      ...[...result.errors].map(([error, count]) => `${count} failed: ${error}`),
+    ],
     plot: plotOf(result),
     data: {
       experiment: "load",
@@ -61,6 +66,7 @@ export function loadReport(
       failed: result.failed,
       total_input_tokens: result.inputTokens,
       total_output_tokens: result.outputTokens,
+      total_output_tokens_of_all_agents: result.allOutputTokens,
       request_throughput: result.completed / seconds,
       output_throughput: result.outputTokens / seconds,
       total_token_throughput: (result.inputTokens + result.outputTokens) / seconds,

@@ -3,6 +3,7 @@ import { CanopyError } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import { type ModelConfig, modelSchema } from "../../cfgs/schema/config.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand, type OptionValues } from "../kit/command.ts";
 import { OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
@@ -22,6 +23,10 @@ const PORT = 30_000;
 const SECONDS = { type: "number", value: "SECONDS", min: 0, fraction: true } as const;
 const COUNT = { type: "number", value: "N", min: 1 } as const;
 
+const POLICIES = modelSchema.shape.policy.unwrap().options;
+/** Stands in for policies that are not known here. */
+const POLICY = "least_in_flight";
+
 const options = {
   "pd-disaggregation": { type: "flag", help: "Serve prefill and decode servers, without a configuration" },
   prefill: {
@@ -31,7 +36,7 @@ const options = {
     help: "A prefill server and its bootstrap port",
   },
   decode: { type: "list", value: "URL", help: "A decode server" },
-  policy: { type: "text", value: "NAME", help: "round_robin, or anything else for the least busy server" },
+  policy: { type: "text", value: "NAME", help: `${POLICIES.join(" or ")}; others are named, and not used` },
   host: OVERRIDE_OPTIONS.host,
   port: { ...OVERRIDE_OPTIONS.port, help: `Port to listen on (${PORT}); 0: any` },
   "api-key": { type: "text", value: "KEY", help: "Bearer token of the servers" },
@@ -81,6 +86,13 @@ Example:
         throw new UsageError(`A server's URL must begin with http:// or https://: current value is "${url}"`);
       }
     }
+    if (values.policy !== undefined && policyOf(values.policy) === undefined) {
+      io.err.write(
+        `Option --policy ${values.policy} is not known here: ${POLICY} is used instead (known: ${
+          POLICIES.join(", ")
+        })\n`,
+      );
+    }
     const name = await modelName(servers, values, io);
     const loaded = loadCheckedConfig({
       value: configOf(name, prefills, values),
@@ -126,7 +138,7 @@ function configOf(name: string, prefills: readonly Prefill[], values: Values): u
         engine: "sglang-pd",
         workers,
         api_key: values["api-key"],
-        policy: values.policy === "round_robin" ? "round_robin" : "least_in_flight",
+        policy: policyOf(values.policy) ?? POLICY,
         // The servers have queues of their own; what must not wait in them waits for the pairs' windows here.
         max_in_flight: 4_096,
         first_token_timeout_ms: ms(values["request-timeout-secs"] ?? 1_800),
@@ -144,6 +156,10 @@ function configOf(name: string, prefills: readonly Prefill[], values: Values): u
       },
     },
   };
+}
+
+function policyOf(text: string | undefined): ModelConfig["policy"] | undefined {
+  return POLICIES.find((name) => name === text);
 }
 
 function ms(seconds: number | undefined): number | undefined {

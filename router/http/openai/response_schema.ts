@@ -7,7 +7,12 @@ export const usageSchema = z.strictObject({
   completion_tokens: z.int().min(0),
   total_tokens: z.int().min(0),
   prompt_tokens_details: z.strictObject({ cached_tokens: z.int().min(0) }).optional(),
-  completion_tokens_details: z.strictObject({ reasoning_tokens: z.int().min(0) }),
+  completion_tokens_details: z.strictObject({
+    reasoning_tokens: z.int().min(0),
+    answer_tokens: z.int().min(0).optional().describe(
+      "Of a virtual model, those of the completion tokens that its root wrote: the answer itself",
+    ),
+  }),
   degraded: z.strictObject({
     agents: z.int().describe("Agents that were asked, the root not among them"),
     failed: z.array(z.strictObject({ agent: z.string(), model: z.string(), reason: z.string() })),

@@ -13,8 +13,11 @@ type Usage = Pick<
   "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens" | "degraded"
 >;
 
-/** OpenAI's `usage`: the sum over all that is given. Details that no engine reported are left out. */
-export function usageBody(usages: readonly Usage[]): JsonObject {
+/**
+ * OpenAI's `usage`: the sum over all that is given. Details that no engine reported are left out. `answerTokens`: those
+ * of the answer itself, where the others are of agents before it.
+ */
+export function usageBody(usages: readonly Usage[], answerTokens?: number): JsonObject {
   const sum = { prompt: 0, completion: 0, cached: 0, reasoning: 0 };
   let cachedKnown = false;
   for (const usage of usages) {
@@ -24,12 +27,13 @@ export function usageBody(usages: readonly Usage[]): JsonObject {
     sum.cached += usage.cachedTokens ?? 0;
     cachedKnown ||= usage.cachedTokens !== undefined;
   }
+  const answer = answerTokens === undefined ? {} : { answer_tokens: answerTokens };
   return {
     prompt_tokens: sum.prompt,
     completion_tokens: sum.completion,
     total_tokens: sum.prompt + sum.completion,
     ...(cachedKnown ? { prompt_tokens_details: { cached_tokens: sum.cached } } : {}),
-    completion_tokens_details: { reasoning_tokens: sum.reasoning },
+    completion_tokens_details: { reasoning_tokens: sum.reasoning, ...answer },
     ...degradedBody(usages),
   };
 }

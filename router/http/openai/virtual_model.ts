@@ -55,7 +55,7 @@ export async function serveVirtual(
   const events = group.events();
   if (!plan.stream) {
     for await (const event of events) answer.add(event);
-    const whole = answer.whole({ usage: usageOf(group), ...canopyOf(group, plan) });
+    const whole = answer.whole({ usage: usageOf(group, plan), ...canopyOf(group, plan) });
     scope.end("ok");
     return new Response(JSON.stringify(whole), {
       headers: { "content-type": "application/json", ...runHeaders(group.runs) },
@@ -105,12 +105,12 @@ async function* streamed(
   try {
     for (let next = first; next.done !== true; next = await events.next()) {
       for (const chunk of answer.chunks(next.value)) {
-        if (plan.continuousUsage) yield sseEvent({ ...chunk, usage: usageOf(group) });
+        if (plan.continuousUsage) yield sseEvent({ ...chunk, usage: usageOf(group, plan) });
         else yield sseEvent(plan.includeUsage ? { ...chunk, usage: null } : chunk);
       }
     }
     if (plan.includeUsage || plan.include !== undefined) {
-      const usage = plan.includeUsage ? { usage: usageOf(group) } : {};
+      const usage = plan.includeUsage ? { usage: usageOf(group, plan) } : {};
       yield sseEvent(answer.closing({ ...usage, ...canopyOf(group, plan) }));
     }
     yield DONE_EVENT;
@@ -122,8 +122,10 @@ async function* streamed(
   }
 }
 
-function usageOf(group: RunGroup): JsonObject {
-  return usageBody(group.runs.map((run) => run.usage()));
+function usageOf({ runs }: RunGroup, { graph: { root } }: CompletionPlan): JsonObject {
+  const usages = runs.map((run) => run.usage());
+  const ofRoot = usages.flatMap(({ agents }) => agents.filter(({ agent }) => agent === root.id));
+  return usageBody(usages, ofRoot.reduce((sum, { completionTokens }) => sum + completionTokens, 0));
 }
 
 function canopyOf(group: RunGroup, plan: CompletionPlan): JsonObject {

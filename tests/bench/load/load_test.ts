@@ -164,3 +164,46 @@ test("The report of a load has the names of vLLM's bench serve, and a plot of wh
   assert.equal(none.data["median_ttft_ms"], null);
   assert.ok((await svgOf(none)).startsWith("<svg "));
 });
+
+test("The time per output token of a graph is that of its answer's tokens, not of all that its agents wrote", async () => {
+  const clock = new VirtualClock();
+  const chunk = (body: unknown) => new TextEncoder().encode(`data: ${JSON.stringify(body)}\n\n`);
+  const transport = new MemoryTransport(() => () => {
+    async function* body() {
+      for (let piece = 0; piece < 11; piece++) {
+        await clock.sleep(10);
+        yield chunk({ choices: [{ index: 0, delta: { content: "x" } }] });
+      }
+      const details = { reasoning_tokens: 0, answer_tokens: 11 };
+      yield chunk({
+        choices: [],
+        usage: { prompt_tokens: 5, completion_tokens: 500, completion_tokens_details: details },
+      });
+      yield new TextEncoder().encode("data: [DONE]\n\n");
+    }
+    return Promise.resolve({ status: 200, headers: {}, body: body() });
+  });
+  const result = await clock.run(() =>
+    runLoad({
+      transport,
+      clock,
+      url: "http://router",
+      apiKey: undefined,
+      model: "moa",
+      requests: 2,
+      warmUp: 0,
+      concurrency: 1,
+      ratePerSecond: undefined,
+      inputTokens: 5,
+      outputTokens: 11,
+      ignoreEos: false,
+      timeoutMs: 60_000,
+      random: new Random("load"),
+      signal: new AbortController().signal,
+    })
+  );
+  assert.equal(result.tpot.mean, 10);
+  assert.deepEqual([result.outputTokens, result.allOutputTokens], [22, 1000]);
+  const { notes } = loadReport(result, "here", {});
+  assert.deepEqual(notes, ["All agents together wrote 4,545 tokens/s"]);
+});

@@ -16,7 +16,7 @@ const TOTAL = {
   completion_tokens: 20,
   total_tokens: 120,
   prompt_tokens_details: { cached_tokens: 64 },
-  completion_tokens_details: { reasoning_tokens: 5 },
+  completion_tokens_details: { reasoning_tokens: 5, answer_tokens: 5 },
 };
 
 async function refusal(response: Response, status = 400) {
