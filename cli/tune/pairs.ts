@@ -3,7 +3,7 @@ import { earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
 import { compare } from "../kit/answers/compared_group.ts";
 import type { LabelledGroup } from "./replay.ts";
 import { answerExtractor } from "../../scorer/answers/extract.ts";
-import { sameAnswer } from "../../scorer/answers/final_answer.ts";
+import { equalAnswers } from "../../scorer/answers/equal_answers.ts";
 import type { SimilarityMetric } from "../../scorer/scorer.ts";
 
 /** Separation of two kinds of pairs by a figure. */
@@ -36,7 +36,7 @@ export async function pairFigures(
   const extract = answerExtractor(earlyExitSchema.parse({}).answer);
   figures.push(figuresOf("answer", groups, ({ compared: { group } }, a, b) => {
     const [first, second] = [a, b].map((place) => extract(group.answers[place]!.text, group.question));
-    return first === undefined || second === undefined ? 0.5 : sameAnswer(first, second) ? 1 : 0;
+    return first === undefined || second === undefined ? 0.5 : equalAnswers(first, second) ? 1 : 0;
   }, []));
   if (groups.some(({ compared }) => compared.group.answers.some(({ verdicts }) => verdicts.size > 0))) {
     figures.push(figuresOf("verdict", groups, ({ compared }, a, b) => compared.verdict(a, b) ?? 0.5, []));

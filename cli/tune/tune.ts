@@ -13,6 +13,7 @@ import { bestWithin, tryCandidates } from "./candidates.ts";
 import { pairFigures } from "./pairs.ts";
 import type { LabelledGroup } from "./replay.ts";
 import { tuneReport } from "./report.ts";
+import { equalAnswers } from "../../scorer/answers/equal_answers.ts";
 import { answerExtractor } from "../../scorer/answers/extract.ts";
 import { OnnxFeatures } from "../../scorer/embedders/onnx_features.ts";
 import { Whitening } from "../../scorer/similarity/whitening.ts";
@@ -139,7 +140,13 @@ function labelling(groups: readonly AnswerGroup[]): { labelOf: LabelOf; sentence
   }
   const extract = answerExtractor(earlyExitSchema.parse({}).answer);
   return {
-    labelOf: ({ answers, question }, place) => extract(answers[place]!.text, question)?.value,
+    // The first answer that says the same.
+    labelOf: ({ answers, question }, place) => {
+      const found = answers.slice(0, place + 1).map(({ text }) => extract(text, question));
+      const own = found[place];
+      if (own === undefined) return undefined;
+      return String(found.findIndex((other) => other !== undefined && equalAnswers(other, own)));
+    },
     sentence: 'Labels: the final answers that the texts state, so that "answer" is right by construction',
   };
 }

@@ -10,27 +10,49 @@ const announcement = new RegExp(
 const HASHES = /^[ \t]*####[ \t]*/gmu;
 const HEADING = /^[#*_ \t]{0,8}(?:the )?(?:final |correct )?answer[*_: \t]{0,8}$/gimu;
 
+/** An announcement of a result, which may be one on the way. */
+const PASSING = /^(?:result|solution|ergebnis)/iu;
+/** The beginning of a sentence that takes back, or limits, what stands before it. */
+const RETRACTS =
+  /(?:^|[.!?。]\s+|\n)\W{0,4}(?:wait|actually|hmm|no[,:.]|correction|on second thought|let me (?:re-?|double[- ])?check|however|but|otherwise|alternatively|oops|sorry)\b/iu;
+
 /** Announcements that are looked at, from the last one on. */
 const MAX_ANCHORS = 8;
+/** Characters behind an announcement in which it may be taken back. */
+const RETRACTION_LENGTH = 1_000;
+/** Sentences at the end of a text that are looked at. */
+const MAX_SENTENCES = 8;
 
 /**
  * Phrases behind the announcements of a final answer ("The answer is …", "**Answer:** …", "#### …"), the last one first:
- * the rest of the sentence, or the next line when the announcement ends its own.
+ * the rest of the sentence, or the next line when the announcement ends its own. None where the text then takes it back.
  */
 export function announced(text: string): string[] {
-  const ends: number[] = [];
+  const anchors: { end: number; passing: boolean }[] = [];
   for (const pattern of [announcement, HASHES, HEADING]) {
-    for (const match of text.matchAll(pattern)) ends.push(match.index + match[0].length);
+    for (const { 0: found, index } of text.matchAll(pattern)) {
+      anchors.push({ end: index + found.length, passing: PASSING.test(found) });
+    }
   }
-  return ends.sort((a, b) => b - a).slice(0, MAX_ANCHORS).map((end) => phraseAt(text, end)).filter((phrase) =>
-    phrase !== ""
-  );
+  anchors.sort((a, b) => b.end - a.end);
+  // What the last announcement's text takes back is no answer, nor is any that was given before it.
+  const last = anchors[0];
+  if (last === undefined || RETRACTS.test(text.slice(last.end, last.end + RETRACTION_LENGTH))) return [];
+  return anchors.slice(0, MAX_ANCHORS).filter(({ end, passing }) => !passing || !goesOn(text, end))
+    .map(({ end }) => phraseAt(text, end)).filter((phrase) => phrase !== "");
+}
+
+/** True when sentences with numbers or formulas follow the one that begins here. */
+function goesOn(text: string, start: number): boolean {
+  const rest = text.slice(start, start + RETRACTION_LENGTH);
+  return sentencesOf(rest).slice(1).some((sentence) => /[\d$\\]/u.test(sentence));
 }
 
 /** The sentences of the last lines that are not empty, the last one first, without markdown. */
 export function lastSentences(text: string, maxLines: number): string[] {
   const lines = text.slice(-4_096).split("\n").map((line) => line.trim()).filter((line) => line !== "");
-  return lines.slice(-maxLines).reverse().flatMap((line) => sentencesOf(line).reverse());
+  return lines.slice(-maxLines).reverse().flatMap((line) => sentencesOf(line).reverse())
+    .slice(0, MAX_SENTENCES);
 }
 
 function phraseAt(text: string, start: number): string {

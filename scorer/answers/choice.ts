@@ -1,25 +1,25 @@
 import { announced, lastSentences } from "./anchors.ts";
-import type { FoundAnswer } from "./final_answer.ts";
+import { type FoundAnswer, textAnswer } from "./final_answer.ts";
 
 /** The choice that a text announces; without an announcement only where the question offers options, or asks yes or no. */
 export function findChoice(text: string, question: string): FoundAnswer | undefined {
   const options = offersOptions(question);
   for (const phrase of announced(text)) {
     const value = choiceValue(phrase) ?? leadingChoice(phrase, options);
-    if (value !== undefined) return { text: phrase, value: `choice:${value}` };
+    if (value !== undefined) return textAnswer(phrase, `choice:${value}`);
   }
   if (options) {
     const trimmed = text.trim();
     const whole = trimmed.length <= 200 ? leadingChoice(trimmed, true) : undefined;
-    if (whole !== undefined) return { text: trimmed, value: `choice:${whole}` };
+    if (whole !== undefined) return textAnswer(trimmed, `choice:${whole}`);
     for (const sentence of lastSentences(text, 1)) {
       const value = choiceValue(sentence) ?? leadingChoice(sentence.replace(/^[*_\s]+/u, ""), false);
-      if (value !== undefined) return { text: sentence, value: `choice:${value}` };
+      if (value !== undefined) return textAnswer(sentence, `choice:${value}`);
     }
   }
   if (!asksYesOrNo(question)) return undefined;
   const start = /^[\s*_#>]{0,8}(yes|no|true|false)\b(?!\s+(?:one|matter|doubt|longer|more))/iu.exec(text);
-  return start === null ? undefined : { text: start[1]!, value: `choice:${start[1]!.toLowerCase()}` };
+  return start === null ? undefined : textAnswer(start[1]!, `choice:${start[1]!.toLowerCase()}`);
 }
 
 /** The choice that a short text is, and nothing else: B, (b), **C)**, option D, yes. */

@@ -1,5 +1,5 @@
-import { canonicalValue } from "./expression.ts";
-import type { FoundAnswer } from "./final_answer.ts";
+import { type FoundAnswer, textAnswer } from "./final_answer.ts";
+import { readAnswer } from "./read_answer.ts";
 
 /** Longest output, in characters. */
 const MAX_LENGTH = 1_000;
@@ -13,8 +13,7 @@ export function findCodeResult(text: string, question: string): FoundAnswer | un
   const found = lastBlock(text) ?? lastInline(text);
   const content = found?.trim();
   if (content === undefined || content === "" || content.length > MAX_LENGTH) return undefined;
-  const value = canonicalValue(content) ?? `text:${content.replaceAll(/[ \t]+$/gmu, "")}`;
-  return { text: content, value };
+  return readAnswer(content, question) ?? textAnswer(content, `text:${content.replaceAll(/[ \t]+$/gmu, "")}`);
 }
 
 function asksForOutput(question: string): boolean {

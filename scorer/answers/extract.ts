@@ -8,6 +8,7 @@ import { findField } from "./json_field.ts";
 import { findMath } from "./math.ts";
 import { findNumber } from "./number.ts";
 import { findPattern } from "./pattern.ts";
+import { numberAnswer } from "./read_answer.ts";
 
 /** Finds the final answer of a text; undefined when it has none that can be told for sure. */
 export type AnswerExtractor = (text: string, question: string) => FinalAnswer | undefined;
@@ -23,23 +24,23 @@ export function answerExtractor(
 ): AnswerExtractor {
   const compiled = pattern === undefined ? undefined : compileSafePattern(pattern);
   const finders: Readonly<Record<AnswerKind, Finder>> = {
-    pattern: (text) => compiled === undefined ? undefined : findPattern(text, compiled),
-    field: (text) => findField(text, field),
-    boxed: (text) => findBoxed(text),
+    pattern: (text, question) => compiled === undefined ? undefined : findPattern(text, question, compiled),
+    field: (text, question) => findField(text, question, field),
+    boxed: findBoxed,
     code: findCodeResult,
     choice: findChoice,
     number: (text, question) => {
       const found = findNumber(text, question);
-      return found === undefined ? undefined : { text: found.text, value: `number:${found.value}` };
+      return found === undefined ? undefined : numberAnswer(found.text, found.number);
     },
-    math: (text) => findMath(text),
+    math: findMath,
   };
   return (text, question) => {
     const searched = finalPart(text);
     for (const kind of extract) {
       const found = finders[kind](searched, question);
       if (found !== undefined) {
-        return { kind, text: found.text.slice(0, MAX_ANSWER_LENGTH), value: found.value };
+        return { ...found, kind, text: found.text.slice(0, MAX_ANSWER_LENGTH) };
       }
     }
     return undefined;

@@ -1,3 +1,4 @@
+import type { AnswerForm } from "./answer_form.ts";
 import type { AnswerKind } from "../../cfgs/schema/early_exit.ts";
 
 /** The final answer that was found in a text. */
@@ -5,16 +6,18 @@ export interface FinalAnswer {
   readonly kind: AnswerKind;
   /** As it stands in the text, shortened. */
   readonly text: string;
-  /** Normal form: two answers are equal exactly when these are, whatever their kinds. */
+  /** Normal form for readers of a trace. */
   readonly value: string;
+  /** What equality is decided by (`equalAnswers`). */
+  readonly form: AnswerForm;
 }
 
 /** A final answer before its kind is noted. */
-export type FoundAnswer = Pick<FinalAnswer, "text" | "value">;
+export type FoundAnswer = Omit<FinalAnswer, "kind">;
 
-/** Equality of final answers; an equivalence. */
-export function sameAnswer(a: FinalAnswer, b: FinalAnswer): boolean {
-  return a.value === b.value;
+/** An answer that is compared letter by letter. */
+export function textAnswer(text: string, value: string): FoundAnswer {
+  return { text, value, form: { kind: "text", text: value } };
 }
 
 /** Longest final answer, in characters; what is longer is no final answer. */

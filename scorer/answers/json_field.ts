@@ -1,6 +1,6 @@
 import { isJsonObject, type Json } from "../../base/json.ts";
-import { canonicalValue } from "./expression.ts";
-import type { FoundAnswer } from "./final_answer.ts";
+import { type FoundAnswer, textAnswer } from "./final_answer.ts";
+import { readAnswer } from "./read_answer.ts";
 
 /** Fields that hold an answer where the settings name none. */
 const USUAL_FIELDS = ["answer", "final_answer", "result"];
@@ -8,6 +8,7 @@ const USUAL_FIELDS = ["answer", "final_answer", "result"];
 /** The value of a field of the JSON that a text is, or that stands in its last fence or at its end. */
 export function findField(
   text: string,
+  question: string,
   field: string | undefined,
 ): FoundAnswer | undefined {
   const json = jsonOf(text);
@@ -16,8 +17,10 @@ export function findField(
     const found = at(json, path);
     if (found === undefined || found === null) continue;
     const written = typeof found === "string" ? found : JSON.stringify(sorted(found));
-    const value = isJsonObject(found) || Array.isArray(found) ? `json:${written}` : canonicalValue(written);
-    if (value !== undefined) return { text: written, value };
+    const answer = isJsonObject(found) || Array.isArray(found)
+      ? textAnswer(written, `json:${written}`)
+      : readAnswer(written, question);
+    if (answer !== undefined) return answer;
   }
   return undefined;
 }

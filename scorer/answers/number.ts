@@ -1,5 +1,6 @@
 import { announced, lastSentences } from "./anchors.ts";
-import type { FoundAnswer } from "./final_answer.ts";
+import type { NumberForm } from "./answer_form.ts";
+import { unitOf } from "./units.ts";
 
 /** Longest number that is read, in characters. */
 const MAX_LENGTH = 80;
@@ -22,17 +23,27 @@ const tens = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ");
 /** Behind a number these make it something else than that number of things. */
 const NOT_UNITS =
   /^(?:and|or|to|plus|minus|times|divided|x|y|z|n|k|i|e|more|less|out|of|through|per cent of|followed|different|if|where|when|either|but)\b/u;
+/** Words behind a number and its unit that make it another answer. */
+const CONDITIONS = /\s(?:if|when|where|unless|otherwise|or|not|except|than|but)\s/u;
+/** The name of a number before it. */
+const NAME =
+  /^(?:[a-zA-Z]|\\[a-zA-Z]+|[A-Z]{2,3}|\p{L}{3,}(?: \p{L}+){0,4})(?:\s?_\s?(?:\w|\{[\w\s,]{1,12}\}))?(?:\s?\([^()=<>]{1,20}\))?\s?=\s?(?=[^=]*$)/u;
+/** Signs and words of an answer that is a range, or none. */
+const BOUND =
+  /[<>≤≥≠]|!=|\\(?:leq?|geq?|neq?|lt|gt)(?![a-z])|\b(?:at least|at most|more than|less than|fewer than|greater than|no more than|between|up to|cannot|isn't|is not|not equal)\b/iu;
+/** The left side of an equation: a number of something, or letters that are calculated with. */
+const EQUATION = /(?:\d\s?[a-z]|\b[a-z]\s?[-+*/^]\s?\w+|[-+*/^]\s?[a-z])(?:\s?\^\s?\w+)?\s*$/u;
 const ATTACHED_UNITS =
   /^(?:%|°[CF]?|km|cm|mm|m|kg|mg|g|s|ms|h|hrs?|min|mins|mph|ft|in|lbs?|oz|l|ml|L|J|N|W|V|Hz|kWh|USD|EUR|€|£|元|个|個|円|人|台|天|岁|小时|米|公里|美元)$/u;
 
-/** A phrase that is one number, with or without currency and unit; as a reduced fraction. Undefined for all else. */
-export function parseNumber(phrase: string): string | undefined {
+/**
+ * A phrase that is one number, with or without a name before it (x = 5), currency and unit. Undefined for all else, and
+ * for relations that are no name's value. `question`: whether percent is asked for.
+ */
+export function parseNumber(phrase: string, question: string): NumberForm | undefined {
   let text = bare(phrase);
   if (text === "" || text.length > MAX_LENGTH) return undefined;
-  const equals = text.lastIndexOf("=");
-  // "x = 2 or x = 1" is a list, not an equation.
-  if (/=.*(?:\b(?:or|and)\b|[,;]).*=/u.test(text)) return undefined;
-  if (equals >= 0) text = text.slice(equals + 1).trim();
+  text = text.replace(NAME, "");
   text = text.replace(
     /^(?:approximately|about|around|roughly|exactly|only|just|a total of|\\approx|≈|~)\s*/iu,
     "",
@@ -45,24 +56,37 @@ export function parseNumber(phrase: string): string | undefined {
     if (signed[1] === "-") sign = -1n;
     text = text.slice(signed[0].length).replace(/\)$/u, "");
   }
-  text = text.replace(/^(?:[$€£¥]|US\$|USD|EUR|Rs\.?)\s?/u, "");
-  const fraction = leadingFraction(text);
+  const currency = /^(?:[$€£¥]|US\$|USD|EUR|Rs\.?)\s?/u.exec(text)?.[0] ?? "";
+  const fraction = leadingFraction(text.slice(currency.length));
   if (fraction === undefined || !isUnit(fraction.rest)) return undefined;
-  const { numerator, denominator } = scaled(fraction, fraction.rest);
-  return denominator === 0n ? undefined : reduced(sign * numerator, denominator);
+  const { rest } = fraction;
+  const { numerator, denominator } = scaled(fraction, rest);
+  if (denominator === 0n) return undefined;
+  const percent = /^\s*(?:%|per\s?cent(?:age)?\b|prozent)/iu.test(rest) && !asksForPercent(question);
+  return {
+    ...reduced(sign * numerator, percent ? denominator * 100n : denominator),
+    unit: unitOf(currency.replace(/^US/u, "") || unitBehind(rest)),
+  };
+}
+
+/** A number as text, without its unit: 18, -7/2. */
+export function numberText({ top, bottom }: NumberForm): string {
+  return `${top}${bottom === 1n ? "" : `/${bottom}`}`;
 }
 
 /** Number that a text states as its answer: announced, or said at its end when a number was asked for. */
-export function findNumber(text: string, question: string): FoundAnswer | undefined {
+export function findNumber(text: string, question: string): { text: string; number: NumberForm } | undefined {
   for (const phrase of announced(text)) {
-    const value = parseNumber(phrase);
-    if (value !== undefined) return { text: phrase, value };
+    const number = parseNumber(phrase, question);
+    if (number !== undefined) return { text: phrase, number };
+    // A later answer that cannot be read is not one that was given before it.
+    if (/\d/u.test(phrase)) return undefined;
   }
   if (!asksForNumber(question)) return undefined;
   for (const sentence of lastSentences(text, 3)) {
-    const found = concludingNumber(sentence);
-    if (found === "ambiguous") return undefined;
-    if (found !== undefined) return { text: sentence, value: found };
+    const number = concludingNumber(sentence, question);
+    if (number === "ambiguous") return undefined;
+    if (number !== undefined) return { text: sentence, number };
   }
   return undefined;
 }
@@ -73,17 +97,26 @@ export function asksForNumber(question: string): boolean {
     .test(question);
 }
 
-/** The one number that a sentence comes to; `ambiguous` when there are several and nothing tells which. */
-function concludingNumber(sentence: string): string | "ambiguous" | undefined {
+/** True when a question wants its answer in percent. */
+function asksForPercent(question: string): boolean {
+  return /%|\bper\s?cent|\bprozent|\bpour\s?cent|\bpor\s?ciento|百分/iu.test(question);
+}
+
+/** The one number that a sentence comes to; `ambiguous` when there are several and nothing tells which, or it is a bound. */
+function concludingNumber(sentence: string, question: string): NumberForm | "ambiguous" | undefined {
+  if (BOUND.test(sentence)) return "ambiguous";
   const bold = [...sentence.matchAll(/\*\*([^*]{1,60})\*\*/gu)].at(-1)?.[1];
-  const inBold = bold === undefined ? undefined : parseNumber(bold.replace(/[.:]$/u, ""));
+  const inBold = bold === undefined ? undefined : parseNumber(bold.replace(/[.:]$/u, ""), question);
   if (inBold !== undefined) return inBold;
   const equals = sentence.lastIndexOf("=");
+  // 3x = 12, x + y = 5: what stands behind is a side of an equation, not its answer.
+  if (equals >= 0 && EQUATION.test(sentence.slice(Math.max(0, equals - 80), equals))) return "ambiguous";
   const from = equals >= 0 ? sentence.slice(equals + 1) : sentence;
-  const numbers = [...from.matchAll(numberInText)].map(([text]) => parseNumber(text));
-  const distinct = [...new Set(numbers)];
-  if (equals >= 0 && distinct.length > 0) return distinct[0] ?? "ambiguous";
-  return distinct.length > 1 ? "ambiguous" : distinct[0];
+  const numbers = [...from.matchAll(numberInText)].flatMap(([text]) => parseNumber(text, question) ?? []);
+  const first = numbers[0];
+  if (first === undefined) return /\d/u.test(from) ? "ambiguous" : undefined;
+  const distinct = new Set(numbers.map(numberText));
+  return equals < 0 && distinct.size > 1 ? "ambiguous" : first;
 }
 
 interface Fraction {
@@ -133,14 +166,14 @@ function leadingFraction(text: string): Fraction | undefined {
 
 /** True for what may stand behind a number without changing it. */
 function isUnit(rest: string): boolean {
-  const trimmed = rest.trim().replace(/[.,;:!?]$/u, "");
+  const trimmed = rest.trim().replace(/[.,;:?]$/u, "");
   if (trimmed === "" || ATTACHED_UNITS.test(trimmed) || /^\^\{?\\circ\}?$|^degrees?$/u.test(trimmed)) {
     return true;
   }
   if (/^\([^()\d]{1,40}\)$/u.test(trimmed)) return true;
   // A unit in words needs a blank, so that 5x is no five of x.
   if (!/^\s/u.test(rest) && !/^[-]?[a-z]{3,}/u.test(rest)) return false;
-  if (NOT_UNITS.test(trimmed.toLowerCase())) return false;
+  if (NOT_UNITS.test(trimmed.toLowerCase()) || CONDITIONS.test(trimmed.toLowerCase())) return false;
   return trimmed.split(/\s+/u).length <= 8 && /^[\p{L}%°€£$/'^{}\-\s()²³.]+(?:\^?[23])?$/u.test(trimmed) &&
     !/\s[-+]\s/u.test(trimmed);
 }
@@ -150,31 +183,48 @@ function scaled({ numerator, denominator }: Fraction, rest: string): Omit<Fracti
   return { numerator: exponent === undefined ? numerator : numerator * 10n ** BigInt(exponent), denominator };
 }
 
-function reduced(numerator: bigint, denominator: bigint): string {
+/** The text behind a number without its magnitude and what only remarks on it. */
+function unitBehind(rest: string): string {
+  const words = rest.trim().replace(/[.,;:?]$/u, "").replace(
+    /^(?:hundred|thousand|million|billion|trillion)\b\s*/iu,
+    "",
+  );
+  return words.replace(/^\^\{?\\circ\}?/u, "°");
+}
+
+function reduced(numerator: bigint, denominator: bigint): Omit<NumberForm, "unit"> {
   let [a, b] = [numerator < 0n ? -numerator : numerator, denominator];
   while (b !== 0n) [a, b] = [b, a % b];
   const divisor = a === 0n ? denominator : a;
-  const bottom = denominator / divisor;
-  return `${numerator / divisor}${bottom === 1n ? "" : `/${bottom}`}`;
+  return { kind: "number", top: numerator / divisor, bottom: denominator / divisor };
 }
 
 /** eighteen, twenty-five dollars. */
-function numberWord(text: string): string | undefined {
+function numberWord(text: string): NumberForm | undefined {
   const match = /^([a-z]+)(?:[- ]([a-z]+))?((?:\s\S+){0,4})$/iu.exec(text);
   if (match === null) return undefined;
   const [first, second] = [match[1]!.toLowerCase(), match[2]?.toLowerCase()];
   const ten = tens.indexOf(first);
   const unit = second === undefined ? -1 : words.indexOf(second);
-  if (ten >= 0 && unit > 0 && unit < 10) return String(20 + 10 * ten + unit);
+  const behind = (match[3] ?? "").trim();
+  if (ten >= 0 && unit > 0 && unit < 10) return wordForm(20 + 10 * ten + unit, behind);
   if (second !== undefined && (second in MAGNITUDES || NOT_UNITS.test(second))) return undefined;
-  if (ten >= 0) return String(20 + 10 * ten);
+  const things = `${match[2] ?? ""} ${behind}`.trim();
+  if (ten >= 0) return wordForm(20 + 10 * ten, things);
   const word = words.indexOf(first);
-  return word >= 0 ? String(word) : undefined;
+  return word >= 0 ? wordForm(word, things) : undefined;
+}
+
+function wordForm(value: number, things: string): NumberForm {
+  return { kind: "number", top: BigInt(value), bottom: 1n, unit: unitOf(things) };
 }
 
 /** Without LaTeX's wrappings and closing marks. */
 function bare(phrase: string): string {
-  return phrase.slice(0, 4 * MAX_LENGTH)
+  const text = phrase.slice(0, 4 * MAX_LENGTH);
+  // In pairs they enclose a formula, alone they are dollars.
+  const enclosing = (text.match(/(?<!\\)\$/gu)?.length ?? 0) % 2 === 0;
+  return text
     .replaceAll(
       /\\(?:left|right|displaystyle|quad|,|;|:)(?![a-z])/gu,
       (space) => space === "\\," ? "{,}" : " ",
@@ -182,11 +232,11 @@ function bare(phrase: string): string {
     .replaceAll(/\{,\}(?!\d{3})/gu, " ")
     .replaceAll(/\\[dtc]frac/gu, "\\frac")
     .replaceAll(/\\(?:text|mathrm|textbf|mathbf|operatorname)\s*\{([^{}]{0,60})\}/gu, " $1 ")
-    .replaceAll(/\\\(|\\\)|\\\[|\\\]|(?<!\\)\$(?!\d)|\*\*|`/gu, " ")
+    .replaceAll(/\\\(|\\\)|\\\[|\\\]|\*\*|`/gu, " ")
+    .replaceAll(enclosing ? /(?<!\\)\$/gu : /(?<!\\)\$(?!\d)/gu, " ")
     .replaceAll(/\\([$%])/gu, "$1")
-    .replaceAll(/\$(?=\d[^$]*$)/gu, "")
     .replaceAll(/\s+/gu, " ")
     .trim()
-    .replace(/[.,;!?:。！？；，]+$/u, "")
+    .replace(/[.,;?:。！？；，]+$|(?<=\p{L}{2})!+$/u, "")
     .trim();
 }

@@ -1,6 +1,6 @@
 import type { SafePattern } from "../../cfgs/schema/safe_pattern.ts";
-import { canonicalValue } from "./expression.ts";
 import type { FoundAnswer } from "./final_answer.ts";
+import { readAnswer } from "./read_answer.ts";
 
 /** Characters of a text that a pattern is matched with, from its end: at most 500 steps each (`cfgs/safe_pattern.ts`). */
 const SEARCHED_LENGTH = 4_096;
@@ -8,7 +8,7 @@ const SEARCHED_LENGTH = 4_096;
 const MAX_MATCHES = 64;
 
 /** The first group of a pattern's last match, or the whole of it. */
-export function findPattern(text: string, pattern: SafePattern): FoundAnswer | undefined {
+export function findPattern(text: string, question: string, pattern: SafePattern): FoundAnswer | undefined {
   const matcher = pattern.matcher(text.slice(-SEARCHED_LENGTH));
   let found: string | null = null;
   for (let matches = 0; matcher.find(); matches++) {
@@ -16,6 +16,5 @@ export function findPattern(text: string, pattern: SafePattern): FoundAnswer | u
     found = matcher.groupCount() > 0 ? matcher.group(1) : matcher.group(0);
   }
   const answer = found?.trim() ?? "";
-  const value = answer === "" ? undefined : canonicalValue(answer);
-  return value === undefined ? undefined : { text: answer, value };
+  return answer === "" ? undefined : readAnswer(answer, question);
 }

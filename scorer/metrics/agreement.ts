@@ -1,6 +1,7 @@
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import { type AnswerExtractor, answerExtractor } from "../answers/extract.ts";
-import { type FinalAnswer, sameAnswer } from "../answers/final_answer.ts";
+import { equalAnswers } from "../answers/equal_answers.ts";
+import type { FinalAnswer } from "../answers/final_answer.ts";
 import { answersJson } from "./answer.ts";
 import { finite, knownSimilarity, knownVerdict, similarityTable, verdictTable } from "../policy/evidence.ts";
 import type {
@@ -93,7 +94,7 @@ export class AgreementPolicy implements ExitPolicy {
 /** Undefined when one of the two states no final answer. */
 function statedAgreement(answers: readonly (FinalAnswer | undefined)[], [a, b]: Pair): boolean | undefined {
   const [first, second] = [answers[a], answers[b]];
-  return first === undefined || second === undefined ? undefined : sameAnswer(first, second);
+  return first === undefined || second === undefined ? undefined : equalAnswers(first, second);
 }
 
 function vetoOf(

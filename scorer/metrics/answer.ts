@@ -1,6 +1,7 @@
 import type { EarlyExitConfig } from "../../cfgs/schema/early_exit.ts";
 import { type AnswerExtractor, answerExtractor } from "../answers/extract.ts";
-import { type FinalAnswer, sameAnswer } from "../answers/final_answer.ts";
+import { equalAnswers } from "../answers/equal_answers.ts";
+import type { FinalAnswer } from "../answers/final_answer.ts";
 import type {
   ClusterState,
   EvidenceWanted,
@@ -55,6 +56,6 @@ export function answersJson(answers: readonly (FinalAnswer | undefined)[]) {
 function agreement(answers: readonly (FinalAnswer | undefined)[]): Agreement {
   return ([a, b]) => {
     const [first, second] = [answers[a], answers[b]];
-    return first !== undefined && second !== undefined && sameAnswer(first, second);
+    return first !== undefined && second !== undefined && equalAnswers(first, second);
   };
 }

@@ -191,3 +191,29 @@ test("without a model canopy score compares words, and says so", async () => {
   assert.ok(Array.isArray(row) && Array.isArray(related));
   assert.ok(Number(related[0]) > Number(row[0]) && Number(related[0]) > Number(row[1]));
 });
+
+test("bounds turned around, other roots and other ranges end no cluster; the same in another notation does", async () => {
+  const decisions = async (...texts: readonly string[]) => {
+    const { code, out, err } = await score(texts.map((text) => ({ group: "q", text })));
+    assert.equal(code, 0, err);
+    return [would(out[1], "answer").exit, would(out[1], "agreement").exit];
+  };
+  for (
+    const [first, second] of [
+      ["x \\geq 5", "x \\leq 5"],
+      ["x \\geq 5", "5"],
+      ["-2 \\le x \\le 7", "3 \\le x \\le 7"],
+      ["x^2 + y^2 = 1", "1"],
+      ["x \\neq 3", "3"],
+    ]
+  ) {
+    const texts = [first, second, first].map((answer) => `So \\boxed{${answer}}`);
+    assert.deepEqual(await decisions(...texts), [false, false], `${first} and ${second}`);
+  }
+  const roots = ["\\boxed{1} and \\boxed{-2}", "\\boxed{-2}", "\\boxed{-2}"].map((answer) =>
+    `The roots are ${answer}`
+  );
+  assert.deepEqual(await decisions(...roots), [false, false]);
+  const same = ["x \\geq 5", "5 \\leq x", "[5, \\infty)"].map((answer) => `So \\boxed{${answer}}`);
+  assert.deepEqual(await decisions(...same), [true, true]);
+});

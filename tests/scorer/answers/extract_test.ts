@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { answerExtractor } from "../../../scorer/answers/extract.ts";
-import { sameAnswer } from "../../../scorer/answers/final_answer.ts";
+import { equalAnswers } from "../../../scorer/answers/equal_answers.ts";
 
 const rulesOf = (answer: Record<string, unknown> = {}) => earlyExitSchema.parse({ answer }).answer;
 const extract = answerExtractor(rulesOf());
@@ -43,8 +43,8 @@ const cases: readonly (readonly [string, string | undefined, string?])[] = [
   ["The answer is -7.", "number:-7"],
   ["The answer is −7.", "number:-7"],
   ["The answer is approximately 3.14.", "number:157/50"],
-  ["The answer is 25%.", "number:25"],
-  ["The answer is $25\\%$.", "number:25"],
+  ["The answer is 25%.", "number:1/4"],
+  ["The answer is $25\\%$.", "number:25", "What percentage of the eggs is left?"],
   ["The answer is 6.02 \\times 10^{23}.", "number:602000000000000000000000"],
   ["The answer is $10^6$.", "number:1000000"],
   ["The answer is 90°.", "number:90"],
@@ -67,11 +67,28 @@ const cases: readonly (readonly [string, string | undefined, string?])[] = [
   ["", undefined, eggs],
   ["I hope this answer is helpful!", undefined],
   ["To answer the question, we need to find out what is going on here.", undefined],
+  ["The answer is 5. Wait, I forgot the eggs that were eaten.", undefined],
+  ["The answer is 5. But if there are ducks, it is 6.", undefined],
+  ["The result is 4. Multiplied by 3 that is 12.", undefined, eggs],
+  ["So x \\geq 5.", undefined, eggs],
+  ["She has at least 5 eggs left.", undefined, eggs],
+  ["So 3x = 12.", undefined, eggs],
+  ["So x + y = 5.", undefined, eggs],
+  ["Therefore, $x^2 + y^2 = 4$.", "expression:x^2+y^2=4"],
+  ["Therefore, $a = 3$. Then $b = 2a = 6$.", undefined],
+  ["The answer is $x \\le 4$.", "expression:x<=4"],
   // MATH
   ["so we get $\\boxed{\\frac{1}{2}}$.", "number:1/2"],
   ["$\\boxed{\\dfrac12}$", "number:1/2"],
   ["\\boxed{0.5}", "number:1/2"],
   ["\\boxed{12} is wrong, so \\boxed{13}.", "number:13"],
+  ["\\boxed{1} and \\boxed{-2}", "list:number:-2,number:1"],
+  ["The roots are \\boxed{3}, \\boxed{4} or \\boxed{5}.", "list:number:3,number:4,number:5"],
+  ["(a) \\boxed{2}. For (b) we find \\boxed{1}.", "sequence:number:2,number:1"],
+  ["First \\boxed{7}. Checking again gives \\boxed{7}.", "number:7"],
+  ["\\boxed{x \\geq 5}", "expression:x>=5"],
+  ["\\boxed{x != 3}", "expression:x!=3"],
+  ["\\boxed{x = 1, y = 2}", "list:x=number:1,y=number:2"],
   ["\\boxed{082}", "number:82"],
   ["$\\boxed{x = 5}$", "number:5"],
   ["\\boxed{5\\text{ cm}}", "number:5"],
@@ -136,11 +153,8 @@ test("a configured pattern and a configured field are looked for first", () => {
   assert.equal(pattern("VERDICT: guilty\nlater verdict: 18. \\boxed{3}", "")?.value, "number:18");
   assert.equal(pattern("nothing, \\boxed{3}", "")?.value, "number:3");
   const whole = answerExtractor(rulesOf({ pattern: "[0-9]+ apples" }));
-  assert.deepEqual(whole("5 apples, then 6 apples", ""), {
-    kind: "pattern",
-    text: "6 apples",
-    value: "number:6",
-  });
+  const { kind, text, value } = whole("5 apples, then 6 apples", "") ?? {};
+  assert.deepEqual([kind, text, value], ["pattern", "6 apples", "number:6"]);
   const field = answerExtractor(rulesOf({ field: "data.1.value" }));
   assert.equal(field('{"data": [{"value": 1}, {"value": "2.0"}]}', "")?.value, "number:2");
   assert.equal(field('{"data": [{"value": 1}]}', ""), undefined);
@@ -160,7 +174,7 @@ test("only the kinds of the settings are looked for, in their order", () => {
 test("answers are equal whatever the notation and the kind, and unequal when they say something else", () => {
   const same = (a: string, b: string) => {
     const [first, second] = [extract(a, eggs), extract(b, eggs)];
-    return first !== undefined && second !== undefined && sameAnswer(first, second);
+    return first !== undefined && second !== undefined && equalAnswers(first, second);
   };
   assert.ok(same("#### 18", "so \\boxed{18.0}"));
   assert.ok(same("The answer is $\\frac{1}{4}$.", "She makes 1 / 4 = 0.25 dollars."));
