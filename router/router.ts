@@ -61,7 +61,7 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
     random,
     transport,
     loadTokenizer: options.loadTokenizer ??
-      ((source) => loadTokenizer(source, { transport, signal: life.signal })),
+      ((source) => loadTokenizer(source, { transport, signal: life.signal, clock })),
   });
   const { earlyExit } = options;
   const arrivals = new Arrivals();

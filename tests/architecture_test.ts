@@ -327,6 +327,7 @@ test("threads are started, and functions of C called, in one place each", () => 
     "ml/onnx/thread.ts",
     "scorer/thread/worker.ts",
     "embedded/thread/worker.ts",
+    "ml/tokenizers/encoder_worker.ts",
     "bench/micro/loop_delay_thread.ts",
   ];
   assertNone(

@@ -166,6 +166,10 @@ const graphRules = {
   slots: z.enum(["declared", "completion"]).default("declared").describe(
     "Order of the answers in a prompt: as written here, or as they are ready",
   ),
+  neutralise_control_tokens: z.enum(["answers", "all", "none"]).optional().describe(
+    "Texts in which a space takes control tokens (<|im_end|>) apart where the engine tokenises: agents' answers " +
+      "(the default), users' messages too, or none. Where the router tokenises, texts never write any",
+  ),
   strip_reasoning: z.boolean().default(true).describe("Remove <think> blocks from what successors read"),
   deadline_ms: z.number().positive().optional().describe("Longest time for a whole run"),
   min_responses: z.int().min(1).optional().describe("For all clusters that do not say otherwise"),

@@ -26,6 +26,8 @@ const TRICKY_TEXTS = [
   "<|im_end|>\n<|im_start|>user\n<think> </think> <|im",
 ];
 
+const UTF8 = new TextEncoder();
+
 class Refusal extends Error {}
 
 /**
@@ -51,6 +53,41 @@ export function streamingOf(tokenizer: Tokenizer, files: StreamedFiles): Streami
     if (error instanceof Refusal) return { refusal: error.message };
     throw error;
   }
+}
+
+/** A normal form takes at most so many bytes away: three of four, of a mathematical letter; two of three, of a syllable. */
+const MAX_COMPOSITION = 4;
+
+/** Bytes of UTF-8 that one token stands for at most; undefined where rules drop text or join unknown characters. */
+export function maxTokenBytesOf(tokenizer: Tokenizer, files: StreamedFiles): number | undefined {
+  const { model } = tokenizer;
+  if (!(model instanceof BPE) || files.config["remove_space"] === true) return undefined;
+  if (model.fuse_unk && !coversAllBytes(model)) return undefined;
+  let added = 4;
+  for (const token of tokenizer.get_added_tokens_decoder().values()) {
+    if (token.lstrip || token.rstrip) return undefined;
+    added = Math.max(added, utf8Bytes(token.content));
+  }
+  const keeps = stepsOf(files.normalizer, "normalizers").every((step) =>
+    ["NFC", "NFD", "NFKC", "NFKD", "Prepend"].includes(String(step["type"])) || growsText(step)
+  );
+  const drops = stepsOf(files.preTokenizer, "pretokenizers").some((step) =>
+    !["Split", "ByteLevel", "Digits", "Metaspace", "Punctuation"].includes(String(step["type"])) ||
+    step["invert"] === true || String(step["behavior"]).toLowerCase() === "removed"
+  );
+  if (!keeps || drops) return undefined;
+  let longest = added;
+  for (const token of model.tokens_to_ids.keys()) longest = Math.max(longest, utf8Bytes(token));
+  return files.normalizer === null || files.normalizer === undefined ? longest : longest * MAX_COMPOSITION;
+}
+
+function growsText(step: JsonObject): boolean {
+  const from = step["type"] === "Replace" ? literalPattern(step) : undefined;
+  return from !== undefined && utf8Bytes(String(step["content"] ?? "")) >= utf8Bytes(from);
+}
+
+function utf8Bytes(text: string): number {
+  return UTF8.encode(text).length;
 }
 
 function rulesOf(tokenizer: Tokenizer, files: StreamedFiles): StreamRules {

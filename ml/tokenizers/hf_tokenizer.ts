@@ -1,11 +1,17 @@
 import { Template } from "@huggingface/jinja";
-import { Tokenizer } from "@huggingface/tokenizers";
+import { BPE, Tokenizer } from "@huggingface/tokenizers";
+import type { Clock } from "../../base/clock.ts";
 import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { ModelFilesOptions } from "../hub/model_files.ts";
 import type { ChatMessage } from "./chat_message.ts";
-import { type StreamedFiles, streamingOf } from "./hf_streaming.ts";
-import type { ModelTokenizer } from "./model_tokenizer.ts";
+import { ControlTokens, nextMark, withGaps } from "./control_tokens.ts";
+import { startEncoderThread } from "./encoder_thread.ts";
+import { EncoderThreads } from "./encoder_threads.ts";
+import { maxTokenBytesOf, type StreamedFiles, streamingOf } from "./hf_streaming.ts";
+import { mergeLongPiecesFast } from "./long_bpe.ts";
+import type { LongTexts } from "./long_texts.ts";
+import type { ModelControlTokens, ModelTokenizer } from "./model_tokenizer.ts";
 import type { Streaming } from "./token_stream.ts";
 import { loadTokenizerFiles, type TokenizerFiles } from "./tokenizer_files.ts";
 
@@ -15,26 +21,39 @@ import { loadTokenizerFiles, type TokenizerFiles } from "./tokenizer_files.ts";
  */
 export async function loadTokenizer(
   source: string,
-  options: ModelFilesOptions,
+  { clock, ...options }: LoadTokenizerOptions,
 ): Promise<ModelTokenizer> {
-  return new HfTokenizer(source, await loadTokenizerFiles(source, options));
+  return new HfTokenizer(source, await loadTokenizerFiles(source, options), clock);
+}
+
+/** Options of `loadTokenizer`. */
+export interface LoadTokenizerOptions extends ModelFilesOptions {
+  /** With it, long texts are encoded in threads. */
+  readonly clock?: Clock | undefined;
 }
 
 /** A tokenizer in the format of Hugging Face's `tokenizer.json`. */
 export class HfTokenizer implements ModelTokenizer {
   readonly vocabSize: number;
+  readonly longTexts: LongTexts | undefined;
   readonly #tokenizer: Tokenizer;
   readonly #template: Template | undefined;
   readonly #specialTokens: JsonObject;
   readonly #streamed: StreamedFiles;
   #streaming: Streaming | undefined;
   #textPrefix: readonly number[] | undefined;
+  #control: ModelControlTokens | undefined;
+  #maxTokenBytes: number | "unknown" | undefined;
+  readonly #templateText: string;
 
-  constructor(source: string, files: TokenizerFiles) {
+  /** `clock`: with it, long texts are encoded in threads. */
+  constructor(source: string, files: TokenizerFiles, clock?: Clock) {
     try {
       this.#tokenizer = new Tokenizer(files.tokenizer, files.config);
+      if (this.#tokenizer.model instanceof BPE) mergeLongPiecesFast(this.#tokenizer.model);
       this.vocabSize = vocabSizeOf(this.#tokenizer);
       const template = files.chatTemplate ?? templateOf(files.config);
+      this.#templateText = template ?? "";
       this.#template = template === undefined ? undefined : new Template(template);
     } catch (cause) {
       throw new CanopyError(
@@ -50,14 +69,38 @@ export class HfTokenizer implements ModelTokenizer {
       preTokenizer: files.tokenizer["pre_tokenizer"],
       config: files.config,
     };
+    const texts = files.texts ?? (() =>
+      Promise.resolve({
+        tokenizer: JSON.stringify(files.tokenizer),
+        config: JSON.stringify(files.config),
+      }));
+    const readTexts = async () => ({ source, ...await texts() });
+    this.longTexts = clock === undefined
+      ? undefined
+      : new EncoderThreads({ files: readTexts, start: startEncoderThread, clock });
+  }
+
+  get maxTokenBytes(): number | undefined {
+    this.#maxTokenBytes ??= maxTokenBytesOf(this.#tokenizer, this.#streamed) ?? "unknown";
+    return this.#maxTokenBytes === "unknown" ? undefined : this.#maxTokenBytes;
+  }
+
+  get control(): ModelControlTokens {
+    return this.#control ??= controlTokensOf(this.#tokenizer, this.#templateText);
   }
 
   get streaming(): Streaming {
     return this.#streaming ??= streamingOf(this.#tokenizer, this.#streamed);
   }
 
-  encode(text: string): number[] {
-    return this.#tokenizer.encode(text, { add_special_tokens: false }).ids;
+  encode(text: string, { marked = false }: { readonly marked?: boolean | undefined } = {}): number[] {
+    if (!marked || nextMark(text, 0) === text.length) {
+      return this.#tokenizer.encode(text, { add_special_tokens: false }).ids;
+    }
+    if ("refusal" in this.streaming) return this.encode(withGaps(text));
+    const stream = this.streaming.open({ marked });
+    stream.append(text);
+    return stream.complete();
   }
 
   get textPrefix(): readonly number[] {
@@ -101,6 +144,19 @@ export class HfTokenizer implements ModelTokenizer {
       );
     }
   }
+}
+
+/** A tokenizer may have added tokens that are text (line ends, HTML tags): those are no control tokens. */
+function controlTokensOf(tokenizer: Tokenizer, template: string): ModelControlTokens {
+  const tokens = [...tokenizer.get_added_tokens_decoder().values()].filter(({ content }) =>
+    content.trim() !== ""
+  );
+  const special = tokens.filter((token) => token.special);
+  const spoken = tokens.filter((token) => token.special || template.includes(token.content));
+  return {
+    all: new ControlTokens(spoken.map(({ content }) => content)),
+    special: new ControlTokens(special.map(({ content }) => content)),
+  };
 }
 
 /** The special tokens that a tokenizer adds in front of a text. */

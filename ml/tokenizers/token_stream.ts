@@ -1,18 +1,25 @@
+import { markAt, nextMark } from "./control_tokens.ts";
+import { StringFinder } from "./string_finder.ts";
+
 /** Encodes a text that is still being written, without ever encoding a part of it twice. */
 export interface TokenStream {
   /** Adds text at the end. */
   append(text: string): void;
   /** Ids with which the encoding of every text begins that begins with the text so far. A live view. */
   readonly stable: readonly number[];
+  /** Characters that are taken in and not encoded yet, because text to come may still change their tokens. */
+  readonly pending: number;
   /** Exactly `encode` of the text so far. */
   complete(): number[];
   /** The state of the stream, for `reset`. */
   mark(): TokenMark;
   /** Forgets what was appended after a mark. Marks that were taken after it are void. */
   reset(mark: TokenMark): void;
+  /** Goes on from where another stream of the same tokenizer has come to: the ids that it added, and its state. */
+  resume(added: Iterable<number>, mark: TokenMark): void;
 }
 
-/** A point in a stream. */
+/** A point in a stream: plain data, which threads can hand to each other. */
 export interface TokenMark {
   readonly tokens: number;
   readonly raw: string;
@@ -24,7 +31,10 @@ export interface TokenMark {
 }
 
 /** Streams of a tokenizer, or the reason why texts cannot be encoded while they are written, as the end of a sentence. */
-export type Streaming = { readonly open: () => TokenStream } | { readonly refusal: string };
+export type Streaming = { readonly open: OpenTokenStream } | { readonly refusal: string };
+
+/** Opens a stream; `marked`: of a text with the marks of `ControlTokens`. */
+export type OpenTokenStream = (options?: { readonly marked?: boolean | undefined }) => TokenStream;
 
 /** A token with a text of its own, found in the text before anything else is done to it. */
 export interface AddedToken {
@@ -52,10 +62,21 @@ export interface StreamRules {
 }
 
 /** Makes streams that follow the rules of one tokenizer. */
-export function tokenStreams(rules: StreamRules): () => TokenStream {
-  const finder = new AddedTokenFinder(rules.addedTokens);
-  return () => new PieceStream(rules, finder);
+export function tokenStreams(rules: StreamRules): OpenTokenStream {
+  const finder = new StringFinder(rules.addedTokens.map((token) => [token.text, token]));
+  const trimsBefore = rules.addedTokens.some((token) => token.trimsBefore);
+  return ({ marked = false } = {}) => new PieceStream(rules, { finder, trimsBefore, marked });
 }
+
+interface StreamOptions {
+  readonly finder: StringFinder<AddedToken>;
+  /** Some added token takes the white space in front of it away. */
+  readonly trimsBefore: boolean;
+  readonly marked: boolean;
+}
+
+/** Text that gives no stable piece is cut again only when it has doubled: a piece of any length costs linear time. */
+const ALWAYS_CUT_LENGTH = 1024;
 
 /**
  * Text goes through four stages, each of which holds back what text to come could still change: the search for added
@@ -63,7 +84,7 @@ export function tokenStreams(rules: StreamRules): () => TokenStream {
  */
 class PieceStream implements TokenStream {
   readonly #rules: StreamRules;
-  readonly #finder: AddedTokenFinder;
+  readonly #options: StreamOptions;
   readonly #ids: number[] = [];
   /** May begin an added token. */
   #raw = "";
@@ -71,6 +92,8 @@ class PieceStream implements TokenStream {
   #plain = "";
   /** Normalised text that is not encoded yet. */
   #prepared = "";
+  /** Length of `#prepared` at which it is cut again. */
+  #cutLength = 0;
   /** The running section has given text to `prepare`. */
   #begun = false;
   /** No added token has come yet. */
@@ -78,13 +101,17 @@ class PieceStream implements TokenStream {
   /** The last added token takes the white space behind it away, and nothing else has come since. */
   #trimsNext = false;
 
-  constructor(rules: StreamRules, finder: AddedTokenFinder) {
+  constructor(rules: StreamRules, options: StreamOptions) {
     this.#rules = rules;
-    this.#finder = finder;
+    this.#options = options;
   }
 
   get stable(): readonly number[] {
     return this.#ids;
+  }
+
+  get pending(): number {
+    return this.#raw.length + this.#plain.length + this.#prepared.length;
   }
 
   append(text: string): void {
@@ -117,20 +144,51 @@ class PieceStream implements TokenStream {
 
   reset(mark: TokenMark): void {
     this.#ids.length = mark.tokens;
+    this.#setState(mark);
+  }
+
+  resume(added: Iterable<number>, mark: TokenMark): void {
+    for (const id of added) this.#ids.push(id);
+    this.#setState(mark);
+  }
+
+  #setState(mark: TokenMark): void {
     this.#raw = mark.raw;
     this.#plain = mark.plain;
     this.#prepared = mark.prepared;
+    this.#cutLength = 0;
     this.#begun = mark.begun;
     this.#first = mark.first;
     this.#trimsNext = mark.trimsNext;
   }
 
   #findTokens(atEnd: boolean): void {
+    const { finder, marked } = this.#options;
     const raw = this.#raw;
+    const end = raw.length;
     let from = 0;
     let at = 0;
-    while (at < raw.length) {
-      const found = this.#finder.at(raw, at, atEnd);
+    let markPlace = marked ? nextMark(raw, 0) : end;
+    while (at < end) {
+      if (at > markPlace) markPlace = nextMark(raw, at);
+      if (at < markPlace) {
+        at = Math.min(markPlace, finder.next(raw, at));
+        if (at === end) break;
+      }
+      const mark = at === markPlace ? markAt(raw, at) : undefined;
+      if (mark !== undefined) {
+        // What follows a break goes with it.
+        const whole = mark.says === "literal" ? mark.length : mark.length + 1;
+        if (at + whole > end && !atEnd) break;
+        if (mark.says === "undecided") at++;
+        else {
+          this.#addPlain(raw.slice(from, mark.says === "literal" ? at + 1 : at));
+          from = at + mark.length;
+          at = mark.says === "break" && markAt(raw, from) === undefined ? from + 1 : from;
+        }
+        continue;
+      }
+      const found = finder.at(raw, at, atEnd);
       if (found === "undecided") break;
       if (found === undefined) at++;
       else {
@@ -168,9 +226,10 @@ class PieceStream implements TokenStream {
       this.#plain = this.#plain.slice(ready);
       this.#begun = true;
     }
-    if (this.#prepared === "") return;
+    if (this.#prepared === "" || (!atEnd && this.#prepared.length < this.#cutLength)) return;
     const pieces = this.#rules.pieces(this.#prepared);
     const done = atEnd ? pieces.length : pieces.length - this.#rules.unstablePieces;
+    this.#cutLength = done <= 0 && this.#prepared.length > ALWAYS_CUT_LENGTH ? 2 * this.#prepared.length : 0;
     if (done <= 0) return;
     const stable = pieces.slice(0, done);
     for (const id of this.#rules.encode(stable)) this.#ids.push(id);
@@ -179,7 +238,7 @@ class PieceStream implements TokenStream {
 
   /** Characters of the plain text whose normal form nothing can change any more. */
   #readyPlain(): number {
-    const text = this.#finder.trimsBefore ? this.#plain.trimEnd() : this.#plain;
+    const text = this.#options.trimsBefore ? this.#plain.trimEnd() : this.#plain;
     let end = text.length;
     if (end > 0 && isHighSurrogate(text.charCodeAt(end - 1))) end--;
     if (!this.#rules.composes) return end;
@@ -190,42 +249,6 @@ class PieceStream implements TokenStream {
       if (beginsAnew(text.codePointAt(end)!)) return end;
     }
     return 0;
-  }
-}
-
-interface TrieNode {
-  token: AddedToken | undefined;
-  readonly next: Map<string, TrieNode>;
-}
-
-/** Finds the longest added token at a place, as long as enough text is there to tell. */
-class AddedTokenFinder {
-  readonly trimsBefore: boolean;
-  readonly #root: TrieNode = { token: undefined, next: new Map() };
-
-  constructor(tokens: readonly AddedToken[]) {
-    this.trimsBefore = tokens.some((token) => token.trimsBefore);
-    for (const token of tokens) {
-      let node = this.#root;
-      for (let i = 0; i < token.text.length; i++) {
-        let next = node.next.get(token.text[i]!);
-        if (next === undefined) node.next.set(token.text[i]!, next = { token: undefined, next: new Map() });
-        node = next;
-      }
-      node.token = token;
-    }
-  }
-
-  at(text: string, from: number, atEnd: boolean): AddedToken | "undecided" | undefined {
-    let node = this.#root;
-    let found: AddedToken | undefined;
-    for (let i = from; i < text.length; i++) {
-      const next = node.next.get(text[i]!);
-      if (next === undefined) return found;
-      if (next.token !== undefined) found = next.token;
-      node = next;
-    }
-    return atEnd || node.next.size === 0 ? found : "undecided";
   }
 }
 

@@ -10,6 +10,8 @@ export interface TokenizerFiles {
   readonly config: JsonObject;
   /** `chat_template.jinja`, which comes before the config's `chat_template`. */
   readonly chatTemplate: string | undefined;
+  /** The texts of both JSON files, read again; absent: the parsed ones are written. */
+  readonly texts?: (() => Promise<{ tokenizer: string; config: string | undefined }>) | undefined;
 }
 
 /**
@@ -28,6 +30,10 @@ export async function loadTokenizerFiles(
       tokenizer,
       config: await readJson(files, "tokenizer_config.json") ?? {},
       chatTemplate: await files.read("chat_template.jinja") ?? await legacyTemplate(files),
+      texts: async () => ({
+        tokenizer: await files.read("tokenizer.json") ?? JSON.stringify(tokenizer),
+        config: await files.read("tokenizer_config.json"),
+      }),
     };
   } catch (cause) {
     throw new CanopyError(

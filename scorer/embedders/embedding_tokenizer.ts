@@ -4,7 +4,7 @@ import { Tokenizer } from "@huggingface/tokenizers";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import { streamingOf } from "../../ml/tokenizers/hf_streaming.ts";
-import type { TokenStream } from "../../ml/tokenizers/token_stream.ts";
+import type { OpenTokenStream } from "../../ml/tokenizers/token_stream.ts";
 
 /** The token that Qwen3-Embedding pools at. Its configuration names another one, `<|im_end|>`, as the end. */
 const QWEN_END = "<|endoftext|>";
@@ -26,7 +26,7 @@ export class EmbeddingTokenizer {
   /** Appended to every text, exactly once, also when the text itself ends with it: the model pools there. */
   readonly endId: number;
   readonly #tokenizer: Tokenizer;
-  readonly #open: (() => TokenStream) | undefined;
+  readonly #open: OpenTokenStream | undefined;
 
   constructor(source: string, files: { readonly tokenizer: JsonObject; readonly config: JsonObject }) {
     try {

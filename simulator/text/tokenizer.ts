@@ -1,6 +1,7 @@
 import type { Json } from "../../base/json.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
-import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import { ControlTokens, nextMark } from "../../ml/tokenizers/control_tokens.ts";
+import type { ModelControlTokens, ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import { type Streaming, tokenStreams } from "../../ml/tokenizers/token_stream.ts";
 import { SPECIAL_TOKENS, TOKEN_TEXTS } from "./vocabulary.ts";
 
@@ -9,6 +10,7 @@ const FIRST_SPECIAL = FIRST_TEXT + TOKEN_TEXTS.length;
 /** A sentence end with its newline; a word with the space before it; any other single character. */
 const PIECE = /\.\n| ?[\p{L}\p{M}]+|[^\p{L}\p{M}]/gsu;
 const SPECIAL = new RegExp(`(${SPECIAL_TOKENS.map((text) => text.replaceAll("|", "\\|")).join("|")})`);
+const CONTROL_TOKENS = new ControlTokens(SPECIAL_TOKENS);
 const MAX_CACHED_PIECES = 50_000;
 
 /**
@@ -23,23 +25,28 @@ export class BuiltinTokenizer implements ModelTokenizer {
   #longest = Math.max(...TOKEN_TEXTS.map((text) => text.length));
   #pieces = new Map<string, readonly number[]>();
   #utf8 = new TextEncoder();
-  readonly streaming: Streaming = {
-    open: tokenStreams({
-      addedTokens: SPECIAL_TOKENS.map((text, index) => ({
-        id: FIRST_SPECIAL + index,
-        text,
-        trimsBefore: false,
-        trimsAfter: false,
-      })),
-      composes: false,
-      prepare: (text) => text,
-      pieces: (text) => text.match(PIECE) ?? [],
-      unstablePieces: 2,
-      encode: (pieces) => pieces.flatMap((piece) => this.#encodePiece(piece)),
-    }),
-  };
+  readonly control: ModelControlTokens = { all: CONTROL_TOKENS, special: CONTROL_TOKENS };
+  readonly #open = tokenStreams({
+    addedTokens: SPECIAL_TOKENS.map((text, index) => ({
+      id: FIRST_SPECIAL + index,
+      text,
+      trimsBefore: false,
+      trimsAfter: false,
+    })),
+    composes: false,
+    prepare: (text) => text,
+    pieces: (text) => text.match(PIECE) ?? [],
+    unstablePieces: 2,
+    encode: (pieces) => pieces.flatMap((piece) => this.#encodePiece(piece)),
+  });
+  readonly streaming: Streaming = { open: this.#open };
 
-  encode(text: string): number[] {
+  encode(text: string, { marked = false }: { readonly marked?: boolean | undefined } = {}): number[] {
+    if (marked && nextMark(text, 0) < text.length) {
+      const stream = this.#open({ marked });
+      stream.append(text);
+      return stream.complete();
+    }
     const ids: number[] = [];
     for (const part of text.split(SPECIAL)) {
       const special = SPECIAL_TOKENS.indexOf(part);

@@ -33,7 +33,7 @@ export async function serveWarm(http: HttpServices, { call, body, scope }: ReadR
   const model = warmable(http, request.model, scope);
   const { session: _, ...parameters } = body;
   const like = readSampling(request, parameters);
-  const prompt = readPrompt(request, body, model, like);
+  const prompt = await readPrompt(request, body, model, like);
   guard(model, body, prompt);
   const order = { model, prompt, like, stickyKey: request.session ?? call.req.header(STICKY_HEADER) };
   const { promptTokens, cachedTokens, worker } = await withPlace(
@@ -91,7 +91,13 @@ function warmable(http: HttpServices, name: string | undefined, scope: RequestSc
   return model;
 }
 
-function readPrompt(request: WarmRequest, body: JsonObject, model: ServedModel, like: Sampling): Prompt {
+/** Control tokens in messages stay what they are, as in the chat request that follows, which the engine tokenises. */
+function readPrompt(
+  request: WarmRequest,
+  body: JsonObject,
+  model: ServedModel,
+  like: Sampling,
+): Prompt | Promise<Prompt> {
   const { prompt } = request;
   if (isSet(prompt) && isSet(request.messages)) {
     throw badRequest("messages", "messages cannot be given together with prompt: leave one of them out");

@@ -1,6 +1,7 @@
 import { deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { Random } from "../../../base/random.ts";
+import { unlessAborted } from "../../../base/unless_aborted.ts";
 import {
   type EngineUsage,
   type FinishReason,
@@ -38,7 +39,8 @@ export interface EventSink {
 
 /** A request to generate. */
 export interface AgentRequest {
-  readonly prompt: Prompt;
+  /** A promise where it is still being tokenised. */
+  readonly prompt: Prompt | Promise<Prompt>;
   readonly sampling: Sampling;
   readonly logprobs?: number | undefined;
   /** An engine that refuses the request because of them is asked again without. */
@@ -49,6 +51,8 @@ export interface AgentRequest {
   /** The client, where the call's output goes to one. */
   readonly sink?: EventSink | undefined;
 }
+
+type PlacedRequest = AgentRequest & { readonly prompt: Prompt };
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const RETRY_PAUSE_MS = { least: 25, random: 100 };
@@ -142,7 +146,6 @@ export class AgentCall {
     if (this.#state !== "waiting") return;
     this.#context.work.begin();
     this.#state = "queued";
-    this.#prompt = request.prompt;
     this.#startedAtMs = this.#context.trace.nowMs;
     this.#note("agent_queued");
     const overdue = this.#overdue();
@@ -153,7 +156,9 @@ export class AgentCall {
       this.#controller.signal,
     );
     try {
-      this.#complete(await this.#generate(request, deadline.signal));
+      const { prompt } = request;
+      this.#prompt = prompt instanceof Promise ? await unlessAborted(prompt, deadline.signal) : prompt;
+      this.#complete(await this.#generate({ ...request, prompt: this.#prompt }, deadline.signal));
     } catch (error) {
       const cut = overdue !== undefined && error === overdue && this.node.onDeadline === "use_partial" &&
         this.log.text !== "";
@@ -232,7 +237,7 @@ export class AgentCall {
 
   /** Tries workers until one answers; another one is tried only while no token has come. */
   async #generate(
-    request: AgentRequest,
+    request: PlacedRequest,
     signal: AbortSignal,
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {
     const failedOn = new Set<string>();
@@ -283,7 +288,7 @@ export class AgentCall {
   }
 
   async #attempt(
-    request: AgentRequest,
+    request: PlacedRequest,
     lease: Lease,
     signal: AbortSignal,
   ): Promise<Extract<GenerateEvent, { type: "end" }>> {

@@ -1,18 +1,20 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import { INLINE_LENGTH } from "../../../ml/tokenizers/long_texts.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
-import type { ServedModel } from "../../served/served_model.ts";
-import type { Lease } from "../../pool/lease.ts";
 import { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import { attemptOutcome } from "../agent/attempt_outcome.ts";
-import type { AgentNode } from "../graph/graph_types.ts";
-import { wirePrompt } from "../prompt/wire_prompt.ts";
-import { type AgentUsage, withExtraTokens } from "../record/usage.ts";
-import type { ModelAccess } from "../warm/model_access.ts";
 import type { VerdictQuestion } from "./exit_policies.ts";
 import type { Judgement } from "./pair_evidence.ts";
+import type { AgentNode } from "../graph/graph_types.ts";
+import { markingGuard, neutralisingGuard } from "../prompt/text_guard.ts";
+import { isTokenised, wirePrompt } from "../prompt/wire_prompt.ts";
+import { type AgentUsage, withExtraTokens } from "../record/usage.ts";
+import type { ModelAccess } from "../warm/model_access.ts";
+import type { Lease } from "../../pool/lease.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** Alternatives of the one token in which yes and no are looked for: what every engine that has them gives. */
 const ALTERNATIVES = 10;
@@ -136,7 +138,8 @@ export class Judge {
     if (one === undefined || other === undefined) return undefined;
     let end = 0;
     while (end < one.length && one[end] === other[end]) end++;
-    const stream = tokenizer.streaming.open();
+    if (tokenizer.longTexts !== undefined && end > INLINE_LENGTH) return undefined;
+    const stream = tokenizer.streaming.open({ marked: true });
     stream.append(one.slice(0, end));
     return { kind: "tokens", ids: [...stream.stable] };
   }
@@ -145,8 +148,8 @@ export class Judge {
     const { model: { served }, headers, context } = this.#options;
     let prompt: Prompt;
     try {
-      const chat = { kind: "chat", messages: this.#messages(answers) } as const;
-      prompt = wirePrompt(chat, unthinking(served), {});
+      const chat = { kind: "chat", messages: this.#messages(answers, this.#tokenises) } as const;
+      prompt = await wirePrompt(chat, unthinking(served), {}, { marked: true, signal });
     } catch (error) {
       return this.#unknown(messageOf(error));
     }
@@ -186,19 +189,29 @@ export class Judge {
   }
 
   #text(answers: readonly [string, string]): string | undefined {
-    const { tokenizer, engine } = this.#options.model.served;
-    if (tokenizer === undefined || !tokenizer.hasChatTemplate || !engine.capabilities.tokenIds) {
-      return undefined;
-    }
-    return tokenizer.renderChat(this.#messages(answers), {
+    if (!this.#tokenises) return undefined;
+    return this.#options.model.served.tokenizer?.renderChat(this.#messages(answers, true), {
       templateArguments: unthinking(this.#options.model.served).config.chat_template_arguments,
     });
   }
 
-  #messages([first, second]: readonly [string, string]): ChatMessage[] {
-    const { question, settings, verdict } = this.#options;
-    const content = verdict.prompt({ question: question(), first, second, maxTokens: settings.max_tokens });
-    return [{ role: "user", content }];
+  /** True when the router makes the tokens of its prompts. */
+  get #tokenises(): boolean {
+    return isTokenised({ kind: "chat", messages: [] }, this.#options.model.served, {});
+  }
+
+  /** Neither the question nor an answer can write a control token. */
+  #messages(answers: readonly [string, string], marked: boolean): ChatMessage[] {
+    const { question, settings, verdict, model: { served: { tokenizer } } } = this.#options;
+    const guard = marked ? markingGuard(tokenizer?.control?.all) : neutralisingGuard(tokenizer, "all");
+    const [first, second] = marked ? answers : answers.map((answer) => guard.answer(answer));
+    const content = verdict.prompt({
+      question: question(),
+      first: first ?? "",
+      second: second ?? "",
+      maxTokens: settings.max_tokens,
+    });
+    return [{ role: "user", content: marked ? guard.text(content) : content }];
   }
 
   #unknown(reason: string, late = false): Judgement {

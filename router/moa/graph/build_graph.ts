@@ -52,7 +52,8 @@ class GraphBuilder {
       }
       agents.set(agent.id, this.#agent(agent, agent.reads.map((id) => clusters.get(id)!)));
     }
-    const { slots, strip_reasoning, deadline_ms, compat, incremental_prefill } = this.#graph;
+    const { slots, strip_reasoning, deadline_ms, compat, neutralise_control_tokens, incremental_prefill } =
+      this.#graph;
     return {
       name,
       agents: [...agents.values()],
@@ -63,6 +64,7 @@ class GraphBuilder {
       stripReasoning: strip_reasoning && compat === undefined,
       deadlineMs: deadline_ms,
       compat,
+      neutralisedTexts: neutralise_control_tokens,
       incrementalPrefill: {
         mode: incremental_prefill.mode,
         chunkTokens: incremental_prefill.chunk_tokens,

@@ -53,6 +53,8 @@ export interface AgentGraph {
   readonly stripReasoning: boolean;
   readonly deadlineMs: number | undefined;
   readonly compat: "moa-vllm" | undefined;
+  /** Texts whose control tokens are taken apart in prompts that the engine tokenises; by default agents' answers. */
+  readonly neutralisedTexts?: "answers" | "all" | "none" | undefined;
   readonly incrementalPrefill: {
     readonly mode: "off" | "auto" | "on";
     readonly chunkTokens: number | undefined;

@@ -4,7 +4,8 @@ import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 
 /** A piece of a prompt template. */
 export type Segment =
-  | { readonly kind: "literal"; readonly text: string }
+  /** `user`: text of the client's, not of the configuration's. */
+  | { readonly kind: "literal"; readonly text: string; readonly user?: boolean | undefined }
   /** `[input_prompts]`: the client's question. */
   | { readonly kind: "question" }
   /** `[responses]`: the answers of all precursors, each one as `ResponsesFormat` has it. */

@@ -138,7 +138,7 @@ function openWithMore(message: ChatMessage, pieces: readonly Piece[]): OpenMessa
     kind: "open",
     base: message,
     parts: [],
-    pieces: own === "" ? pieces : [literal(`${own}\n\n`), ...pieces],
+    pieces: own === "" ? pieces : [fromUser(`${own}\n\n`), ...pieces],
   };
 }
 
@@ -146,6 +146,10 @@ function literal(text: string): Piece {
   return { kind: "literal", text };
 }
 
+function fromUser(text: string): Piece {
+  return { kind: "literal", text, user: true };
+}
+
 function withQuestion(segments: readonly Segment[], question: string): Piece[] {
-  return segments.map((segment) => segment.kind === "question" ? literal(question) : segment);
+  return segments.map((segment) => segment.kind === "question" ? fromUser(question) : segment);
 }

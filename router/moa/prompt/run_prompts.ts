@@ -1,4 +1,4 @@
-import { messageOf } from "../../../base/errors.ts";
+import { badRequest, messageOf } from "../../../base/errors.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 import type { Question } from "../graph/run_input.ts";
@@ -9,7 +9,24 @@ import { questionText, textOf } from "./conversation.ts";
 import { fillPrompt, type OpenPrompt, openPrompt } from "./open_prompt.ts";
 import { layoutOf, type PromptLayout, type Refused } from "./prompt_layout.ts";
 import { SplicedPrompt } from "./spliced_prompt.ts";
-import { hasChatFields, promptText, wirePrompt } from "./wire_prompt.ts";
+import {
+  guardAnswers,
+  guardConversation,
+  guardOpen,
+  guardPrecursors,
+  type NeutralisedTexts,
+  neutralisingGuard,
+  type TextGuard,
+} from "./text_guard.ts";
+import {
+  hasChatFields,
+  isTokenised,
+  promptText,
+  tokenise,
+  type TokeniseOptions,
+  tokensPrompt,
+  wirePrompt,
+} from "./wire_prompt.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** An agent as a run calls it. */
@@ -29,18 +46,30 @@ export interface SpliceSource {
   readonly key: string;
 }
 
+/** A prompt as a model gets it: open, with guarded texts, and what its answers go through. */
+interface GuardedPrompt {
+  readonly open: OpenPrompt;
+  readonly guard: TextGuard;
+  /** The router makes its tokens. */
+  readonly tokenised: boolean;
+}
+
 /** The prompts of one run. What its agents have in common is made once: open templates, and the prompts of leaves. */
 export class RunPrompts {
   readonly #question: Question;
+  readonly #neutralised: NeutralisedTexts;
   readonly #open = new Map<PromptTemplate, OpenPrompt>();
   readonly #lengths = new Map<OpenPrompt, number>();
-  readonly #unanswered = new Map<OpenPrompt, Map<ServedModel, Prompt>>();
+  readonly #guarded = new Map<OpenPrompt, Map<ServedModel, GuardedPrompt[]>>();
+  readonly #unanswered = new Map<OpenPrompt, Map<ServedModel, Prompt | Promise<Prompt>>>();
   readonly #layouts = new Map<OpenPrompt, Map<ServedModel, PromptLayout | Refused>>();
   /** Tokens of a spliced prompt are not made again for the final one. */
   readonly #spliced = new Map<AgentNode, SplicedPrompt>();
 
-  constructor(question: Question) {
+  /** `neutralised`: texts whose control tokens are taken apart where the engine tokenises. */
+  constructor(question: Question, neutralised: NeutralisedTexts = "answers") {
     this.#question = question;
+    this.#neutralised = neutralised;
   }
 
   /** Characters of an agent's open prompt, those of JSON's syntax included. */
@@ -62,26 +91,51 @@ export class RunPrompts {
   }
 
   /**
-   * An agent's prompt as it goes to the model; `answers` are in slot order.
-   * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
+   * An agent's prompt as it goes to the model; `answers` are in slot order. A promise where it is so long that a thread
+   * makes its tokens. Throws 400 `invalid_messages` when the model's chat template refuses the conversation,
+   * `context_length_exceeded` when the prompt cannot fit without answers.
    */
-  wire({ node, served, sampling }: PromptTarget, answers: readonly AgentAnswer[]): Prompt {
-    const open = this.#openOf(node);
+  wire(target: PromptTarget, answers: readonly AgentAnswer[]): Prompt | Promise<Prompt> {
+    const { node, served, sampling } = target;
+    const { open, guard, tokenised } = this.#guard(target);
     const spliced = this.#spliced.get(node);
     if (answers.length > 0 || spliced !== undefined || hasChatFields(sampling)) {
-      const filled = fillPrompt(open, answers);
+      const filled = fillPrompt(open, guardAnswers(answers, guard));
       const text = spliced === undefined ? undefined : promptText(filled, served, sampling);
       return spliced === undefined || text === undefined
-        ? wirePrompt(filled, served, sampling)
-        : { kind: "tokens", ids: spliced.encode(text) };
+        ? wirePrompt(filled, served, sampling, { marked: tokenised })
+        : tokensPrompt(spliced.encode(text));
     }
     let prompts = this.#unanswered.get(open);
     if (prompts === undefined) this.#unanswered.set(open, prompts = new Map());
     let prompt = prompts.get(served);
     if (prompt === undefined) {
-      prompts.set(served, prompt = wirePrompt(fillPrompt(open, []), served, sampling));
+      const limit = this.#limit(target);
+      prompt = wirePrompt(fillPrompt(open, []), served, sampling, { marked: tokenised, limit });
+      prompts.set(served, prompt);
+      if (prompt instanceof Promise) prompt.then((known) => prompts.set(served, known), () => {});
     }
     return prompt;
+  }
+
+  /**
+   * Tokens of an agent's prompt without answers, where the router knows the tokenizer. Throws 400
+   * `context_length_exceeded` when that alone cannot fit.
+   */
+  countTokens(target: PromptTarget): number | Promise<number> | undefined {
+    const count = (prompt: Prompt): number | Promise<number> | undefined => {
+      if (prompt.kind === "tokens") return prompt.ids.length;
+      if (prompt.kind === "chat" || target.served.tokenizer === undefined) return undefined;
+      const ids = tokenise(prompt.text, target.served, { limit: this.#limit(target) });
+      return ids instanceof Promise ? ids.then(({ length }) => length) : ids.length;
+    };
+    const prompt = this.wire(target, []);
+    return prompt instanceof Promise ? prompt.then((known) => count(known) ?? 0) : count(prompt);
+  }
+
+  /** The request field that an agent's prompt is made from. */
+  fieldOf(node: AgentNode): string {
+    return node.promptField ?? (this.#question.kind === "chat" ? "messages" : "prompt");
   }
 
   /** An agent's prompt that grows with what its precursors write. Once it is spliced, `wire` goes on from there. */
@@ -92,7 +146,7 @@ export class RunPrompts {
     if (!engine.capabilities.tokenIds) return { refusal: "the engine takes no token ids" };
     const streaming = tokenizer.streaming ?? { refusal: "it encodes whole texts only" };
     if ("refusal" in streaming) return { refusal: `of the model's tokenizer: ${streaming.refusal}` };
-    const open = this.#openOf(node);
+    const { open, guard } = this.#guard(target);
     const layout = this.#layout(open, target, key);
     if ("refusal" in layout) return layout;
     if (open.kind === "moa-vllm") return { refusal: "MoA-vllm fills it" };
@@ -105,8 +159,10 @@ export class RunPrompts {
       layout,
       responses: open.responses,
       slots,
-      precursors,
-      stream: streaming.open(),
+      precursors: () => guardPrecursors(precursors(), guard),
+      stream: streaming.open({ marked: open.kind === "chat" }),
+      marked: open.kind === "chat",
+      longTexts: tokenizer.longTexts,
       // The engine tokenises a raw text, and says how it begins.
       prefix: open.kind === "raw" ? textPrefix : undefined,
     });
@@ -119,6 +175,43 @@ export class RunPrompts {
     let open = this.#open.get(node.template);
     if (open === undefined) this.#open.set(node.template, open = openPrompt(node.template, this.#question));
     return open;
+  }
+
+  /** An agent's open prompt with its texts guarded, as one that the router tokenises or as one that the engine does. */
+  #guard({ node, served, sampling }: PromptTarget): GuardedPrompt {
+    const open = this.#openOf(node);
+    const filled = fillPrompt(open, []);
+    const tokenised = isTokenised(filled, served, sampling);
+    let models = this.#guarded.get(open);
+    if (models === undefined) this.#guarded.set(open, models = new Map());
+    let made = models.get(served);
+    if (made === undefined) models.set(served, made = []);
+    let guarded = made.find((one) => one.tokenised === tokenised);
+    if (guarded === undefined) {
+      const { tokenizer } = served;
+      const render = (prompt: OpenPrompt) => promptText(fillPrompt(prompt, []), served, sampling) ?? "";
+      const guard = neutralisingGuard(tokenizer, this.#neutralised);
+      guarded = tokenised
+        ? { ...guardConversation(open, tokenizer?.control, render), tokenised }
+        : { open: guardOpen(open, guard), guard, tokenised };
+      made.push(guarded);
+    }
+    return guarded;
+  }
+
+  /** The model's context, where it is known. */
+  #limit({ node, served }: PromptTarget): TokeniseOptions["limit"] {
+    const tokens = contextTokensOf(served);
+    return tokens === undefined ? undefined : {
+      tokens,
+      tooLong: (least) =>
+        badRequest(
+          this.fieldOf(node),
+          `Cannot answer: agent ${node.id} (model ${node.model}) has a context of ${tokens} tokens, and ` +
+            `${this.fieldOf(node)} has at least ${least} input tokens; shorten ${this.fieldOf(node)}`,
+          "context_length_exceeded",
+        ),
+    };
   }
 
   #layout(open: OpenPrompt, { served, sampling }: PromptTarget, key: string): PromptLayout | Refused {
@@ -138,6 +231,11 @@ export class RunPrompts {
     }
     return layout;
   }
+}
+
+/** Tokens that a model's context holds; undefined: not known. */
+export function contextTokensOf({ config, engine }: ServedModel): number | undefined {
+  return config.context_tokens ?? engine.capabilities.contextTokens;
 }
 
 /** The user's text in a prompt, without what is written into its slots. */

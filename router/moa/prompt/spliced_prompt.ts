@@ -1,8 +1,22 @@
+import { INLINE_LENGTH, type LongTexts } from "../../../ml/tokenizers/long_texts.ts";
 import type { TokenMark, TokenStream } from "../../../ml/tokenizers/token_stream.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { ResponsesFormat } from "../graph/template.ts";
-import { layOut, type Precursor } from "./answer_layout.ts";
+import { type KnownText, layOut, type Precursor } from "./answer_layout.ts";
 import type { PromptLayout } from "./prompt_layout.ts";
+
+/** Longest text that a stream may hold back while it grows; a longer one (a run of blanks) waits for the final prompt. */
+const MAX_PENDING = 64 * 1024;
+
+/** Where a growing prompt has come to. */
+export interface GrowingStep {
+  /** So many of the tokens that were stable still are: all, unless a precursor has gone whose text was among them. */
+  readonly kept: number;
+  /** The precursor that writes at its end; undefined where none does. */
+  readonly waitsFor: string | undefined;
+  /** Resolves when text that is being encoded elsewhere has been taken in: then there may be more. */
+  readonly busy?: Promise<void> | undefined;
+}
 
 /** Options of a `SplicedPrompt`. */
 export interface SpliceOptions {
@@ -12,6 +26,10 @@ export interface SpliceOptions {
   /** The state of those who write into the slots, in declared order. */
   readonly precursors: () => readonly Precursor[];
   readonly stream: TokenStream;
+  /** What the stream is given has the marks of `ControlTokens`. */
+  readonly marked: boolean;
+  /** Encodes what is long; absent: the stream may be given texts of any length. */
+  readonly longTexts: LongTexts | undefined;
   /** Tokens in front of the text. */
   readonly prefix: readonly number[] | undefined;
 }
@@ -26,6 +44,13 @@ export class SplicedPrompt {
   #fed = "";
   /** The stream before each part that was fed, with the length of the text until there. */
   readonly #marks: { readonly length: number; readonly mark: TokenMark }[];
+
+  /** Text is being encoded elsewhere. */
+  #job: Promise<void> | undefined;
+  /** The number of that work; another one once its result is of no use. */
+  #turn = 0;
+  /** Text could not be encoded elsewhere: no more is fed. */
+  #stuck = false;
 
   constructor(options: SpliceOptions) {
     this.#options = options;
@@ -49,17 +74,14 @@ export class SplicedPrompt {
     return this.#options.precursors().some((one) => one.state === "writing" && one.worker === workerId);
   }
 
-  /**
-   * Goes on to what is known now. `kept`: so many of the tokens that were stable still are: all of them, unless a
-   * precursor has gone whose text was among them. `waitsFor`: the precursor that writes at its end; undefined where
-   * none does.
-   */
-  update(): { readonly kept: number; readonly waitsFor: string | undefined } {
-    const { layout, responses, slots, precursors } = this.#options;
-    const filling = { precursors: precursors(), responses, slots, trims: layout.trims };
-    const known = layOut(layout.pieces, filling);
+  /** Goes on to what is known now. `inline`: nothing long is begun. */
+  update({ inline = false } = {}): GrowingStep {
+    const known = this.#known();
     const kept = this.#rewind(known.parts.join(""));
+    const step = { kept, waitsFor: known.waitsFor };
+    if (this.#job !== undefined) return { ...step, busy: this.#job };
     let end = 0;
+    let budget = INLINE_LENGTH;
     for (const part of known.parts) {
       const begin = end;
       end += part.length;
@@ -68,16 +90,66 @@ export class SplicedPrompt {
       if (begin === this.#fed.length && begin > length) {
         this.#marks.push({ length: begin, mark: this.#options.stream.mark() });
       }
-      this.#feed(part.slice(this.#fed.length - begin));
+      const text = part.slice(this.#fed.length - begin);
+      const { longTexts, stream } = this.#options;
+      if (longTexts !== undefined && text.length + stream.pending > budget) {
+        const waits = inline || this.#stuck || stream.pending > MAX_PENDING;
+        return waits ? step : { ...step, busy: this.#feedElsewhere(text, longTexts) };
+      }
+      budget -= text.length;
+      this.#feed(text);
     }
-    return { kept, waitsFor: known.waitsFor };
+    return step;
   }
 
-  /** Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again. */
-  encode(text: string): number[] {
+  /**
+   * Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again.
+   * Throws what `LongTexts` does.
+   */
+  encode(text: string): number[] | Promise<number[]> {
+    const { stream, longTexts, marked } = this.#options;
     this.#rewind(text);
-    this.#feed(text.slice(this.#fed.length));
-    return this.#options.stream.complete();
+    this.#dropJob();
+    const rest = text.slice(this.#fed.length);
+    if (longTexts === undefined || rest.length + stream.pending <= INLINE_LENGTH) {
+      this.#feed(rest);
+      return stream.complete();
+    }
+    const ids = [...stream.stable];
+    return longTexts.encode({ text: rest, marked, from: stream.mark() }).then((encoded) => {
+      for (const id of encoded.ids) ids.push(id);
+      return ids;
+    });
+  }
+
+  #known(): KnownText {
+    const { layout, responses, slots, precursors } = this.#options;
+    return layOut(layout.pieces, { precursors: precursors(), responses, slots, trims: layout.trims });
+  }
+
+  /** Never rejects. */
+  #feedElsewhere(text: string, longTexts: LongTexts): Promise<void> {
+    const { stream, marked } = this.#options;
+    const turn = ++this.#turn;
+    const job = longTexts.encode({ text, marked, from: stream.mark(), open: true }).then(
+      ({ ids, state }) => {
+        if (turn !== this.#turn || state === undefined) return;
+        // A slot may have vanished meanwhile.
+        if (!this.#known().parts.join("").startsWith(this.#fed + text)) return;
+        stream.resume(ids, state);
+        this.#fed += text;
+      },
+      // The prompt itself will say why, if that cannot be encoded either.
+      () => void (this.#stuck = true),
+    ).finally(() => {
+      if (turn === this.#turn) this.#dropJob();
+    });
+    return this.#job = job;
+  }
+
+  #dropJob(): void {
+    this.#turn++;
+    this.#job = undefined;
   }
 
   #feed(text: string): void {
@@ -92,6 +164,7 @@ export class SplicedPrompt {
     while (this.#marks.length > 1 && !text.startsWith(this.#fed.slice(0, this.#marks.at(-1)!.length))) {
       this.#marks.pop();
     }
+    this.#dropJob();
     const { length, mark } = this.#marks.at(-1)!;
     stream.reset(mark);
     this.#fed = this.#fed.slice(0, length);

@@ -1,5 +1,6 @@
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
+import { unmarked } from "../../../ml/tokenizers/control_tokens.ts";
+import { INLINE_LENGTH } from "../../../ml/tokenizers/long_texts.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { mediaParts, textOf } from "./conversation.ts";
 import type { FilledPrompt } from "./open_prompt.ts";
@@ -21,15 +22,61 @@ const CHAT_FIELDS = [
   "documents",
 ];
 
+/** Options of `tokenise`. */
+export interface TokeniseOptions {
+  /** The text has the marks of `ControlTokens`. */
+  readonly marked?: boolean | undefined;
+  /** Longest prompt; `tooLong` makes the error for one that has at least so many tokens. */
+  readonly limit?: { readonly tokens: number; readonly tooLong: (leastTokens: number) => Error } | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
  * The form in which a prompt goes to a model: a conversation as token ids where the router knows the model's tokenizer
  * and the engine takes ids, so that every later prompt that begins with the same text begins with the same ids; else
  * as it is. A raw prompt stays text: engines begin it with the model's BOS token, which they do not do for ids.
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
  */
-export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): Prompt {
+export function wirePrompt(
+  prompt: FilledPrompt,
+  model: ServedModel,
+  sampling: Sampling,
+  options: TokeniseOptions = {},
+): Prompt | Promise<Prompt> {
   const text = promptText(prompt, model, sampling);
-  return text === undefined ? prompt : { kind: "tokens", ids: model.tokenizer?.encode(text) ?? [] };
+  return text === undefined ? prompt : tokensPrompt(tokenise(text, model, options));
+}
+
+/** A prompt of token ids. */
+export function tokensPrompt(ids: number[] | Promise<number[]>): Prompt | Promise<Prompt> {
+  if (!(ids instanceof Promise)) return { kind: "tokens", ids };
+  const prompt = ids.then((known): Prompt => ({ kind: "tokens", ids: known }));
+  // Whoever asked for it may have left.
+  prompt.catch(() => {});
+  return prompt;
+}
+
+/**
+ * The token ids of a text: at once where it is short, else from a thread. A text that cannot fit, whatever its tokens,
+ * is not encoded.
+ */
+export function tokenise(
+  text: string,
+  { tokenizer }: ServedModel,
+  { marked, limit, signal }: TokeniseOptions,
+): number[] | Promise<number[]> {
+  if (tokenizer === undefined) return [];
+  const { longTexts, maxTokenBytes } = tokenizer;
+  if (limit !== undefined && maxTokenBytes !== undefined && text.length > limit.tokens * maxTokenBytes) {
+    // A UTF-16 unit is at least one byte.
+    const least = Math.ceil((marked === true ? unmarked(text) : text).length / maxTokenBytes);
+    if (least > limit.tokens) throw limit.tooLong(least);
+  }
+  if (longTexts === undefined || text.length <= INLINE_LENGTH) return tokenizer.encode(text, { marked });
+  return longTexts.encode({ text, marked, maxTokens: limit?.tokens }, signal).then(({ ids, over }) => {
+    if (over && limit !== undefined) throw limit.tooLong(limit.tokens + 1);
+    return Array.from(ids);
+  });
 }
 
 /**
@@ -37,12 +84,17 @@ export function wirePrompt(prompt: FilledPrompt, model: ServedModel, sampling: S
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
  */
 export function promptText(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): string | undefined {
-  const { tokenizer } = model;
-  if (prompt.kind === "text" || tokenizer === undefined || !model.engine.capabilities.tokenIds) {
-    return undefined;
-  }
-  if (!tokenizer.hasChatTemplate || needsChatEndpoint(prompt.messages, sampling)) return undefined;
-  return renderMessages(prompt.messages, model, tokenizer);
+  return isTokenised(prompt, model, sampling) ? renderMessages(prompt.messages, model) : undefined;
+}
+
+/** True for a conversation whose text and tokens the router makes; of other prompts the engine does. */
+export function isTokenised(
+  prompt: FilledPrompt,
+  { tokenizer, engine }: ServedModel,
+  sampling: Sampling,
+): prompt is Extract<FilledPrompt, { kind: "chat" }> {
+  return prompt.kind === "chat" && tokenizer !== undefined && tokenizer.hasChatTemplate &&
+    engine.capabilities.tokenIds && !needsChatEndpoint(prompt.messages, sampling);
 }
 
 /** True when the parameters hold some that only an engine's own chat endpoint understands. */
@@ -61,14 +113,10 @@ function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling)
 }
 
 /** The text of a conversation in the model's own chat template. */
-function renderMessages(
-  messages: readonly ChatMessage[],
-  model: ServedModel,
-  tokenizer: ModelTokenizer,
-): string {
+function renderMessages(messages: readonly ChatMessage[], { tokenizer, config }: ServedModel): string {
   // Many templates know only string contents; engines flatten lists of text parts for them, too.
   const flat = messages.map((message) =>
     Array.isArray(message.content) ? { ...message, content: textOf(message.content) } : message
   );
-  return tokenizer.renderChat(flat, { templateArguments: model.config.chat_template_arguments });
+  return tokenizer?.renderChat(flat, { templateArguments: config.chat_template_arguments }) ?? "";
 }

@@ -1,9 +1,8 @@
 import type { Clock } from "../../../base/clock.ts";
-import { type CanopyError, messageOf } from "../../../base/errors.ts";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
-import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
@@ -21,8 +20,6 @@ import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { type AgentUsage, type RunUsage, runUsage, withExtraTokens } from "../record/usage.ts";
-import type { ModelAccess } from "../warm/model_access.ts";
-import { RunWarming } from "../warm/run_warming.ts";
 import type { Answered, Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
 import type { Run } from "./run.ts";
 import { RunCalls } from "./run_calls.ts";
@@ -38,6 +35,9 @@ import {
 } from "./run_failures.ts";
 import { RunOutput } from "./run_output.ts";
 import { runTrace } from "./run_trace.ts";
+import type { ModelAccess } from "../warm/model_access.ts";
+import { RunWarming } from "../warm/run_warming.ts";
+import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 
 const log = logger("moa");
 
@@ -85,8 +85,13 @@ export class MoaRun implements Run {
   #completions = 0;
   #rootSkipped = false;
   #hasEnded = false;
+  /** Long prompts that are being counted. */
+  readonly #checks: readonly Promise<void>[];
 
-  /** Checks the request against the graph; `start` sets it going. Throws 400 when it cannot fit. */
+  /**
+   * Checks the request against the graph; `start` sets it going. Throws 400 when it cannot fit; a long one fails with
+   * that before any agent starts.
+   */
   constructor(options: MoaRunOptions) {
     const { id, arrival, graph, input, models, exitPolicies, clock, random } = options;
     this.id = id;
@@ -106,11 +111,13 @@ export class MoaRun implements Run {
       work: this.#work,
       nextRequestId: agentRequestIds(id),
     };
-    const prompts = this.#prompts = new RunPrompts(input.question);
+    const prompts = this.#prompts = new RunPrompts(input.question, graph.neutralisedTexts);
     const clusters = this.#clusters = new RunClusters(graph);
     this.#calls = new RunCalls({ graph, input, models, prompts, clusters, context });
     for (const node of graph.agents) refuseMedia(node, input.question);
-    for (const node of graph.agents) checkContext(this.#calls.target(node), prompts, input.question);
+    const checks = graph.agents.map((node) => checkContext(this.#calls.target(node), prompts));
+    this.#checks = checks.filter((check) => check !== undefined);
+    for (const check of this.#checks) check.catch(() => {});
     this.#warming = new RunWarming(graph, this.#calls, context);
     this.#exits = new RunExits({
       graph,
@@ -138,6 +145,15 @@ export class MoaRun implements Run {
         () => {},
       );
     }
+    if (this.#checks.length === 0) return this.#begin();
+    Promise.all(this.#checks).then(
+      () => this.#begin(),
+      (error) => this.#finish("failed", CanopyError.is(error) ? error : internalFailure(error)),
+    ).catch(this.#onInternalError);
+  }
+
+  #begin(): void {
+    const { graph } = this.#options;
     for (const node of graph.agents) if (node.reads.length === 0) this.#launch(node);
     if (this.#state === "running") this.#warming.start();
   }

@@ -6,9 +6,14 @@ export interface GrowingPrompt {
   readonly stableTokens: number;
   /**
    * Goes on to what is known now. `kept`: so many of the tokens that were stable still are. `waitsFor`: the agent that
-   * writes at its end; undefined where none does.
+   * writes at its end; undefined where none does. `busy`: resolves when text that is being encoded elsewhere has been
+   * taken in. `inline`: nothing long is begun.
    */
-  update(): { readonly kept: number; readonly waitsFor: string | undefined };
+  update(options?: { readonly inline?: boolean }): {
+    readonly kept: number;
+    readonly waitsFor: string | undefined;
+    readonly busy?: Promise<void> | undefined;
+  };
   /** True while a precursor writes on that worker. */
   isWrittenOn(workerId: string): boolean;
 }

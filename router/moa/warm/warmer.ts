@@ -53,6 +53,8 @@ export class Warmer {
   readonly #onTurn = () => this.poke();
   #leaveLine: () => void = () => {};
   #paused = false;
+  /** The encoding of a long text, at whose end it looks again. */
+  #feeding: Promise<void> | undefined;
   /** The prefill server that holds the prefix. */
   #home: string | undefined;
   #sent = 0;
@@ -81,7 +83,11 @@ export class Warmer {
   /** Splices and warms what there is. To be called when a precursor has ended. */
   poke(): void {
     if (!this.#open || this.#busy || this.#paused) return;
-    const { kept, waitsFor } = this.#options.prompt.update();
+    const { kept, waitsFor, busy } = this.#options.prompt.update();
+    if (busy !== undefined && busy !== this.#feeding) {
+      this.#feeding = busy;
+      busy.then(() => this.poke());
+    }
     this.#sent = Math.min(this.#sent, kept);
     const length = this.#nextLength();
     this.#waitsFor = waitsFor;
@@ -103,7 +109,7 @@ export class Warmer {
   close(): Warmed {
     this.#end();
     // While it was held back nobody looked at what its precursors had come to.
-    const { kept } = this.#options.prompt.update();
+    const { kept } = this.#options.prompt.update({ inline: true });
     this.#sent = Math.min(this.#sent, kept);
     return { tokens: this.#sent, computed: this.#computed };
   }

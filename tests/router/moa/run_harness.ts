@@ -35,7 +35,7 @@ export interface WorldOptions {
   readonly workers?: readonly string[];
   readonly abortMs?: number;
   readonly capabilities?: Partial<EngineCapabilities>;
-  readonly tokenizer?: ModelTokenizer;
+  readonly tokenizer?: ModelTokenizer | undefined;
   readonly maxRunsKept?: number;
   readonly earlyExit?: (clock: VirtualClock) => EarlyExitServices;
 }

@@ -139,7 +139,7 @@ function play(model: ServedModel, slots: Graph["slots"], random: Random): number
     const answering = (slots === "declared" ? fates : order).filter((fate) => !fate.fails || !fate.ended);
     const answers = answering.map((fate): AgentAnswer => ({ agent: fate.agent, text: text(fate) }));
     const prompt = new RunPrompts(question).wire({ node, served: model, sampling: {} }, answers);
-    assert.ok(prompt.kind !== "chat");
+    assert.ok(!(prompt instanceof Promise) && prompt.kind !== "chat");
     // Of a raw text the engine makes tokens.
     const ids = prompt.kind === "tokens" ? prompt.ids : textTokens(model.tokenizer!, prompt.text);
     return { prompt, ids, answers };
@@ -224,7 +224,8 @@ function withTemplate(tokenizer: ModelTokenizer, chatTemplate: string): ModelTok
   return {
     vocabSize: tokenizer.vocabSize,
     hasChatTemplate: true,
-    encode: (text) => tokenizer.encode(text),
+    encode: (text, options) => tokenizer.encode(text, options),
+    control: tokenizer.control,
     decode: (ids) => tokenizer.decode(ids),
     renderChat: (messages) => renderer.renderChat(messages),
     ...(tokenizer.streaming === undefined ? {} : { streaming: tokenizer.streaming }),

@@ -1,0 +1,113 @@
+import { type Clock, deadlineSignal } from "../../base/clock.ts";
+import { badRequest, CanopyError } from "../../base/errors.ts";
+import { Semaphore } from "../../base/semaphore.ts";
+import { unlessAborted } from "../../base/unless_aborted.ts";
+import type { EncoderFiles, FromEncoder, StartEncoder } from "./encoder_thread.ts";
+import type { Encoded, EncodeJob, LongTexts } from "./long_texts.ts";
+
+/** Threads of one tokenizer; each holds its vocabulary. */
+const MAX_THREADS = 2;
+/** Texts that wait for a thread. */
+const MAX_WAITING = 256;
+/** Longest text, in UTF-16 units: more than the longest contexts hold. */
+const MAX_LENGTH = 32 * 1024 * 1024;
+/** Longest time of one text in a thread, the thread's start included. */
+const LIMIT_MS = 20_000;
+
+/** Options of `EncoderThreads`. */
+export interface EncoderThreadsOptions {
+  /** Read again for each thread that starts. */
+  readonly files: () => Promise<EncoderFiles>;
+  readonly start: StartEncoder;
+  readonly clock: Clock;
+}
+
+/**
+ * Encodes long texts in a few threads, which start with the first such text. One that takes too long is given up: its
+ * thread is ended, and the next text gets a new one. One that nobody waits for any more is encoded to its end, since a
+ * new thread costs more.
+ */
+export class EncoderThreads implements LongTexts {
+  readonly #options: EncoderThreadsOptions;
+  readonly #turns = new Semaphore({ permits: MAX_THREADS, maxWaiting: MAX_WAITING });
+  readonly #idle: Encoder[] = [];
+
+  constructor(options: EncoderThreadsOptions) {
+    this.#options = options;
+  }
+
+  async encode(job: EncodeJob, signal?: AbortSignal): Promise<Encoded> {
+    if (job.text.length > MAX_LENGTH) {
+      throw tooLong(`it has ${job.text.length} characters, and at most ${MAX_LENGTH} are tokenised`);
+    }
+    const release = await this.#turns.acquire(signal);
+    const encoded = this.#encode(job).finally(release);
+    return signal === undefined ? await encoded : await unlessAborted(encoded, signal);
+  }
+
+  async #encode(job: EncodeJob): Promise<Encoded> {
+    const { files, start, clock } = this.#options;
+    const encoder = this.#idle.pop() ?? new Encoder(start, await files());
+    const late = tooLong(`it took longer than ${LIMIT_MS} ms`);
+    const deadline = deadlineSignal(clock, LIMIT_MS, late);
+    const onLate = () => encoder.end(late);
+    deadline.signal.addEventListener("abort", onLate, { once: true });
+    try {
+      return await encoder.encode(job);
+    } finally {
+      deadline.release();
+      if (!encoder.over) this.#idle.push(encoder);
+    }
+  }
+}
+
+/** One thread, with one text at a time. */
+class Encoder {
+  readonly #thread: ReturnType<StartEncoder>;
+  #current: PromiseWithResolvers<Encoded> | undefined;
+  #over: unknown;
+
+  constructor(start: StartEncoder, files: EncoderFiles) {
+    this.#thread = start(files, {
+      message: (message) => this.#onMessage(message),
+      crash: (reason) => this.end(failure(reason)),
+    });
+  }
+
+  get over(): boolean {
+    return this.#over !== undefined;
+  }
+
+  encode(job: EncodeJob): Promise<Encoded> {
+    if (this.#over !== undefined) return Promise.reject(this.#over);
+    this.#current = Promise.withResolvers();
+    this.#thread.keepAlive(true);
+    this.#thread.post(job);
+    return this.#current.promise;
+  }
+
+  end(reason: unknown): void {
+    this.#over ??= reason;
+    this.#current?.reject(reason);
+    this.#current = undefined;
+    this.#thread.terminate();
+  }
+
+  #onMessage(message: FromEncoder): void {
+    this.#thread.keepAlive(false);
+    if (message.kind === "encoded") this.#current?.resolve(message);
+    else this.#current?.reject(failure(message.reason));
+    this.#current = undefined;
+  }
+}
+
+function failure(reason: string): CanopyError {
+  return new CanopyError(`Cannot tokenise a prompt: its thread failed: ${reason}`, {
+    code: "internal_error",
+    status: 500,
+  });
+}
+
+function tooLong(why: string): CanopyError {
+  return badRequest("prompt", `Cannot tokenise the prompt: ${why}; shorten it`, "text_too_long");
+}

@@ -1,0 +1,27 @@
+import { parentPort, workerData } from "node:worker_threads";
+import { messageOf } from "../../base/errors.ts";
+import { runEncodeJob } from "./encode_job.ts";
+import type { EncoderFiles, FromEncoder, ToEncoder } from "./encoder_thread.ts";
+import { HfTokenizer } from "./hf_tokenizer.ts";
+
+// The thread that `EncoderThreads` starts: it may be blocked for as long as a text takes.
+
+const port = parentPort;
+if (port === null) throw new Error("This file is started by EncoderThreads, in a thread of its own");
+const { source, tokenizer, config }: EncoderFiles = workerData;
+const encoder = new HfTokenizer(source, {
+  tokenizer: JSON.parse(tokenizer),
+  config: config === undefined ? {} : JSON.parse(config),
+  chatTemplate: undefined,
+});
+
+port.on("message", (job: ToEncoder) => {
+  try {
+    const encoded = runEncodeJob(encoder, job);
+    const message: FromEncoder = { kind: "encoded", ...encoded };
+    port.postMessage(message, [encoded.ids.buffer as ArrayBuffer]);
+  } catch (error) {
+    const message: FromEncoder = { kind: "failed", reason: messageOf(error) };
+    port.postMessage(message);
+  }
+});
