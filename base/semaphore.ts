@@ -1,13 +1,17 @@
-import { CanopyError } from "./errors.ts";
-
 /** A counted resource with a bounded, fair (first come, first served) queue of waiters. */
 export class Semaphore {
   readonly permits: number;
   readonly maxWaiting: number;
+  readonly #full: (semaphore: Semaphore) => unknown;
   #free: number;
   #waiters: { grant: () => void }[] = [];
 
-  constructor(options: { permits: number; maxWaiting: number }) {
+  /** `full`: makes the error of a caller for whom there is neither a permit nor room in the queue. */
+  constructor(options: {
+    readonly permits: number;
+    readonly maxWaiting: number;
+    readonly full: (semaphore: Semaphore) => unknown;
+  }) {
     if (!(options.permits >= 1)) {
       throw new RangeError(
         `Cannot make a semaphore: permits must be at least 1: current value is ${options.permits}`,
@@ -15,6 +19,7 @@ export class Semaphore {
     }
     this.permits = options.permits;
     this.maxWaiting = options.maxWaiting;
+    this.#full = options.full;
     this.#free = options.permits;
   }
 
@@ -28,7 +33,7 @@ export class Semaphore {
 
   /**
    * Takes one permit; the returned function gives it back (calling it twice is harmless).
-   * Rejects with `queue_full` (429) when `maxWaiting` others wait already, or with the signal's reason.
+   * Rejects with the error that `full` makes when `maxWaiting` others wait already, or with the signal's reason.
    */
   acquire(signal?: AbortSignal): Promise<() => void> {
     if (signal?.aborted) return Promise.reject(signal.reason);
@@ -38,14 +43,7 @@ export class Semaphore {
     }
     if (this.#waiters.length >= this.maxWaiting) {
       return Promise.reject(
-        new CanopyError(
-          `Cannot queue the request: ${this.permits} are running and ${this.maxWaiting} are waiting; try again later`,
-          {
-            code: "queue_full",
-            status: 429,
-            retryAfterSeconds: 1,
-          },
-        ),
+        this.#full(this),
       );
     }
     return new Promise((resolve, reject) => {

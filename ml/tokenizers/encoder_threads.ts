@@ -29,7 +29,16 @@ export interface EncoderThreadsOptions {
  */
 export class EncoderThreads implements LongTexts {
   readonly #options: EncoderThreadsOptions;
-  readonly #turns = new Semaphore({ permits: MAX_THREADS, maxWaiting: MAX_WAITING });
+  readonly #turns = new Semaphore({
+    permits: MAX_THREADS,
+    maxWaiting: MAX_WAITING,
+    full: () =>
+      new CanopyError(`Cannot tokenise the prompt: ${MAX_WAITING} others wait for that; try again later`, {
+        code: "queue_full",
+        status: 429,
+        retryAfterSeconds: 1,
+      }),
+  });
   readonly #idle: Encoder[] = [];
 
   constructor(options: EncoderThreadsOptions) {

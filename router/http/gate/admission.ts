@@ -20,7 +20,11 @@ export class Admission {
 
   constructor(options: AdmissionOptions) {
     this.#options = options;
-    this.#places = new Semaphore({ permits: options.maxRunning, maxWaiting: options.maxQueued });
+    this.#places = new Semaphore({
+      permits: options.maxRunning,
+      maxWaiting: options.maxQueued,
+      full: queueFull,
+    });
   }
 
   get running(): number {
@@ -56,4 +60,11 @@ export class Admission {
     const places = this.#places;
     return places.inUse < places.permits && places.waiting === 0 ? places.acquire() : undefined;
   }
+}
+
+function queueFull({ permits, maxWaiting }: Semaphore): CanopyError {
+  return new CanopyError(
+    `Cannot queue the request: ${permits} are running and ${maxWaiting} are waiting; try again later`,
+    { code: "queue_full", status: 429, retryAfterSeconds: 1 },
+  );
 }
