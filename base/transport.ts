@@ -1,3 +1,9 @@
+/**
+ * The two ways to a worker: generations, and a reserved one for health, probes, aborts and other control, which never
+ * waits behind generations, so that load does not look like illness.
+ */
+export type Lane = "generation" | "control";
+
 /** A request to a worker. Header names are lower case. */
 export interface OutgoingRequest {
   readonly method: "GET" | "POST" | "HEAD" | "DELETE" | "PUT";
@@ -5,7 +11,9 @@ export interface OutgoingRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body?: Uint8Array | string | undefined;
-  /** Longest wait for a new connection in ms, where the transport can tell connecting from waiting; default 10 s. */
+  /** "generation" by default. */
+  readonly lane?: Lane | undefined;
+  /** Time limit of a new connection in ms; default 10 s. */
   readonly connectTimeoutMs?: number | undefined;
 }
 
@@ -45,7 +53,7 @@ export class TransportError extends Error {
   override readonly name = "TransportError";
   readonly code: TransportErrorCode;
   readonly url: string;
-  /** True when the connection had served an earlier request: an idle close may have crossed this request. */
+  /** True when the connection had served an earlier request and no byte of an answer to this one came: an idle close may have crossed it. */
   readonly reusedSocket: boolean;
 
   constructor(

@@ -206,7 +206,7 @@ test("base imports nothing of the program, and the router knows the scorer by it
   assertNone(found);
 });
 
-test("relative imports carry their extension, packages are bare names from package.json, undici is undici/index.js", () => {
+test("relative imports carry their extension, packages are bare names from package.json, of undici only llhttp", () => {
   const manifest: unknown = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   assert.ok(
     isJsonObject(manifest) && isJsonObject(manifest.dependencies) && isJsonObject(manifest.devDependencies),
@@ -226,8 +226,8 @@ test("relative imports carry their extension, packages are bare names from packa
       if (from === "bun:test" || /^(https?|jsr|npm):/.test(from)) {
         found.push(`${at}: only bare names from package.json and node: builtins`);
       } else if (!known.includes(name)) found.push(`${at}: ${name} is not in package.json`);
-      else if (name === "undici" && from !== "undici/index.js") {
-        found.push(`${at}: Bun replaces it; undici/index.js`);
+      else if (name === "undici" && !from.startsWith("undici/lib/llhttp/")) {
+        found.push(`${at}: only its parser is used: undici/lib/llhttp/`);
       }
     }
   };
@@ -272,8 +272,11 @@ test("chance comes from base/random.ts only", () => {
   );
 });
 
-/** The real transports: every byte to a worker goes through one of them. */
-const TRANSPORTS = ["router/transport/undici.ts", "router/transport/fetch.ts"];
+/** The real transport, and its comparison with `fetch`. */
+const TRANSPORTS = [
+  "router/transport/connection.ts",
+  "bench/micro/transport/transport.ts",
+];
 
 test("workers are reached through the transports only", () => {
   // The last part leaves out methods' signatures: `fetch(request: Request)`.
@@ -284,7 +287,7 @@ test("workers are reached through the transports only", () => {
     call,
     "send through a Transport",
   );
-  const modules = /^(undici\b.*|node:(http|https|http2|net|tls|dgram))$/;
+  const modules = /^(undici(?!\/lib\/llhttp\/).*|node:(http|https|http2|net|tls|dgram))$/;
   const found: string[] = [];
   for (const file of sources) {
     if (TRANSPORTS.includes(file.path) || isServerStart(file.path)) continue;
@@ -304,6 +307,7 @@ function isServerStart(path: string): boolean {
     "router/http/serve.ts",
     "simulator/serve.ts",
     "bench/micro/peers/engine.ts",
+    "bench/micro/transport/server.ts",
     "cli/kit/ports.ts",
   ]
     .includes(path);

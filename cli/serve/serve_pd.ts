@@ -199,6 +199,7 @@ async function askModel(url: string, apiKey: string | undefined, io: Io): Promis
     const response = await io.transport.send({
       method: "GET",
       url: workerUrl(url, "/v1/models"),
+      lane: "control",
       headers: apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` },
       connectTimeoutMs: ANSWER_MS,
     }, signal);

@@ -144,6 +144,7 @@ async function getText(options: ProbeOptions, path: string): Promise<string | un
     const response = await transport.send({
       method: "GET",
       url: workerUrl(url, path),
+      lane: "control",
       headers,
       connectTimeoutMs: config.connect_timeout_ms,
     }, signal);

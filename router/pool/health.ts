@@ -134,6 +134,7 @@ export class HealthChecker {
       const response = await transport.send({
         method: "GET",
         url: workerUrl(access.url, path),
+        lane: "control",
         headers: { ...workerHeaders(config, access), "accept-encoding": "identity" },
       }, deadline.signal);
       for await (

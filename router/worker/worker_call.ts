@@ -297,6 +297,7 @@ export class WorkerCall implements UpstreamCall {
     const response = await transport.send({
       method: "POST",
       url: workerUrl(this.worker.url, "/abort_request"),
+      lane: "control",
       headers: { ...abort?.headers, "content-type": "application/json", "accept-encoding": "identity" },
       body: JSON.stringify({ rid }),
       connectTimeoutMs: config.connect_timeout_ms,

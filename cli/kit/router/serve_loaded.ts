@@ -8,7 +8,6 @@ import { reachableUrl, startRouter } from "./local_router.ts";
 import { colorsOf, definitions } from "../terminal.ts";
 import { version } from "../version.ts";
 import type { Router } from "../../../router/router.ts";
-import { transportRequestLimit } from "../../../router/transport/system.ts";
 
 /** Work that goes on while a router serves, such as discovery. */
 export interface Beside {
@@ -28,13 +27,6 @@ export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside)
     io.out.write(announcement(loaded.config, router, url, io));
     if (!isLoopback(server.host) && server.api_keys.length === 0) {
       io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
-    }
-    const limit = transportRequestLimit();
-    if (limit !== undefined && limit < largestPanel(router) * server.max_running) {
-      io.err.write(
-        `At most ${limit} requests to workers run at once, more wait: start with ` +
-          `BUN_CONFIG_MAX_HTTP_REQUESTS=4096 in the environment to lift that\n`,
-      );
     }
     await serveUntilStopped(router, io);
     return 0;
@@ -80,9 +72,4 @@ ${rows.length === 0 ? "" : `${definitions(rows)}\n`}Try:
     JSON.stringify(example)
   }'
 `;
-}
-
-/** Most agents of a graph. */
-function largestPanel(router: Router): number {
-  return Math.max(1, ...[...router.services.moa.graphs.values()].map((graph) => graph.agents.length));
 }

@@ -60,6 +60,7 @@ async function ask(
     const response = await http.transport.send({
       method,
       url: workerUrl(worker.url, path),
+      lane: "control",
       headers: {
         ...model.pool.headers?.(worker.id),
         "accept-encoding": "identity",

@@ -1,0 +1,182 @@
+import {
+  type IncomingResponse,
+  type OutgoingRequest,
+  TransportError,
+  type TransportErrorCode,
+} from "../../base/transport.ts";
+import type { Break, Connection, ConnectionUser } from "./connection.ts";
+import type { Target } from "./target.ts";
+
+/** Unread bytes of one body at which its socket is paused. */
+const HIGH_WATER_BYTES = 64 * 1024;
+/** Unread chunks of one body at which its socket is paused. */
+const HIGH_WATER_CHUNKS = 1024;
+
+type Result = IteratorResult<Uint8Array>;
+type State = "waiting" | "sent" | "streaming" | "ended" | "failed";
+
+/** What an exchange tells its sender. */
+export interface ExchangeOutcome {
+  readonly resolve: (response: IncomingResponse) => void;
+  readonly reject: (error: unknown) => void;
+  /** Called once, when the exchange is over. */
+  readonly done: (exchange: Exchange, reusable: boolean) => void;
+}
+
+/** One request and its response: the connection pushes, the reader of the body pulls, a full buffer pauses the socket. */
+export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Array> {
+  readonly bodiless: boolean;
+  readonly request: OutgoingRequest;
+  readonly target: Target;
+  readonly #signal: AbortSignal;
+  readonly #outcome: ExchangeOutcome;
+  readonly #onAbort = () => this.#leave(this.#signal.reason);
+  #connection: Connection | undefined;
+  #state: State = "waiting";
+  #chunks: Uint8Array[] = [];
+  #bytes = 0;
+  #failure: unknown;
+  #reader: { resolve: (result: Result) => void; reject: (error: unknown) => void } | undefined;
+
+  constructor(request: OutgoingRequest, target: Target, signal: AbortSignal, outcome: ExchangeOutcome) {
+    this.request = request;
+    this.target = target;
+    this.bodiless = request.method === "HEAD";
+    this.#signal = signal;
+    this.#outcome = outcome;
+    signal.addEventListener("abort", this.#onAbort, { once: true });
+  }
+
+  /** The connection that carries it; undefined while it waits for one. */
+  get connection(): Connection | undefined {
+    return this.#connection;
+  }
+
+  /** Sends the request. */
+  start(connection: Connection): void {
+    this.#connection = connection;
+    this.#state = "sent";
+    try {
+      connection.carry(this.request, this.target, this);
+    } catch (cause) {
+      this.fail("connect_failed", cause);
+    }
+  }
+
+  /** Ends the exchange, and its connection, with an error. */
+  fail(code: TransportErrorCode, cause: unknown, reusedSocket = false): void {
+    if (this.#state === "ended" || this.#state === "failed") return;
+    this.#fail(new TransportError(code, this.request.url, { cause, reusedSocket }));
+  }
+
+  onHead(status: number, headers: Readonly<Record<string, string>>): void {
+    this.#state = "streaming";
+    this.#outcome.resolve({ status, headers, body: this });
+  }
+
+  onBody(chunk: Uint8Array): void {
+    const reader = this.#reader;
+    if (reader !== undefined) {
+      this.#reader = undefined;
+      return reader.resolve({ done: false, value: chunk });
+    }
+    this.#chunks.push(chunk);
+    this.#bytes += chunk.length;
+  }
+
+  onBatch(): boolean {
+    return this.#bytes >= HIGH_WATER_BYTES || this.#chunks.length >= HIGH_WATER_CHUNKS;
+  }
+
+  onEnd(reusable: boolean): void {
+    this.#state = "ended";
+    this.#over(reusable);
+    const reader = this.#reader;
+    this.#reader = undefined;
+    reader?.resolve({ done: true, value: undefined });
+  }
+
+  onBreak(how: Break): void {
+    this.fail(this.#codeOf(how), how.cause, how.crossed);
+  }
+
+  next(): Promise<Result> {
+    const value = this.#take();
+    if (value !== undefined) return Promise.resolve({ done: false, value });
+    if (this.#state === "failed" && this.#failure !== undefined) {
+      const failure = this.#failure;
+      this.#failure = undefined;
+      return Promise.reject(failure);
+    }
+    if (this.#state !== "streaming") return Promise.resolve({ done: true, value: undefined });
+    if (this.#reader !== undefined) return Promise.reject(new Error("Cannot read: another read is waiting"));
+    return new Promise((resolve, reject) => this.#reader = { resolve, reject });
+  }
+
+  return(): Promise<Result> {
+    this.#leave(undefined);
+    this.#chunks = [];
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+
+  /** All that waits, as one chunk: a reader that is behind is spared a promise for each. */
+  #take(): Uint8Array | undefined {
+    const chunks = this.#chunks;
+    const first = chunks[0];
+    if (first === undefined) return undefined;
+    const all = chunks.length === 1 ? first : joined(chunks, this.#bytes);
+    this.#chunks = [];
+    this.#bytes = 0;
+    if (this.#state === "streaming") this.#connection?.resume();
+    return all;
+  }
+
+  /** We end the exchange: the socket is closed in this turn. */
+  #leave(reason: unknown): void {
+    if (this.#state === "ended" || this.#state === "failed") return;
+    // What we leave ourselves is not wanted; what came before a break is still good.
+    this.#chunks = [];
+    this.#fail(reason);
+  }
+
+  #fail(error: unknown): void {
+    const headless = this.#state !== "streaming";
+    this.#state = "failed";
+    this.#failure = error;
+    this.#connection?.destroy();
+    this.#over(false);
+    if (headless) return this.#outcome.reject(error);
+    const reader = this.#reader;
+    if (reader === undefined) return;
+    this.#reader = undefined;
+    this.#failure = undefined;
+    if (error === undefined) reader.resolve({ done: true, value: undefined });
+    else reader.reject(error);
+  }
+
+  #over(reusable: boolean): void {
+    this.#signal.removeEventListener("abort", this.#onAbort);
+    this.#outcome.done(this, reusable);
+    this.#connection = undefined;
+  }
+
+  #codeOf({ connected, invalid }: Break): TransportErrorCode {
+    if (this.#state === "streaming") return "reset_in_body";
+    if (!connected) return "connect_failed";
+    return invalid ? "invalid_response" : "reset_before_head";
+  }
+}
+
+function joined(chunks: readonly Uint8Array[], bytes: number): Uint8Array {
+  const all = new Uint8Array(bytes);
+  let at = 0;
+  for (const chunk of chunks) {
+    all.set(chunk, at);
+    at += chunk.length;
+  }
+  return all;
+}

@@ -1,0 +1,36 @@
+import { Buffer } from "node:buffer";
+import type { OutgoingRequest } from "../../base/transport.ts";
+import type { Target } from "./target.ts";
+
+/** A body of bytes up to this long is copied behind its head, to leave in one write. */
+const ONE_WRITE_BYTES = 64 * 1024;
+
+/** Headers that the transport writes itself. */
+const OWN = new Set(["host", "connection", "content-length", "transfer-encoding", "keep-alive"]);
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+/** What a header's value must not hold: it would end the header, or is no byte. */
+const FORBIDDEN = /[^\t\x20-\x7e\x80-\xff]/;
+const BEYOND_ASCII = /[\x80-\xff]/;
+
+/** A request as it is written, in pieces; throws a `TypeError` for a header that HTTP cannot carry. */
+export function requestBytes(request: OutgoingRequest, target: Target): (string | Uint8Array)[] {
+  const { method, headers, body } = request;
+  let head = `${method} ${target.path} HTTP/1.1\r\nhost: ${headers.host ?? target.authority}\r\n`;
+  for (const name in headers) {
+    if (OWN.has(name)) continue;
+    const value = headers[name]!;
+    if (!TOKEN.test(name) || FORBIDDEN.test(value)) {
+      throw new TypeError(`Cannot send header ${JSON.stringify(name)}: HTTP cannot carry its name or value`);
+    }
+    head += `${name}: ${value}\r\n`;
+  }
+  if (body !== undefined) head += `content-length: ${Buffer.byteLength(body)}\r\n`;
+  else if (method === "POST" || method === "PUT") head += "content-length: 0\r\n";
+  head += "connection: keep-alive\r\n\r\n";
+  if (typeof body === "string" && !BEYOND_ASCII.test(head)) return [head + body];
+  const headBytes = Buffer.from(head, "latin1");
+  if (body === undefined) return [headBytes];
+  const bodyBytes = typeof body === "string" ? Buffer.from(body) : body;
+  if (bodyBytes.length > ONE_WRITE_BYTES) return [headBytes, bodyBytes];
+  return [Buffer.concat([headBytes, bodyBytes])];
+}

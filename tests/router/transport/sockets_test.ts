@@ -1,0 +1,412 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import net from "node:net";
+import { test } from "node:test";
+import tls from "node:tls";
+import { VirtualClock } from "../../../base/clock.ts";
+import { TransportError, type TransportErrorCode } from "../../../base/transport.ts";
+import { SocketTransport, type SocketTransportOptions } from "../../../router/transport/sockets.ts";
+import { transportContract } from "./contract.ts";
+import {
+  type ScriptedServer,
+  type ServerScript,
+  type ServerSide,
+  startNetServer,
+} from "./scripted_server.ts";
+
+transportContract({
+  name: "sockets",
+  sockets: true,
+  knowsReuse: true,
+  streams: 600,
+  start: async (script) => ({ ...await startNetServer(script), transport: new SocketTransport() }),
+  nobody: async () => {
+    const server = await startNetServer(() => {});
+    await server.stop();
+    return server.url;
+  },
+});
+
+const never = () => new AbortController().signal;
+const post = (url: string, lane: "generation" | "control" = "generation") =>
+  ({ method: "POST", url, headers: {}, body: "{}", lane }) as const;
+
+async function text({ body }: { readonly body: AsyncIterable<Uint8Array> }): Promise<string> {
+  let all = "";
+  const decoder = new TextDecoder();
+  for await (const chunk of body) all += decoder.decode(chunk, { stream: true });
+  return all;
+}
+
+function failure(code: TransportErrorCode, more: (error: TransportError) => boolean = () => true) {
+  return (error: unknown) => {
+    assert.ok(error instanceof TransportError, String(error));
+    assert.equal(error.code, code, String(error.cause));
+    assert.ok(more(error), String(error.cause));
+    return true;
+  };
+}
+
+interface Stage extends ScriptedServer {
+  readonly transport: SocketTransport;
+}
+
+function check(
+  what: string,
+  script: ServerScript,
+  run: (stage: Stage) => Promise<void>,
+  options?: SocketTransportOptions,
+): void {
+  test(`sockets: ${what}`, { timeout: 30_000 }, async () => {
+    const server = await startNetServer(script);
+    const transport = new SocketTransport(options);
+    try {
+      await run({ ...server, transport });
+      await transport.close();
+    } finally {
+      await server.stop();
+    }
+  });
+}
+
+{
+  const streams: ServerSide[] = [];
+  const all = Promise.withResolvers<void>();
+  check("300 open streams do not hold up a control request", (side) => {
+    if (side.path === "/health") {
+      side.head(200);
+      return side.end();
+    }
+    side.head(200);
+    if (streams.push(side) === 300) all.resolve();
+  }, async ({ transport, url }) => {
+    const texts = Array.from({ length: 300 }, async () => text(await transport.send(post(url), never())));
+    await all.promise;
+    assert.equal(await text(await transport.send(post(`${url}/health`, "control"), never())), "");
+    for (const side of streams) {
+      void side.write("x");
+      side.end();
+    }
+    assert.deepEqual(new Set(await Promise.all(texts)), new Set(["x"]));
+  });
+}
+
+{
+  const arrived: ServerSide[] = [];
+  const both = Promise.withResolvers<void>();
+  const third = Promise.withResolvers<void>();
+  check(
+    "generations wait for a place in the order of their coming; control has places of its own",
+    (side) => {
+      if (side.path === "/health") {
+        side.head(200);
+        return side.end();
+      }
+      arrived.push(side);
+      if (arrived.length === 2) both.resolve();
+      if (arrived.length === 3) third.resolve();
+    },
+    async ({ transport, url, requests }) => {
+      const first = ["/1", "/2"].map((path) => transport.send(post(url + path), never()));
+      await both.promise;
+      const controller = new AbortController();
+      const left = transport.send(post(`${url}/3`), controller.signal);
+      const last = transport.send(post(`${url}/4`), never());
+      assert.equal(await text(await transport.send(post(`${url}/health`, "control"), never())), "");
+      assert.equal(requests(), 3);
+      const reason = new Error("enough");
+      controller.abort(reason);
+      await assert.rejects(left, (error) => error === reason);
+      arrived[0]!.head(200);
+      arrived[0]!.end();
+      await third.promise;
+      assert.deepEqual(arrived.map(({ path }) => path).sort(), ["/1", "/2", "/4"]);
+      for (const side of arrived.slice(1)) {
+        side.head(200);
+        side.end();
+      }
+      for (const sending of [...first, last]) assert.equal(await text(await sending), "");
+    },
+    { atOnce: { generation: 2, control: 1 } },
+  );
+}
+
+check("a kept socket that breaks inside an answer's head is not called unseen", (side) => {
+  if (side.earlierOnConnection === 0) {
+    side.head(200);
+    return side.end();
+  }
+  side.raw("HTTP/1.1 200 O");
+  side.close();
+}, async ({ transport, url }) => {
+  assert.equal(await text(await transport.send(post(url), never())), "");
+  await assert.rejects(
+    transport.send(post(url), never()),
+    failure("reset_before_head", ({ reusedSocket }) => !reusedSocket),
+  );
+});
+
+check(
+  "a half-closed connection without an answer is reset_before_head",
+  (side) => side.close(),
+  async (stage) => {
+    await assert.rejects(stage.transport.send(post(stage.url), never()), failure("reset_before_head"));
+  },
+);
+
+check("an answer that comes byte by byte is whole", async (side) => {
+  const answer =
+    "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nx-a: 1 2\r\ntransfer-encoding: chunked\r\n\r\n" +
+    "5;ext=1\r\nhello\r\n1\r\n!\r\n0\r\ntrailer: left out\r\n\r\n";
+  for (const byte of answer) {
+    side.raw(byte);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+}, async ({ transport, url }) => {
+  for (let i = 0; i < 2; i++) {
+    const response = await transport.send(post(url), never());
+    assert.equal(response.headers["x-a"], "1 2");
+    assert.equal(response.headers.trailer, undefined);
+    assert.equal(await text(response), "hello!");
+  }
+});
+
+const SMUGGLED = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong";
+
+check("bytes behind an answer reach no later request", (side) => {
+  if (side.path === "/second") {
+    side.head(200);
+    void side.write(`${side.earlierOnConnection} earlier`);
+    return side.end();
+  }
+  side.raw(`HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok${SMUGGLED}`);
+}, async ({ transport, url }) => {
+  assert.equal(await text(await transport.send(post(url), never())), "ok");
+  assert.equal(await text(await transport.send(post(`${url}/second`), never())), "0 earlier");
+});
+
+check("the body of a 204 reaches no later request", (side) => {
+  if (side.path !== "/second") side.raw("HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n");
+  else {
+    side.head(200);
+    void side.write(`${side.earlierOnConnection} earlier`);
+    side.end();
+  }
+}, async ({ transport, url }) => {
+  assert.equal(await text(await transport.send(post(url), never())), "");
+  assert.equal(await text(await transport.send(post(`${url}/second`), never())), "0 earlier");
+});
+
+for (
+  const [what, head] of [
+    ["a folded header", "HTTP/1.1 200 OK\r\nx-a: 1\r\n folded: 2\r\ncontent-length: 0\r\n\r\n"],
+    ["a header without a colon", "HTTP/1.1 200 OK\r\nnonsense\r\n\r\n"],
+    ["two lengths", "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab"],
+    [
+      "a length and chunks",
+      "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    ],
+    ["a negative length", "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n"],
+    ["a NUL in a header", "HTTP/1.1 200 OK\r\nx-a: \x00\r\n\r\n"],
+    ["another protocol", "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"],
+    ["a head of 200 kB", `HTTP/1.1 200 OK\r\n${`x-a: ${"b".repeat(1_000)}\r\n`.repeat(200)}\r\n`],
+    ["interim heads without end", "HTTP/1.1 103 Early Hints\r\nx-hint: abcdefghij\r\n\r\n".repeat(10_000)],
+  ] as const
+) {
+  check(`${what} is invalid_response`, (side) => side.raw(head), async ({ transport, url }) => {
+    await assert.rejects(transport.send(post(url), never()), failure("invalid_response"));
+  });
+}
+
+for (
+  const [what, body] of [
+    ["a chunk's size that is no number", "2\r\nok\r\nzz\r\n"],
+    ["a chunk longer than its size", "2\r\nokay\r\n0\r\n\r\n"],
+  ] as const
+) {
+  check(`${what} is reset_in_body`, (side) => {
+    side.raw(`HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${body}`);
+  }, async ({ transport, url }) => {
+    const response = await transport.send(post(url), never());
+    await assert.rejects(text(response), failure("reset_in_body"));
+  });
+}
+
+check("chunks that end without their last one are reset_in_body", (side) => {
+  side.raw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n");
+  side.close();
+}, async ({ transport, url }) => {
+  const body = (await transport.send(post(url), never())).body[Symbol.asyncIterator]();
+  assert.equal(new TextDecoder().decode((await body.next()).value), "ok");
+  await assert.rejects(body.next(), failure("reset_in_body"));
+});
+
+check("a header that would end itself is refused, nothing is sent", () => {}, async (stage) => {
+  const request = { ...post(stage.url), headers: { "x-a": "1\r\nx-b: 2" } };
+  await assert.rejects(stage.transport.send(request, never()), failure("connect_failed"));
+  assert.equal(stage.requests(), 0);
+});
+
+check("bodies in other alphabets and of megabytes arrive whole", (side) => {
+  side.head(200);
+  void side.write(`${side.body.length} ${side.headers["x-a"]}`);
+  side.end();
+}, async ({ transport, url }) => {
+  for (const body of ["✓é", "é".repeat(3_000_000)]) {
+    for (const sent of [body, new TextEncoder().encode(body)]) {
+      const response = await transport.send(
+        { ...post(url), headers: { "x-a": "\u00fc" }, body: sent },
+        never(),
+      );
+      assert.equal(await text(response), `${body.length} ü`);
+    }
+  }
+});
+
+test(
+  "sockets: an answer that comes before the request has left ends its socket",
+  { timeout: 30_000 },
+  async () => {
+    let connections = 0;
+    const server = net.createServer((socket) => {
+      connections++;
+      socket.on("error", () => {});
+      socket.once("data", () => {
+        socket.pause();
+        socket.write("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno");
+      });
+    });
+    const url = await listening(server, "127.0.0.1");
+    const transport = new SocketTransport();
+    for (let i = 0; i < 2; i++) {
+      const response = await transport.send(
+        { ...post(url), body: new Uint8Array(64 * 1024 * 1024) },
+        never(),
+      );
+      assert.equal(response.status, 413);
+      assert.equal(await text(response), "no");
+    }
+    assert.equal(connections, 2);
+    await transport.close();
+    server.close();
+  },
+);
+
+{
+  const sides: ServerSide[] = [];
+  const clock = new VirtualClock();
+  check("idle sockets are closed after three seconds", (side) => {
+    sides.push(side);
+    side.head(200);
+    side.end();
+  }, async ({ transport, url }) => {
+    await text(await transport.send(post(url), never()));
+    await clock.advance(2_000);
+    await text(await transport.send(post(url), never()));
+    assert.equal(sides[1]?.earlierOnConnection, 1);
+    await clock.advance(4_900);
+    await text(await transport.send(post(url), never()));
+    assert.equal(sides[2]?.earlierOnConnection, 2);
+    await clock.advance(8_000);
+    await sides[2]?.gone;
+  }, { clock });
+}
+
+/** A server that takes connections and says nothing; resolves `gone` when its client closes one. */
+async function silentServer() {
+  const came = Promise.withResolvers<void>();
+  const gone = Promise.withResolvers<void>();
+  const server = net.createServer((socket) => {
+    socket.on("error", () => {});
+    socket.on("data", () => came.resolve());
+    socket.on("close", () => gone.resolve());
+  });
+  const url = (await listening(server, "127.0.0.1")).replace("http:", "https:");
+  return { url, came: came.promise, gone: gone.promise, stop: () => server.close() };
+}
+
+test("sockets: a connection that takes too long is connect_failed", { timeout: 30_000 }, async () => {
+  const server = await silentServer();
+  const clock = new VirtualClock();
+  const transport = new SocketTransport({ clock });
+  const sending = transport.send({ ...post(server.url), connectTimeoutMs: 700 }, never());
+  sending.catch(() => {});
+  await server.came;
+  await clock.advance(800);
+  await assert.rejects(sending, failure("connect_failed", ({ cause }) => /700 ms/.test(String(cause))));
+  await server.gone;
+  await transport.close();
+  server.stop();
+});
+
+test("sockets: an abort while connecting closes the socket", { timeout: 30_000 }, async () => {
+  const server = await silentServer();
+  const transport = new SocketTransport();
+  const controller = new AbortController();
+  const sending = transport.send(post(server.url), controller.signal);
+  sending.catch(() => {});
+  await server.came;
+  const reason = new Error("enough");
+  controller.abort(reason);
+  await assert.rejects(sending, (error) => error === reason);
+  await server.gone;
+  await transport.close();
+  server.stop();
+});
+
+test(
+  "sockets: TLS trusts what it is told to, for the name in the certificate",
+  { timeout: 30_000 },
+  async () => {
+    const file = (name: string) =>
+      readFileSync(new URL(`../../fixtures/tls/localhost.${name}`, import.meta.url), "utf8");
+    const server = tls.createServer({ key: file("key"), cert: file("crt") }, (socket) => {
+      socket.on("error", () => {});
+      socket.on("data", () => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret"));
+    });
+    server.on("tlsClientError", () => {});
+    const url = (await listening(server, "localhost")).replace(/http:.*:/, "https://localhost:");
+    const trusting = new SocketTransport({ ca: file("crt") });
+    const wary = new SocketTransport();
+    for (let i = 0; i < 2; i++) {
+      assert.equal(await text(await trusting.send(post(url), never())), "secret");
+    }
+    await assert.rejects(wary.send(post(url), never()), failure("connect_failed"));
+    const address = server.address();
+    const ip = typeof address === "object" && address?.family === "IPv6" ? "[::1]" : "127.0.0.1";
+    await assert.rejects(
+      trusting.send(post(url.replace("localhost", ip)), never()),
+      failure("connect_failed"),
+    );
+    await trusting.close();
+    await wary.close();
+    server.close();
+  },
+);
+
+test("sockets: IPv6 addresses", { timeout: 30_000 }, async (context) => {
+  const server = net.createServer((socket) => {
+    socket.on("error", () => {});
+    socket.on("data", (data) => {
+      const host = /host: (\S+)/.exec(String(data))?.[1] ?? "";
+      socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${host.length}\r\n\r\n${host}`);
+    });
+  });
+  const url = await listening(server, "::1").catch(() => undefined);
+  if (url === undefined) return context.skip("this machine has no IPv6");
+  const transport = new SocketTransport();
+  assert.equal(await text(await transport.send(post(url), never())), url.slice("http://".length));
+  await transport.close();
+  server.close();
+});
+
+function listening(server: net.Server, host: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(0, host, () => {
+      const address = server.address();
+      const port = typeof address === "object" && address !== null ? address.port : 0;
+      resolve(`http://${host.includes(":") ? `[${host}]` : host}:${port}`);
+    });
+  });
+}
