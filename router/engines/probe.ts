@@ -156,12 +156,12 @@ async function getText(options: ProbeOptions, path: string): Promise<string | un
     }
     const { status } = response;
     if (status === 401 || status === 403 || status === 429 || status >= 500) {
-      throw workerRefusal(url, status, text);
+      throw workerRefusal({ workerId: url, url }, status, text);
     }
     return status === 200 ? text : undefined;
   } catch (error) {
     options.signal.throwIfAborted();
-    throw connectionError(url, error);
+    throw connectionError({ workerId: url, url }, error);
   } finally {
     release();
   }

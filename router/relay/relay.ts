@@ -11,6 +11,7 @@ import { attemptCall } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
 import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
+import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody } from "./refusal_body.ts";
 import { RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
@@ -22,6 +23,7 @@ import {
   callFailure,
   errorEventStatus,
 } from "../worker/answer_failure.ts";
+import { EngineError } from "../worker/engine_error.ts";
 import { isHandOffFailure } from "../worker/pair_call.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 import type { UpstreamCall } from "../worker/upstream_call.ts";
@@ -211,6 +213,11 @@ class WorkerRelay implements Relay {
       void call.close();
       release(attempt, wellEnded);
       const body = read.length === 0 ? undefined : joined(read);
+      if (body !== undefined && isRefusalStatus(status)) {
+        headers.set("content-type", "application/json");
+        const told = refusalBody(call.worker, status, body);
+        return { status, headers, body: unshared(rewrite?.answer(told) ?? told) };
+      }
       return { status, headers, body: body && unshared(rewrite?.answer(body) ?? body) };
     }
     const events = isEventStream(workerHeaders);
@@ -261,9 +268,10 @@ class WorkerRelay implements Relay {
   }
 
   #logFailure(job: Job, error: CanopyError): void {
-    this.#options.log.warning("Request {request} failed: {error}", {
+    this.#options.log.warning("Request {request} failed: {error}{where}", {
       request: job.requestId,
       error: error.message,
+      where: error instanceof EngineError ? ` (${error.workerUrl})` : "",
       ...(error.cause === undefined ? {} : { cause: messageOf(error.cause) }),
     });
   }
@@ -298,7 +306,7 @@ function release({ call, lease, first, forget }: Answered | Failed, outcome: Pla
 async function readWhole(
   job: Job,
   call: UpstreamCall,
-  { response: { headers }, first, read }: {
+  { response: { status, headers }, first, read }: {
     response: IncomingResponse;
     first: Uint8Array;
     read: Uint8Array[];
@@ -313,8 +321,9 @@ async function readWhole(
     job.signal.throwIfAborted();
     return true;
   }
-  if (!job.plan.rewrites) return false;
-  for (let length = 0; length <= MAX_RENAMED_BYTES;) {
+  const refused = isRefusalStatus(status);
+  if (!refused && !job.plan.rewrites) return false;
+  for (let length = 0; length <= (refused ? MAX_REFUSAL_BYTES : MAX_RENAMED_BYTES);) {
     const { done, value } = await call.next();
     if (done === true) return true;
     read.push(value);

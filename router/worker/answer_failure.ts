@@ -135,8 +135,8 @@ function workerError(worker: CalledWorker, what: string, code: string, error: un
 }
 
 /** The name of a worker in the relay's errors. */
-export function workerName({ workerId, url }: CalledWorker): string {
-  return `Worker ${workerId} (${url})`;
+export function workerName({ workerId }: CalledWorker): string {
+  return `Worker ${workerId}`;
 }
 
 function member(value: unknown, name: string): unknown {

@@ -66,7 +66,7 @@ export async function accepted(call: UpstreamCall, body?: string): Promise<Incom
 export async function refusalOf(call: UpstreamCall, { status }: IncomingResponse): Promise<EngineError> {
   const text = await restAsText(call, MAX_ERROR_BYTES);
   call.complete();
-  return workerRefusal(call.worker.url, status, text);
+  return workerRefusal(call.worker, status, text);
 }
 
 /** The rest of a call's answer as text, cut off after `maxBytes`. */

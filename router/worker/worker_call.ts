@@ -48,8 +48,8 @@ export interface WorkerCallOptions {
 }
 
 const engineErrors: CallErrors = {
-  broken: ({ url }, cause) => connectionError(url, cause),
-  overdue: ({ url }, limitMs, begun) => overdue(url, limitMs, begun),
+  broken: connectionError,
+  overdue,
 };
 
 const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };

@@ -1,9 +1,17 @@
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import { TransportError } from "../../base/transport.ts";
 import { EngineError } from "./engine_error.ts";
+import type { Placement } from "./placement.ts";
 
 /** Longest part of a worker's own error text that is passed on. */
 const MAX_MESSAGE_LENGTH = 500;
+
+type NamedWorker = Pick<Placement, "workerId" | "url">;
+
+/** A worker as clients may know it: its address is for the log, and for the admin at /workers. */
+function nameOf({ workerId }: NamedWorker): string {
+  return `Worker ${workerId}`;
+}
 
 /** A worker's error body, or the `error` of an event inside a stream. */
 export interface WorkerComplaint {
@@ -19,40 +27,42 @@ export interface WorkerComplaint {
  */
 export function readComplaint(body: unknown): WorkerComplaint {
   if (!isJsonObject(body)) {
-    return { message: clean(typeof body === "string" ? body : ""), param: undefined, status: undefined };
+    return { ...clean(typeof body === "string" ? body : ""), status: undefined };
   }
   const error: unknown = body.error ?? body;
-  if (!isJsonObject(error)) return { message: clean(String(error)), param: undefined, status: undefined };
+  if (!isJsonObject(error)) return { ...clean(String(error)), status: undefined };
   const text = error.message ?? error.detail ?? error.msg;
-  const message = clean(typeof text === "string" ? text : text === undefined ? "" : JSON.stringify(text));
+  const { message, param } = clean(
+    typeof text === "string" ? text : text === undefined ? "" : JSON.stringify(text),
+  );
   const status = Number(error.code ?? error.status_code);
   return {
     message,
-    param: typeof error.param === "string" && error.param !== "" ? error.param : undefined,
+    param: typeof error.param === "string" && error.param !== "" ? error.param : param,
     status: Number.isInteger(status) && status >= 400 && status <= 599 ? status : undefined,
   };
 }
 
 /** The error of a worker's non-2xx answer. */
-export function workerRefusal(workerUrl: string, status: number, body: string): EngineError {
-  return refusal(workerUrl, status, readComplaint(parseOrText(body)), status);
+export function workerRefusal(worker: NamedWorker, status: number, body: string): EngineError {
+  return refusal(worker, status, readComplaint(parseOrText(body)), status);
 }
 
 /** The error of an error event inside a stream: by the status it names itself, else 502. */
-export function streamedError(workerUrl: string, complaint: WorkerComplaint): EngineError {
-  return refusal(workerUrl, complaint.status ?? 500, complaint, undefined);
+export function streamedError(worker: NamedWorker, complaint: WorkerComplaint): EngineError {
+  return refusal(worker, complaint.status ?? 500, complaint, undefined);
 }
 
 function refusal(
-  workerUrl: string,
+  worker: NamedWorker,
   status: number,
   complaint: WorkerComplaint,
   workerStatus: number | undefined,
 ): EngineError {
   const said = complaint.message === "" ? `status ${status}` : complaint.message;
-  const common = { workerUrl, workerStatus };
+  const common = { workerUrl: worker.url, workerStatus };
   if (status === 429 || status === 503) {
-    return new EngineError(`Worker ${workerUrl} is overloaded: ${said}`, {
+    return new EngineError(`${nameOf(worker)} is overloaded: ${said}`, {
       ...common,
       code: "worker_overloaded",
       status,
@@ -61,13 +71,13 @@ function refusal(
   }
   if (status === 401 || status === 403) {
     return new EngineError(
-      `Worker ${workerUrl} refused our credentials (status ${status}): check the api_key of its model`,
+      `${nameOf(worker)} refused our credentials (status ${status}): check the api_key of its model`,
       { ...common, code: "worker_unauthorized", status: 502, retryable: true },
     );
   }
   if (status >= 300 && status < 400) {
     return new EngineError(
-      `Worker ${workerUrl} redirects (status ${status}): configure the URL it leads to`,
+      `${nameOf(worker)} redirects (status ${status}): configure the URL it leads to`,
       {
         ...common,
         code: "worker_failed",
@@ -78,7 +88,7 @@ function refusal(
   }
   if (status >= 400 && status < 500 && status !== 408) {
     // What is missing is the worker's: the model that it is configured to have, or the path.
-    return new EngineError(status === 404 ? `Worker ${workerUrl} answered with status 404: ${said}` : said, {
+    return new EngineError(status === 404 ? `${nameOf(worker)} answered with status 404: ${said}` : said, {
       ...common,
       code: "worker_refused",
       status,
@@ -86,7 +96,7 @@ function refusal(
       param: complaint.param,
     });
   }
-  return new EngineError(`Worker ${workerUrl} failed: ${said}`, {
+  return new EngineError(`${nameOf(worker)} failed: ${said}`, {
     ...common,
     code: "worker_failed",
     status: 502,
@@ -95,14 +105,14 @@ function refusal(
 }
 
 /** The error of a broken connection, or of anything else that went wrong between us and a worker. */
-export function connectionError(workerUrl: string, cause: unknown): EngineError {
+export function connectionError(worker: NamedWorker, cause: unknown): EngineError {
   if (cause instanceof EngineError) return cause;
   const code = cause instanceof TransportError ? cause.code : undefined;
   if (code === "connect_failed") {
-    return new EngineError(`Worker ${workerUrl} cannot be reached`, {
+    return new EngineError(`${nameOf(worker)} cannot be reached`, {
       code: "worker_unreachable",
       status: 502,
-      workerUrl,
+      workerUrl: worker.url,
       retryable: true,
       cause,
     });
@@ -111,56 +121,56 @@ export function connectionError(workerUrl: string, cause: unknown): EngineError 
   const what = code === "invalid_response"
     ? "sent something that is not HTTP"
     : `closed the connection ${where}`;
-  return new EngineError(`Worker ${workerUrl} ${what}`, {
+  return new EngineError(`${nameOf(worker)} ${what}`, {
     code: "worker_connection_lost",
     status: 502,
-    workerUrl,
+    workerUrl: worker.url,
     retryable: true,
     cause,
   });
 }
 
 /** A worker that was silent for too long: before its first token or, `begun`, after it. */
-export function overdue(workerUrl: string, limitMs: number, begun: boolean): EngineError {
+export function overdue(worker: NamedWorker, limitMs: number, begun: boolean): EngineError {
   const what = begun ? `nothing more within ${limitMs} ms` : `no token within ${limitMs} ms`;
-  return new EngineError(`Worker ${workerUrl} sent ${what}`, {
+  return new EngineError(`${nameOf(worker)} sent ${what}`, {
     code: "worker_timeout",
     status: 502,
-    workerUrl,
+    workerUrl: worker.url,
     retryable: true,
   });
 }
 
 /** A worker's answer that breaks its own protocol. */
-export function invalidAnswer(workerUrl: string, what: string, cause?: unknown): EngineError {
-  return new EngineError(`Worker ${workerUrl} sent an invalid answer: ${what}`, {
+export function invalidAnswer(worker: NamedWorker, what: string, cause?: unknown): EngineError {
+  return new EngineError(`${nameOf(worker)} sent an invalid answer: ${what}`, {
     code: "worker_invalid_answer",
     status: 502,
-    workerUrl,
+    workerUrl: worker.url,
     retryable: true,
     cause,
   });
 }
 
 /** A stream that ended before its generation did. */
-export function cutStream(workerUrl: string, cause?: unknown): EngineError {
-  return new EngineError(`Worker ${workerUrl} ended its stream before the generation was over`, {
+export function cutStream(worker: NamedWorker, cause?: unknown): EngineError {
+  return new EngineError(`${nameOf(worker)} ended its stream before the generation was over`, {
     code: "worker_stream_cut",
     status: 502,
-    workerUrl,
+    workerUrl: worker.url,
     retryable: true,
     cause,
   });
 }
 
 /** A worker that says itself that it gave the generation up (`finish_reason` abort or error). */
-export function givenUp(workerUrl: string, reason: string, complaint?: WorkerComplaint): EngineError {
-  if (complaint?.status !== undefined) return streamedError(workerUrl, complaint);
+export function givenUp(worker: NamedWorker, reason: string, complaint?: WorkerComplaint): EngineError {
+  if (complaint?.status !== undefined) return streamedError(worker, complaint);
   const detail = complaint === undefined || complaint.message === "" ? "" : `: ${complaint.message}`;
-  return new EngineError(`Worker ${workerUrl} gave the generation up (${reason})${detail}`, {
+  return new EngineError(`${nameOf(worker)} gave the generation up (${reason})${detail}`, {
     code: "worker_aborted",
     status: 502,
-    workerUrl,
+    workerUrl: worker.url,
     retryable: true,
   });
 }
@@ -175,7 +185,7 @@ function parseOrText(body: string): unknown {
 }
 
 /** Pydantic's list of errors holds source paths and the input; only the places and messages are kept. */
-function clean(message: string): string {
+function clean(message: string): Pick<WorkerComplaint, "message" | "param"> {
   const head = message.split(/\n\s*File "/, 1)[0] ?? "";
   const places = [
     ...head.matchAll(/'loc': (\(.*?\)|'[^']*'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g),
@@ -188,7 +198,11 @@ function clean(message: string): string {
     ? head.split("\n", 1)[0] ?? ""
     : head;
   const line = text.replace(/\s+/g, " ").trim();
-  return line.length <= MAX_MESSAGE_LENGTH ? line : `${line.slice(0, MAX_MESSAGE_LENGTH)}…`;
+  const field = places[0] === undefined ? undefined : pathOf(places[0][1] ?? "");
+  return {
+    message: line.length <= MAX_MESSAGE_LENGTH ? line : `${line.slice(0, MAX_MESSAGE_LENGTH)}…`,
+    param: field === "body" ? undefined : field,
+  };
 }
 
 function pathOf(place: string): string {

@@ -7,7 +7,7 @@ import { readOpenAi } from "./openai_stream.ts";
 import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import type { Placement } from "../../worker/placement.ts";
-import { accepted, type UpstreamCall } from "../../worker/upstream_call.ts";
+import { accepted, type CalledWorker, type UpstreamCall } from "../../worker/upstream_call.ts";
 
 /** Any OpenAI-compatible endpoint: Ollama, llama.cpp, OpenRouter, OpenAI itself. */
 export class OpenAiEngine extends PooledEngine implements Engine {
@@ -15,7 +15,7 @@ export class OpenAiEngine extends PooledEngine implements Engine {
   #dialect: Dialect = COMMON_DIALECT;
 
   warm(_prefix: unknown, at: Placement): Promise<WarmResult> {
-    return Promise.reject(cannotWarm(at.url));
+    return Promise.reject(cannotWarm(at));
   }
 
   generate(request: GenerateRequest, at: Placement, signal: AbortSignal): AsyncIterable<GenerateEvent> {
@@ -55,13 +55,13 @@ function betterDialect(error: unknown, dialect: Dialect): Dialect | undefined {
   return undefined;
 }
 
-function cannotWarm(workerUrl: string): EngineError {
+function cannotWarm({ workerId, url }: CalledWorker): EngineError {
   return new EngineError(
-    `Worker ${workerUrl} cannot prefill without generating: switch incremental prefill off`,
+    `Worker ${workerId} cannot prefill without generating: switch incremental prefill off`,
     {
       code: "warm_unsupported",
       status: 502,
-      workerUrl,
+      workerUrl: url,
       retryable: false,
     },
   );

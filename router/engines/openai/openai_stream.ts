@@ -8,7 +8,7 @@ import {
   type NewDelta,
   readEvents,
 } from "../protocol/read_events.ts";
-import type { UpstreamCall } from "../../worker/upstream_call.ts";
+import type { CalledWorker, UpstreamCall } from "../../worker/upstream_call.ts";
 import {
   cutStream,
   givenUp,
@@ -22,12 +22,12 @@ export function readOpenAi(
   call: UpstreamCall,
   open?: (call: UpstreamCall) => Promise<IncomingResponse>,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  return readEvents(call, (url) => new OpenAiDecoder(url), open);
+  return readEvents(call, (worker) => new OpenAiDecoder(worker), open);
 }
 
 /** Turns the chunks of one OpenAI-style answer into events. Only choice 0 is read: requests ask for one. */
 export class OpenAiDecoder implements AnswerDecoder {
-  readonly #workerUrl: string;
+  readonly #worker: CalledWorker;
   #finish: FinishReason | undefined;
   #stopReason: string | number | undefined;
   #usage: EngineUsage | undefined;
@@ -35,15 +35,15 @@ export class OpenAiDecoder implements AnswerDecoder {
   #tokens = 0;
   #deltas = 0;
 
-  constructor(workerUrl: string) {
-    this.#workerUrl = workerUrl;
+  constructor(worker: CalledWorker) {
+    this.#worker = worker;
   }
 
   /** One chunk's delta, undefined if it has none. Throws `EngineError` for error events and broken JSON. */
   push(data: string): DecodedDelta | undefined {
-    const chunk = parseObject(data, this.#workerUrl);
+    const chunk = parseObject(data, this.#worker);
     if (chunk.error !== undefined && chunk.error !== null || chunk.object === "error") {
-      throw streamedError(this.#workerUrl, readComplaint(chunk));
+      throw streamedError(this.#worker, readComplaint(chunk));
     }
     if (isJsonObject(chunk.usage)) this.#usage = usageOf(chunk.usage);
     const choice = Array.isArray(chunk.choices)
@@ -65,7 +65,7 @@ export class OpenAiDecoder implements AnswerDecoder {
 
   /** The last event. Throws `EngineError` when the generation is not over. */
   end(): End {
-    if (this.#finish === undefined) throw cutStream(this.#workerUrl);
+    if (this.#finish === undefined) throw cutStream(this.#worker);
     return {
       type: "end",
       finishReason: this.#finish,
@@ -86,7 +86,7 @@ export class OpenAiDecoder implements AnswerDecoder {
     if (typeof reason !== "string") return;
     if (reason === "abort" || reason === "error") {
       throw givenUp(
-        this.#workerUrl,
+        this.#worker,
         reason,
         isJsonObject(choice.error) ? readComplaint(choice.error) : undefined,
       );
@@ -104,14 +104,14 @@ export function finishReasonOf(reason: string): FinishReason {
 }
 
 /** Parses one event. Throws `EngineError` unless it is a JSON object. */
-export function parseObject(data: string, workerUrl: string): JsonObject {
+export function parseObject(data: string, worker: CalledWorker): JsonObject {
   let value: Json;
   try {
     value = JSON.parse(data);
   } catch (cause) {
-    throw invalidAnswer(workerUrl, "an event of its stream is not JSON", cause);
+    throw invalidAnswer(worker, "an event of its stream is not JSON", cause);
   }
-  if (!isJsonObject(value)) throw invalidAnswer(workerUrl, "an event of its stream is not an object");
+  if (!isJsonObject(value)) throw invalidAnswer(worker, "an event of its stream is not an object");
   return value;
 }
 

@@ -1,7 +1,13 @@
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import type { WarmResult } from "../engine.ts";
 import { parseObject, usageOf } from "./openai_stream.ts";
-import { accepted, restAsText, type UpstreamCall, usingCall } from "../../worker/upstream_call.ts";
+import {
+  accepted,
+  type CalledWorker,
+  restAsText,
+  type UpstreamCall,
+  usingCall,
+} from "../../worker/upstream_call.ts";
 import { givenUp, invalidAnswer, readComplaint, streamedError } from "../../worker/worker_errors.ts";
 
 /** Longest answer to a warm. */
@@ -11,23 +17,23 @@ const MAX_ANSWER_BYTES = 1024 * 1024;
 export function warmed(call: UpstreamCall, signal: AbortSignal): Promise<WarmResult> {
   return usingCall(call, signal, async () => {
     await accepted(call);
-    const { url } = call.worker;
-    const answer = parseObject(await restAsText(call, MAX_ANSWER_BYTES), url);
+    const { worker } = call;
+    const answer = parseObject(await restAsText(call, MAX_ANSWER_BYTES), worker);
     call.complete();
-    return countsOf(answer, url);
+    return countsOf(answer, worker);
   });
 }
 
-function countsOf(answer: JsonObject, workerUrl: string): WarmResult {
+function countsOf(answer: JsonObject, worker: CalledWorker): WarmResult {
   if (answer.error !== undefined && answer.error !== null || answer.object === "error") {
-    throw streamedError(workerUrl, readComplaint(answer));
+    throw streamedError(worker, readComplaint(answer));
   }
   const meta = answer.meta_info;
   if (isJsonObject(meta)) {
     const finish = meta.finish_reason;
     if (isJsonObject(finish) && finish.type === "abort") {
       throw givenUp(
-        workerUrl,
+        worker,
         "abort",
         readComplaint({ message: finish.message ?? "", code: finish.status_code ?? 0 }),
       );
@@ -40,7 +46,7 @@ function countsOf(answer: JsonObject, workerUrl: string): WarmResult {
       };
     }
   }
-  if (!isJsonObject(answer.usage)) throw invalidAnswer(workerUrl, "it has no usage");
+  if (!isJsonObject(answer.usage)) throw invalidAnswer(worker, "it has no usage");
   const { promptTokens, cachedTokens } = usageOf(answer.usage);
   return { promptTokens, cachedTokens };
 }

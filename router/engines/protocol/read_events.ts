@@ -1,6 +1,6 @@
 import type { GenerateEvent } from "../engine.ts";
 import { DONE, SseParser } from "../../wire/sse.ts";
-import { accepted, restAsText, type UpstreamCall } from "../../worker/upstream_call.ts";
+import { accepted, type CalledWorker, restAsText, type UpstreamCall } from "../../worker/upstream_call.ts";
 import { invalidAnswer } from "../../worker/worker_errors.ts";
 
 /** The content of one event of an engine. */
@@ -26,18 +26,18 @@ const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 /** Opens a call and reads its answer, streamed or whole, into events. `open`: in other words, such as a retry's. */
 export async function* readEvents(
   call: UpstreamCall,
-  decoderOf: (workerUrl: string) => AnswerDecoder,
+  decoderOf: (worker: CalledWorker) => AnswerDecoder,
   open = accepted,
 ): AsyncGenerator<GenerateEvent, void, void> {
   const response = await open(call);
-  const { url } = call.worker;
-  const decoder = decoderOf(url);
+  const { worker } = call;
+  const decoder = decoderOf(worker);
   if ((response.headers["content-type"] ?? "").startsWith("application/json")) {
     const delta = decoder.push(await restAsText(call, MAX_ANSWER_BYTES));
     call.complete();
     if (delta !== undefined) yield delta;
   } else {
-    const parser = new SseParser({ tooLong: (what) => invalidAnswer(url, what) });
+    const parser = new SseParser({ tooLong: (what) => invalidAnswer(worker, what) });
     let done = false;
     while (!done) {
       const read = await call.next();

@@ -36,10 +36,13 @@ export class SglangPdEngine extends PooledEngine implements Engine {
       case "pair_1":
         return await this.#warmPair(this.#pairCall(pair, request), signal);
       default:
-        throw new CanopyError(`Cannot warm ${pair.prefill.url}: its version has no safe way to do so`, {
-          code: "warm_unsupported",
-          status: 500,
-        });
+        throw new CanopyError(
+          `Cannot warm worker ${pair.prefill.workerId}: its version has no safe way to do so`,
+          {
+            code: "warm_unsupported",
+            status: 500,
+          },
+        );
     }
   }
 
@@ -99,7 +102,7 @@ function blame(call: PairCall, error: unknown): void {
 
 function pairOf(at: Placement): PairPlacement {
   if (isPair(at)) return at;
-  throw new CanopyError(`Cannot use ${at.url}: it was placed without its prefill half`, {
+  throw new CanopyError(`Cannot use worker ${at.workerId}: it was placed without its prefill half`, {
     code: "internal_error",
     status: 500,
   });

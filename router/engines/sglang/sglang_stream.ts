@@ -9,7 +9,7 @@ import {
   readEvents,
 } from "../protocol/read_events.ts";
 import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
-import type { UpstreamCall } from "../../worker/upstream_call.ts";
+import type { CalledWorker, UpstreamCall } from "../../worker/upstream_call.ts";
 import { cutStream, givenUp, readComplaint, streamedError } from "../../worker/worker_errors.ts";
 
 /** Reads the events of SGLang's `/generate`. `incremental`: as in `EngineCapabilities.incrementalStream`. */
@@ -17,7 +17,7 @@ export function readSglang(
   call: UpstreamCall,
   incremental: boolean | undefined,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  return readEvents(call, (url) => new SglangDecoder(url, incremental));
+  return readEvents(call, (worker) => new SglangDecoder(worker, incremental));
 }
 
 /**
@@ -26,7 +26,7 @@ export function readSglang(
  * ids in front of the first event's. `completion_tokens` says how many tokens are new; these are always the last.
  */
 export class SglangDecoder implements AnswerDecoder {
-  readonly #workerUrl: string;
+  readonly #worker: CalledWorker;
   readonly #incremental: boolean | undefined;
   readonly #cut: CumulativeCut | undefined;
   #textLength = 0;
@@ -36,8 +36,8 @@ export class SglangDecoder implements AnswerDecoder {
   #idsExact = true;
   #end: End | undefined;
 
-  constructor(workerUrl: string, incremental: boolean | undefined) {
-    this.#workerUrl = workerUrl;
+  constructor(worker: CalledWorker, incremental: boolean | undefined) {
+    this.#worker = worker;
     this.#incremental = incremental;
     if (incremental === false) this.#cut = new CumulativeCut();
   }
@@ -45,14 +45,14 @@ export class SglangDecoder implements AnswerDecoder {
   /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for error and abort events. */
   push(data: string): DecodedDelta | undefined {
     const fresh = this.#cut?.cut(data);
-    const event = parseObject(fresh ?? data, this.#workerUrl);
+    const event = parseObject(fresh ?? data, this.#worker);
     if (event.error !== undefined || event.object === "error") {
-      throw streamedError(this.#workerUrl, readComplaint(event));
+      throw streamedError(this.#worker, readComplaint(event));
     }
     const meta = isJsonObject(event.meta_info) ? event.meta_info : {};
     const finish = isJsonObject(meta.finish_reason) ? meta.finish_reason : undefined;
     if (finish?.type === "abort" || finish?.type === "error") {
-      throw givenUp(this.#workerUrl, finish.type, {
+      throw givenUp(this.#worker, finish.type, {
         ...readComplaint({ message: finish.message ?? "" }),
         status: typeof finish.status_code === "number" ? finish.status_code : undefined,
       });
@@ -79,7 +79,7 @@ export class SglangDecoder implements AnswerDecoder {
 
   /** The last event. Throws `EngineError` when the generation is not over. */
   end(): End {
-    if (this.#end === undefined) throw cutStream(this.#workerUrl);
+    if (this.#end === undefined) throw cutStream(this.#worker);
     return this.#end;
   }
 

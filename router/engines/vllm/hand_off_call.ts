@@ -217,14 +217,14 @@ export class HandOffCall implements UpstreamCall {
         if (typeof answer !== "string" && answer.status === 404) {
           await refusalOf(this.#opened, answer);
           await this.#opened.close();
-          return alone(`Worker ${at.prefill.url} has no /tokenize`);
+          return alone(`Worker ${at.prefill.workerId} has no /tokenize`);
         }
         if (typeof answer !== "string") return answer;
-        ids = readIds(answer, at.prefill.url);
+        ids = readIds(answer, at.prefill);
       }
       const body = prefillBody(request.body, ids);
       const answer = await this.#ask(at.prefill, "/v1/completions", body, keptForDecode(body));
-      return typeof answer === "string" ? readHandOff(answer, ids, at.prefill.url) : answer;
+      return typeof answer === "string" ? readHandOff(answer, ids, at.prefill) : answer;
     } catch (error) {
       if (this.#stopped !== undefined) throw error;
       if (mayGoOn(error)) return { kind: "alone", reason: messageOf(error), failed: true, ids };
@@ -268,7 +268,7 @@ export class HandOffCall implements UpstreamCall {
     if (status >= 500 && status !== 503) return (await refusalOf(call, response)).message;
     if (status !== 200 || !isEventStream(headers)) return undefined;
     const parser = new SseParser();
-    const decoder = new OpenAiDecoder(this.worker.url);
+    const decoder = new OpenAiDecoder(this.worker);
     while (true) {
       const read = await call.next();
       if (read.done === true) return undefined;
@@ -304,23 +304,28 @@ function mayGoOn(error: unknown): boolean {
 }
 
 /** The hand-off in a prefill server's answer about a prompt of these ids. Throws `EngineError` for what it cannot have meant. */
-function readHandOff(text: string, ids: readonly number[], url: string): HandOff {
-  const answer = parseObject(text, url);
-  if (isJsonObject(answer.error)) throw streamedError(url, readComplaint(answer));
+function readHandOff(text: string, ids: readonly number[], worker: CalledWorker): HandOff {
+  const answer = parseObject(text, worker);
+  if (isJsonObject(answer.error)) throw streamedError(worker, readComplaint(answer));
   const usage = isJsonObject(answer.usage) ? usageOf(answer.usage) : undefined;
   if (usage?.promptTokens !== ids.length) {
-    throw invalidAnswer(url, `it read ${usage?.promptTokens ?? "no"} tokens of a prompt of ${ids.length}`);
+    throw invalidAnswer(worker, `it read ${usage?.promptTokens ?? "no"} tokens of a prompt of ${ids.length}`);
   }
   const json = transferJson(text);
   if (json === undefined) {
-    return { kind: "alone", reason: `Worker ${url} gave no kv_transfer_params`, failed: false, ids };
+    return {
+      kind: "alone",
+      reason: `Worker ${worker.workerId} gave no kv_transfer_params`,
+      failed: false,
+      ids,
+    };
   }
   return { kind: "prefilled", ids, transfer: new KvTransfer(json), cachedTokens: usage.cachedTokens };
 }
 
-function readIds(text: string, url: string): number[] {
-  const { tokens } = parseObject(text, url);
-  if (!isIds(tokens)) throw invalidAnswer(url, "its /tokenize gave no tokens");
+function readIds(text: string, worker: CalledWorker): number[] {
+  const { tokens } = parseObject(text, worker);
+  if (!isIds(tokens)) throw invalidAnswer(worker, "its /tokenize gave no tokens");
   return tokens;
 }
 

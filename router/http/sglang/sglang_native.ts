@@ -10,6 +10,7 @@ import { findServedModel, modelNotFound } from "../gate/find_model.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { askWorkers, type FanOutTarget, type WorkerAnswer } from "./worker_fan_out.ts";
+import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Longest wait for a worker's answer; its loads come from a snapshot, its info from memory. */
@@ -152,6 +153,7 @@ async function loads(http: HttpServices, call: Call): Promise<Response> {
   const answers = asked.map((answer) => again.find(({ worker }) => worker === answer.worker) ?? answer);
   const answered = answers.filter(isGood);
   if (answered.length === 0) throw unanswered(answers);
+  const nameOf = naming(http, call);
   const list = answered.flatMap((answer) => {
     const { worker, model } = answer;
     const value = jsonOf(answer.text);
@@ -162,7 +164,7 @@ async function loads(http: HttpServices, call: Call): Promise<Response> {
       : [];
     const type = worker.role ?? "regular";
     return own.filter(isJsonObject).map((load) => ({
-      worker: worker.url,
+      worker: nameOf(worker),
       worker_type: type,
       model: model.name,
       ...load,
@@ -180,7 +182,7 @@ async function loads(http: HttpServices, call: Call): Promise<Response> {
       total_running_reqs: total("num_running_reqs"),
       total_waiting_reqs: total("num_waiting_reqs"),
     },
-    unanswered: answers.filter((answer) => !isGood(answer)).map(({ worker }) => worker.url),
+    unanswered: answers.filter((answer) => !isGood(answer)).map(({ worker }) => nameOf(worker)),
   });
 }
 
@@ -257,11 +259,21 @@ function openInfo(info: JsonObject | undefined): JsonObject | undefined {
   );
 }
 
+/** For the operator, by the worker's address. */
 function complaintOf({ worker, status, text }: WorkerAnswer): string {
   return `${worker.url} (${status === 0 ? text : `status ${status}`})`;
 }
 
+/** Names workers as the caller may know them: by their addresses to the operator, to others by their ids. */
+function naming({ keys }: HttpServices, call: Call): (worker: WorkerStatus) => string {
+  const operator = keys.mayTouch(undefined, call.req.header("authorization"));
+  return ({ id, url }) => operator ? url : id;
+}
+
 function unanswered(answers: readonly WorkerAnswer[]): CanopyError {
-  const whom = answers.length === 0 ? "there are no workers" : answers.map(complaintOf).join("; ");
+  const whom = answers.length === 0
+    ? "there are no workers"
+    : answers.map(({ worker, status }) => `${worker.id} (${status === 0 ? "no answer" : `status ${status}`})`)
+      .join("; ");
   return new CanopyError(`Cannot ask the SGLang servers: ${whom}`, { code: "worker_failed", status: 502 });
 }

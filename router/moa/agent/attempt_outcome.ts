@@ -3,7 +3,7 @@ import type { Placement, PlacementOutcome } from "../../worker/placement.ts";
 
 /** The error of a generation that ended without its last event. */
 export function unfinishedError(placement: Placement): EngineError {
-  return new EngineError(`Worker ${placement.url} ended its stream without a finish reason`, {
+  return new EngineError(`Worker ${placement.workerId} ended its stream without a finish reason`, {
     code: "stream_truncated",
     status: 502,
     workerUrl: placement.url,

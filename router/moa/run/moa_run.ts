@@ -34,6 +34,7 @@ import {
   runOverdue,
 } from "./run_failures.ts";
 import { RunOutput } from "./run_output.ts";
+import { EngineError } from "../../worker/engine_error.ts";
 import { runTrace } from "./run_trace.ts";
 import type { ModelAccess } from "../warm/model_access.ts";
 import { RunWarming } from "../warm/run_warming.ts";
@@ -281,6 +282,7 @@ export class MoaRun implements Run {
       graph: this.#options.graph.name,
       run: this.id,
       worker,
+      url: error instanceof EngineError ? error.workerUrl : undefined,
       error: messageOf(error),
     });
   }

@@ -84,7 +84,8 @@ test("a worker that fails is named in a 502 that may be retried", async () => {
   ) {
     const error = await failure(kind, server, name);
     assert.deepEqual([error.code, error.status, error.retryable], [code, 502, true], name);
-    assert.ok(error.message.includes(WORKER), error.message);
+    assert.match(error.message, /^Worker w1 /);
+    assert.equal(error.workerUrl, WORKER);
   }
 });
 
@@ -154,7 +155,8 @@ test("an event without end is the worker's fault, and names it", async () => {
       assert.ok(error instanceof EngineError);
       assert.deepEqual([error.code, error.status], ["worker_invalid_answer", 502]);
       assert.match(error.message, /an event of its stream is longer than 33554432 characters/);
-      assert.ok(error.message.includes(WORKER), error.message);
+      assert.match(error.message, /^Worker w1 /);
+      assert.equal(error.workerUrl, WORKER);
       return true;
     });
   }
@@ -169,7 +171,8 @@ test("a redirect, or a model or path that is not there, names the worker", async
     await assert.rejects(collect(engine.generate(chatRequest, placement, never)), (error) => {
       assert.ok(error instanceof EngineError);
       assert.deepEqual([error.status, error.workerStatus], [becomes, status]);
-      assert.ok(error.message.includes(WORKER), error.message);
+      assert.match(error.message, /^Worker w1 /);
+      assert.equal(error.workerUrl, WORKER);
       return true;
     });
   }

@@ -332,7 +332,7 @@ test("a worker that cannot be reached is named, whatever the engine", async () =
     );
     await assert.rejects(
       collect(engine.generate(textRequest, placement, never)),
-      hasCode("worker_unreachable", /Worker http:\/\/worker:8000 cannot be reached/),
+      hasCode("worker_unreachable", /^Worker w1 cannot be reached$/),
     );
   }
 });

@@ -79,7 +79,7 @@ test("a cumulative stream decodes to the same with and without knowing that it i
             },
           );
         });
-        const known = new SglangDecoder("http://w", false);
+        const known = new SglangDecoder({ workerId: "w", url: "http://w" }, false);
         const ids: number[] = [];
         let text = "";
         for (const data of events) {

@@ -198,7 +198,7 @@ for (const { what, fault } of failures) {
       else text += event.text;
     }
     assert.equal(text, "aaaa");
-    assert.match(alone ?? "", /prefill:8000/);
+    assert.match(alone ?? "", /^Worker p1 /);
     assert.deepEqual(at.released, ["failed prefill"]);
     assert.deepEqual(pair.log.filter((line) => line.startsWith("decode")), ["decode /v1/completions"]);
     assert.deepEqual(pair.sent.at(-1)?.body.prompt, [5, 6, 7]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { VirtualClock } from "../../../../base/clock.ts";
-import type { JsonObject } from "../../../../base/json.ts";
+import { isJsonObject, type JsonObject } from "../../../../base/json.ts";
 import { Random } from "../../../../base/random.ts";
 import { configSchema } from "../../../../cfgs/schema/config.ts";
 import { createRouter } from "../../../../router/router.ts";
@@ -187,7 +187,8 @@ test("/get_model_info is the first prefill server's, by whichever name it knows 
   await withServers({ "/get_model_info": "refuse" }, async (ask) => {
     const { status, body } = await ask("/get_model_info");
     assert.equal(status, 502);
-    assert.match(JSON.stringify(body), /http:\/\/p1/);
+    assert.match(JSON.stringify(body), /\.p1 \(no answer\)/);
+    assert.doesNotMatch(JSON.stringify(body), /http:/);
   });
 });
 
@@ -237,4 +238,18 @@ test("a router of one SGLang model alone serves any name, as SGLang does; others
       );
     });
   }
+});
+
+test("ordinary clients know workers by their ids, the operator by their addresses", async () => {
+  const server = { api_keys: ["user"], admin_key: "root" };
+  const answers = { "/v1/loads": { status: 200, body: '{"loads":[{"num_running_reqs":1}]}' } };
+  await withServers(answers, async (ask) => {
+    const names = async (key: string) => {
+      const { body } = await ask("/v1/loads", { headers: { authorization: `Bearer ${key}` } });
+      assert.ok(Array.isArray(body.loads));
+      return body.loads.map((load) => isJsonObject(load) ? load.worker : undefined);
+    };
+    assert.deepEqual(await names("user"), ["m.p1", "m.d1", "m.d2"]);
+    assert.deepEqual(await names("root"), ["http://p1", "http://d1", "http://d2"]);
+  }, { server });
 });
