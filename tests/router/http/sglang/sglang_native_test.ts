@@ -249,7 +249,7 @@ test("ordinary clients know workers by their ids, the operator by their addresse
       assert.ok(Array.isArray(body.loads));
       return body.loads.map((load) => isJsonObject(load) ? load.worker : undefined);
     };
-    assert.deepEqual(await names("user"), ["m.p1", "m.d1", "m.d2"]);
+    assert.deepEqual(await names("user"), ["m.p1", "m.d2", "m.d3"]);
     assert.deepEqual(await names("root"), ["http://p1", "http://d1", "http://d2"]);
   }, { server });
 });
