@@ -66,6 +66,7 @@ function* writtenIn(
 function canSkipRoot(graph: ExpandedGraph, settings: EarlyExitConfig): boolean {
   const root = graph.agents.find(({ id }) => id === graph.rootId);
   const last = root?.reads.length === 1 ? graph.clusters.find(({ id }) => id === root.reads[0]) : undefined;
-  return settings.metric !== "none" && last !== undefined && last.agents.length > 1 &&
+  return graph.joined === undefined && settings.metric !== "none" && last !== undefined &&
+    last.agents.length > 1 &&
     last.earlyExit === settings;
 }

@@ -18,11 +18,17 @@ export function summaryText(config: Config): string {
     for (const agent of graph.agents) {
       const reads = agent.reads.flatMap((id) => members.get(id) ?? []);
       const what = reads.length === 0 ? "reads nobody" : `reads ${reads.join(", ")}`;
-      const role = agent.id === graph.rootId ? ", root" : "";
+      const role = graph.joined?.agents.includes(agent.id) === true
+        ? ", joined with its layer's"
+        : agent.id === graph.rootId
+        ? ", root"
+        : "";
       lines.push(`  ${agent.id}: ${agent.config.model}, prompt ${agent.config.prompt}, ${what}${role}`);
     }
     for (const { id, agents, earlyExit } of graph.clusters) {
-      if (earlyExit.metric !== "none") lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
+      if (id !== graph.joined?.id && earlyExit.metric !== "none") {
+        lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
+      }
     }
     const { mode } = graphConfig.incremental_prefill;
     if (mode !== "off") lines.push(`  incremental prefill: ${mode}`);

@@ -49,7 +49,6 @@ interface State {
 export function convertMoaVllm(root: SourceNode, options: MoaVllmOptions): Converted {
   const state: State = { options, findings: [], prompts: new Map(), models: new Set(), sources: new Map() };
   const layers: { clusters: { agents: unknown[] }[] }[] = [];
-  let last: { path: ConfigPath; agents: number } | undefined;
   for (const stage of ["proposer", "aggregator"]) {
     const found = findNode(root, [stage])?.node;
     if (found?.kind !== "map") {
@@ -64,15 +63,7 @@ export function convertMoaVllm(root: SourceNode, options: MoaVllmOptions): Conve
       const clusters = convertLayer({ node, path }, layers.length, state);
       if (clusters === undefined) continue;
       layers.push({ clusters });
-      last = { path, agents: clusters.reduce((sum, cluster) => sum + cluster.agents.length, 0) };
     }
-  }
-  if (last !== undefined && last.agents > 1) {
-    const message =
-      `${formatPath(last.path)} is the last layer and has ${last.agents} agents: MoA-vllm would ` +
-      `answer with their texts one after the other, Canopy needs one last agent; keep one, or add an aggregator ` +
-      `layer with one agent`;
-    state.findings.push({ severity: "error", path: last.path, atKey: true, value: undefined, message });
   }
   checkTopLevel(root, state);
   return {

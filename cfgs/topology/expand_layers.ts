@@ -34,6 +34,7 @@ export function expandLayers(
   const layers = config.layers.map((_, index) => expandLayer(index, { config, path }, problems));
   const agents: ExpandedAgent[] = [];
   const clusters: ExpandedCluster[] = [];
+  let joined: ExpandedCluster | undefined;
   let before: readonly LayerCluster[] = [];
   for (const [index, layer] of layers.entries()) {
     const members = layer.flatMap((cluster) => cluster.members);
@@ -51,7 +52,11 @@ export function expandLayers(
     for (const [at, member] of members.entries()) agents.push({ ...member, reads: readings[at] ?? [] });
     // Nobody reads the last layer: its only agent is the root, and its answer is the run's.
     if (index < layers.length - 1) clusters.push(...layer.map((cluster) => cluster.cluster));
-    else if (members.length !== 1) {
+    else if (config.compat === "moa-vllm" && members.length > 1) {
+      const written = { path: [...path, "layers", index], agents: members.map(({ id }) => id), rules: {} };
+      joined = makeCluster({ id: `l${index + 1}.joined`, ...written }, config, problems);
+      clusters.push(joined);
+    } else if (members.length !== 1) {
       problems.push({
         path: [...path, "layers", index],
         message: `is the last layer and has ${members.length} agents: it must have exactly one, the root`,
@@ -60,7 +65,7 @@ export function expandLayers(
     before = layer;
   }
   const root = agents.at(-1);
-  return root === undefined ? undefined : { agents, clusters, rootId: root.id };
+  return root === undefined ? undefined : { agents, clusters, rootId: root.id, joined };
 }
 
 function countAgents(layer: LayerConfig): number {

@@ -33,9 +33,11 @@ export interface ExpandedCluster {
 export interface ExpandedGraph {
   /** Every agent stands after all that it reads; the root is last. */
   readonly agents: readonly ExpandedAgent[];
-  /** Every cluster has at least one reader. */
+  /** Every cluster has at least one reader, or is `joined`. */
   readonly clusters: readonly ExpandedCluster[];
   readonly rootId: string;
+  /** The last layer of several agents, whose answers one after the other are the run's (MoA-vllm); the root is one. */
+  readonly joined?: ExpandedCluster | undefined;
 }
 
 /** A problem of a graph with its place. */

@@ -44,6 +44,7 @@ export function commonPlan(
   CompletionPlan,
   "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include"
 > {
+  if (target.graph.joined !== undefined) refuseForJoined(request, target.graph.joined.agents.length);
   return {
     graph: target.graph,
     model: String(body["model"]),
@@ -51,6 +52,19 @@ export function commonPlan(
     ...readDelivery(request),
     include: isSet(request.canopy) ? request.canopy.include ?? [] : undefined,
   };
+}
+
+/** Throws 400 for what only one agent's output can give, where the texts of several are the answer. */
+function refuseForJoined(request: CommonRequest, agents: number): void {
+  const refuse = (name: string) => {
+    throw badRequest(
+      name,
+      `${name} cannot be given: the answer is the texts of ${agents} agents, one after the other`,
+      "unsupported_parameter",
+    );
+  };
+  if ((request.n ?? 1) > 1) refuse("n");
+  if (isSet(request.tools) && request.tools.length > 0) refuse("tools");
 }
 
 /** Reads whether an answer is streamed, and with which usage. */
@@ -79,8 +93,15 @@ export function splitStops(
   return { sampling: { ...sampling, stop: stop.slice(0, most) }, ownStops: stop.slice(most) };
 }
 
-/** Throws 400 when log-probabilities are asked from a root whose engine has none. */
+/** Throws 400 when log-probabilities are asked from a root whose engine has none, or from several roots. */
 export function requireLogprobs(target: RunTarget): void {
+  if (target.graph.joined !== undefined) {
+    throw badRequest(
+      "logprobs",
+      "logprobs cannot be given: the answer is the texts of several agents, one after the other",
+      "unsupported_parameter",
+    );
+  }
   if (target.root !== undefined && !target.root.engine.capabilities.logprobs) {
     throw badRequest(
       "logprobs",

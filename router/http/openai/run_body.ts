@@ -2,7 +2,7 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt } from "../../engines/engine.ts";
 import { byModel, type Counts } from "../metrics/by_model.ts";
 import type { Include } from "./plan.ts";
-import type { Graph } from "../../moa/graph/graph_types.ts";
+import { answeringAgents, type Graph } from "../../moa/graph/graph_types.ts";
 import type { TraceEvent } from "../../moa/record/trace.ts";
 import type { RunUsage } from "../../moa/record/usage.ts";
 import type { Run } from "../../moa/run/run.ts";
@@ -70,7 +70,8 @@ const MAX_RUN_IDS = 32;
 
 /** The `canopy` object of an answer: what `include` asks for, of one run, or of several under `runs`. */
 export function canopyBody(runs: readonly Run[], graph: Graph, include: readonly Include[]): JsonObject {
-  const panel = new Set(graph.agents.filter((agent) => agent !== graph.root).map((agent) => agent.id));
+  const answering = answeringAgents(graph);
+  const panel = new Set(graph.agents.filter((agent) => !answering.includes(agent)).map(({ id }) => id));
   const parts = runs.map((run) => ofRun(run, panel, include));
   return parts.length === 1 ? parts[0]! : { runs: parts };
 }

@@ -13,7 +13,7 @@ import { readCompletion } from "./completion_request.ts";
 import type { CompletionPlan, RunTarget } from "./plan.ts";
 import { canopyBody, runHeaders, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
-import type { Graph } from "../../moa/graph/graph_types.ts";
+import { answeringAgents, type Graph } from "../../moa/graph/graph_types.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
 import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
@@ -122,10 +122,11 @@ async function* streamed(
   }
 }
 
-function usageOf({ runs }: RunGroup, { graph: { root } }: CompletionPlan): JsonObject {
+function usageOf({ runs }: RunGroup, { graph }: CompletionPlan): JsonObject {
   const usages = runs.map((run) => run.usage());
-  const ofRoot = usages.flatMap(({ agents }) => agents.filter(({ agent }) => agent === root.id));
-  return usageBody(usages, ofRoot.reduce((sum, { completionTokens }) => sum + completionTokens, 0));
+  const answering = new Set(answeringAgents(graph).map(({ id }) => id));
+  const own = usages.flatMap(({ agents }) => agents.filter(({ agent }) => answering.has(agent)));
+  return usageBody(usages, own.reduce((sum, { completionTokens }) => sum + completionTokens, 0));
 }
 
 function canopyOf(group: RunGroup, plan: CompletionPlan): JsonObject {

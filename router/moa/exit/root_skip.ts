@@ -35,13 +35,14 @@ export class RootSkip {
     known: Consensus | undefined,
     then: (answer: PanelAnswer | undefined) => void,
   ): Promise<void> | undefined {
-    const { graph: { root }, exits } = this.#options;
+    const { graph: { root, joined }, exits } = this.#options;
     const launch = () => {
       then(undefined);
       return undefined;
     };
     const share = panel.node.earlyExit.skip_root;
-    const isLast = root !== undefined && root.reads.length === 1 && root.reads[0] === panel.node;
+    const isLast = root !== undefined && root.reads.length === 1 && root.reads[0] === panel.node &&
+      joined === undefined;
     if (!isLast || share === undefined) return launch();
     const needed = this.#neededFor();
     if (needed !== undefined) {

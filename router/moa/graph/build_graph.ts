@@ -1,6 +1,7 @@
 import { badRequest, type CanopyError } from "../../../base/errors.ts";
 import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
 import type { Config, GraphConfig, PromptConfig } from "../../../cfgs/schema/config.ts";
+import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
 import { type ConfigPath, formatPath } from "../../../cfgs/schema/config_path.ts";
 import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import type { ExpandedAgent, ExpandedCluster, ExpandedGraph } from "../../../cfgs/topology/expanded_graph.ts";
@@ -52,6 +53,8 @@ class GraphBuilder {
       }
       agents.set(agent.id, this.#agent(agent, agent.reads.map((id) => clusters.get(id)!)));
     }
+    const joined = expanded.joined && { ...this.#cluster(expanded.joined, agents), earlyExit: noEarlyExit };
+    if (joined !== undefined) clusters.set(joined.id, joined);
     const { slots, strip_reasoning, deadline_ms, compat, neutralise_control_tokens, incremental_prefill } =
       this.#graph;
     return {
@@ -59,6 +62,7 @@ class GraphBuilder {
       agents: [...agents.values()],
       clusters: [...clusters.values()],
       root: agents.get(expanded.rootId)!,
+      joined,
       slots,
       // MoA-vllm passes on what the models say, reasoning included.
       stripReasoning: strip_reasoning && compat === undefined,

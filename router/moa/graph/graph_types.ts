@@ -49,6 +49,11 @@ export interface AgentGraph {
    * precursors fail then fails alone.
    */
   readonly outputs?: ClusterNode | undefined;
+  /**
+   * Several agents, the root among them, whose answers one after the other are the run's, as of MoA-vllm: the run is
+   * done when this cluster closes.
+   */
+  readonly joined?: ClusterNode | undefined;
   readonly slots: "declared" | "completion";
   readonly stripReasoning: boolean;
   readonly deadlineMs: number | undefined;
@@ -66,4 +71,14 @@ export interface AgentGraph {
 /** A graph with one root, as virtual models have it. */
 export interface Graph extends AgentGraph {
   readonly root: AgentNode;
+}
+
+/** The agent whose output alone is the run's, as it comes; undefined where there are several. */
+export function soleRoot({ root, joined }: Pick<AgentGraph, "root" | "joined">): AgentNode | undefined {
+  return joined === undefined ? root : undefined;
+}
+
+/** The agents whose outputs are the answer of a virtual model. */
+export function answeringAgents({ root, joined }: Pick<AgentGraph, "root" | "joined">): readonly AgentNode[] {
+  return joined?.agents ?? (root === undefined ? [] : [root]);
 }

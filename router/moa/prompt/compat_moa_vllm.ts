@@ -21,3 +21,18 @@ export function pythonStrip(text: string): string {
   while (end > 0 && spaceCharacter.test(text[end - 1]!)) end--;
   return text.slice(0, end).replace(leadingSpace, "");
 }
+
+/** `pythonStrip` of a text that comes in pieces: gives of each what is certain to stay, and what that held back. */
+export function pythonStripper(): (piece: string) => string {
+  let begun = false;
+  let held = "";
+  return (piece) => {
+    let text = held + piece;
+    if (!begun) text = text.replace(leadingSpace, "");
+    begun ||= text !== "";
+    let end = text.length;
+    while (end > 0 && spaceCharacter.test(text[end - 1]!)) end--;
+    held = text.slice(end);
+    return text.slice(0, end);
+  };
+}

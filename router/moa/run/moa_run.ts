@@ -11,9 +11,10 @@ import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { PanelAnswer } from "../exit/panel.ts";
 import { RootSkip } from "../exit/root_skip.ts";
 import { RunExits } from "../exit/run_exits.ts";
-import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
+import { type AgentGraph, type AgentNode, type ClusterNode, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
+import { pythonStrip } from "../prompt/compat_moa_vllm.ts";
 import { checkContext } from "../prompt/context_budget.ts";
 import { refuseMedia } from "../prompt/refuse_media.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
@@ -63,7 +64,7 @@ export interface MoaRunOptions {
  */
 export class MoaRun implements Run {
   readonly id: string;
-  readonly output: RunOutput = new RunOutput(() => this.#leave());
+  readonly output: RunOutput;
   readonly ended: Promise<void>;
   readonly #options: MoaRunOptions;
   readonly #trace: Trace;
@@ -85,6 +86,7 @@ export class MoaRun implements Run {
   #durationMs: number | undefined;
   #completions = 0;
   #rootSkipped = false;
+  #joined = false;
   #hasEnded = false;
   /** Long prompts that are being counted. */
   readonly #checks: readonly Promise<void>[];
@@ -97,6 +99,9 @@ export class MoaRun implements Run {
     const { id, arrival, graph, input, models, exitPolicies, clock, random } = options;
     this.id = id;
     this.#options = options;
+    // MoA-vllm strips what a model says; where a client counts tokens, it gets them all.
+    const strips = graph.compat === "moa-vllm" && input.rootLogprobs === undefined;
+    this.output = new RunOutput(() => this.#leave(), strips);
     this.#startedAtUnixMs = clock.unixEpochMs + clock.now();
     ({ promise: this.ended, resolve: this.#resolveEnded } = Promise.withResolvers<void>());
     this.#drawSeed = String(input.rootSampling.seed ?? random.stream("draws").uint32());
@@ -229,7 +234,7 @@ export class MoaRun implements Run {
       return;
     }
     for (const call of calls) {
-      const running = node === this.#options.graph.root ? this.#rootRequest(request, call) : request;
+      const running = node === soleRoot(this.#options.graph) ? this.#rootRequest(request, call) : request;
       call.run(running).then(() => this.#onCallEnded(call)).catch(this.#onInternalError);
     }
   }
@@ -240,7 +245,7 @@ export class MoaRun implements Run {
     const target = this.#calls.target(node);
     this.#warming.close(node);
     const prompt = this.#prompts.wire(target, this.#clusters.answersFor(node));
-    const asked = node === graph.root ? input.rootLogprobs : undefined;
+    const asked = node === soleRoot(graph) ? input.rootLogprobs : undefined;
     const scored = asked === undefined && this.#exits.wantsLogprobs(node) &&
       target.served.engine.capabilities.logprobs;
     return {
@@ -264,7 +269,7 @@ export class MoaRun implements Run {
     this.#warming.answered(node);
     if (this.#state !== "running") return;
     if (call.state === "failed") this.#warn(call);
-    if (node === this.#options.graph.root) this.#onRootEnded(call);
+    if (node === soleRoot(this.#options.graph)) this.#onRootEnded(call);
     else if (call.state === "done") this.#onAnswer(call);
     else if (call.state === "failed") {
       for (const cluster of this.#clusters.awaiting(node)) {
@@ -315,7 +320,7 @@ export class MoaRun implements Run {
   }
 
   #rootIsDone(): boolean {
-    return this.#rootSkipped ||
+    return this.#rootSkipped || this.#joined ||
       (this.#calls.ofRoot.length > 0 && this.#calls.ofRoot.every((call) => call.state === "done"));
   }
 
@@ -339,6 +344,7 @@ export class MoaRun implements Run {
       }
     }
     if (node === this.#options.graph.outputs) this.#finish("done", undefined);
+    else if (node === this.#options.graph.joined) this.#answerWithAll(cluster);
     else {
       this.#rootSkip.decide(cluster, consensus, (answer) => {
         if (answer !== undefined) this.#answerWith(answer);
@@ -355,6 +361,14 @@ export class MoaRun implements Run {
       this.#calls.spare(call, new Error(`Its precursors agree: the answer is that of ${agent}`));
     }
     this.output.say(0, text);
+    this.#finish("done", undefined);
+  }
+
+  /** The answers of the last layer, one after the other, are the run's. */
+  #answerWithAll({ node, answers }: Cluster): void {
+    this.#joined = true;
+    const texts = node.agents.map(({ id }) => answers.find(({ agent }) => agent === id)?.text ?? "");
+    this.output.say(0, texts.map(pythonStrip).join(""));
     this.#finish("done", undefined);
   }
 

@@ -1,7 +1,7 @@
 import { CanopyError } from "../../../base/errors.ts";
 import { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
-import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
+import { type AgentGraph, type AgentNode, answeringAgents, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import { mergeSampling } from "../graph/sampling.ts";
 import type { Precursor } from "../prompt/answer_layout.ts";
@@ -43,7 +43,7 @@ export class RunCalls implements WarmedAgents {
     this.#spliceKey = context.random.stream("splice").hex(32);
     for (const node of graph.agents) {
       const target = this.#makeTarget(node);
-      const choices = node === graph.root ? input.choices : 1;
+      const choices = node === soleRoot(graph) ? input.choices : 1;
       const makeCall = (_: unknown, choice: number) =>
         new AgentCall({ node, choice, model: target.served, context });
       this.#targets.set(node, target);
@@ -53,7 +53,7 @@ export class RunCalls implements WarmedAgents {
 
   /** One per choice; none in a graph without a root. */
   get ofRoot(): readonly AgentCall[] {
-    const { root } = this.#options.graph;
+    const root = soleRoot(this.#options.graph);
     return root === undefined ? [] : this.of(root);
   }
 
@@ -86,7 +86,7 @@ export class RunCalls implements WarmedAgents {
   spare(call: AgentCall, reason: unknown): void {
     if (call.ended) return;
     const { graph } = this.#options;
-    const fellows = call.node === graph.root
+    const fellows = call.node === soleRoot(graph)
       ? call.node.reads
       : graph.clusters.filter((cluster) => cluster.agents.includes(call.node));
     const peers = fellows.flatMap(({ agents }) => agents.flatMap((agent) => this.of(agent)));
@@ -113,7 +113,9 @@ export class RunCalls implements WarmedAgents {
         status: 500,
       });
     }
-    const sampling = node === graph.root ? mergeSampling(node.sampling, input.rootSampling) : node.sampling;
+    const sampling = answeringAgents(graph).includes(node)
+      ? mergeSampling(node.sampling, input.rootSampling)
+      : node.sampling;
     return { ...model, node, sampling };
   }
 

@@ -1,7 +1,7 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { MemberFailure } from "./cluster.ts";
-import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
+import { type AgentGraph, type AgentNode, answeringAgents, type ClusterNode } from "../graph/graph_types.ts";
 import type { Degraded } from "../record/usage.ts";
 
 /** Agents that an error text names; the trace has them all. */
@@ -37,13 +37,14 @@ export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFa
 
 /** The agents whose answers a run does without because they failed; undefined when there are none. */
 export function degradedBy(
-  { agents, root }: Pick<AgentGraph, "agents" | "root">,
+  graph: Pick<AgentGraph, "agents" | "root" | "joined">,
   calls: readonly AgentCall[],
 ): Degraded | undefined {
-  const failed = calls.filter(({ state, node }) => state === "failed" && node !== root);
+  const answering = answeringAgents(graph);
+  const failed = calls.filter(({ state, node }) => state === "failed" && !answering.includes(node));
   if (failed.length === 0) return undefined;
   return {
-    agents: agents.length - (root === undefined ? 0 : 1),
+    agents: graph.agents.length - answering.length,
     failed: failed.map(({ id, node, error }) => ({ agent: id, model: node.model, reason: messageOf(error) })),
   };
 }

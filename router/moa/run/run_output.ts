@@ -1,4 +1,5 @@
 import { AsyncQueue } from "../../../base/queue.ts";
+import { pythonStripper } from "../prompt/compat_moa_vllm.ts";
 import type { EventSink } from "../agent/agent_call.ts";
 import type { RunEvent } from "./run.ts";
 
@@ -9,17 +10,23 @@ const CAPACITY = 64;
 export class RunOutput implements AsyncIterable<RunEvent> {
   readonly #queue = new AsyncQueue<RunEvent>(CAPACITY);
   readonly #onLeave: () => Promise<void>;
+  readonly #strips: boolean;
 
-  /** `onLeave`: the reader stops before the end. */
-  constructor(onLeave: () => Promise<void>) {
+  /** `onLeave`: the reader stops before the end. `strips`: white space at both ends of a text is left out. */
+  constructor(onLeave: () => Promise<void>, strips = false) {
     this.#onLeave = onLeave;
+    this.#strips = strips;
   }
 
   /** The way in for the call of choice `index`: it waits for the reader, and rejects when the reader leaves. */
   choice(index: number): EventSink {
+    const strip = this.#strips ? pythonStripper() : undefined;
     return {
       push: (event, signal) => {
-        if (event.type === "delta") return this.#queue.push({ type: "delta", index, delta: event }, signal);
+        if (event.type === "delta") {
+          const delta = strip === undefined ? event : { ...event, text: strip(event.text) };
+          return this.#queue.push({ type: "delta", index, delta }, signal);
+        }
         const { finishReason, stopReason } = event;
         return this.#queue.push({ type: "end", index, finishReason, stopReason }, signal);
       },

@@ -167,15 +167,15 @@ test("What is wrong is named by its place in MoA-vllm's file", () => {
   );
 });
 
-test("Several last agents are refused, for Canopy has one root", () => {
+test("The texts of several last agents are joined, as MoA-vllm does", () => {
   const text = JSON.stringify({
     proposer: { a: { "1": agent } },
     aggregator: { b: { "1": agent, "2": agent } },
   });
-  assert.deepEqual(complaints(text, { path: "configs.json" }).map((line) => line.replace(/^.*?: /, "")), [
-    "aggregator.b is the last layer and has 2 agents: MoA-vllm would answer with their texts one after the other, " +
-    "Canopy needs one last agent; keep one, or add an aggregator layer with one agent",
-  ]);
+  const { config, warnings } = loadCheckedConfig({ text, env: {} });
+  assert.deepEqual(warnings, []);
+  const { graph } = expandGraph(config.graphs["moa"]!, []);
+  assert.deepEqual([graph?.joined?.agents, graph?.joined?.minResponses], [["l2.c1.a1", "l2.c1.a2"], 2]);
 });
 
 test("Values know the line of MoA-vllm's file that they came from", () => {
