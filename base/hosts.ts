@@ -1,8 +1,8 @@
 /** The name or address in a `Host` header or an authority, lower case, as URLs write it; undefined for none. */
 export function hostnameOf(authority: string): string | undefined {
   if (authority === "" || /[\s/?#@\\]/.test(authority)) return undefined;
-  const url = URL.parse(`http://${authority}`);
-  return url === null ? undefined : url.hostname.replace(/\.$/, "");
+  const name = URL.parse(`http://${authority}`)?.hostname.replace(/\.+$/, "");
+  return name === "" ? undefined : name;
 }
 
 /** True for names and addresses that only this host can reach, with or without an IPv6 address's brackets. */

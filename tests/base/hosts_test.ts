@@ -49,6 +49,10 @@ test("a list names hosts, domains with all that is in them, or everything", () =
   assert.equal(isListedHost("gpu1", []), false);
 });
 
+test("an authority of nothing but dots names no host", () => {
+  for (const authority of [".", "..", ".:80"]) assert.equal(hostnameOf(authority), undefined, authority);
+});
+
 test("whatever an authority is, its name has neither port nor user, and a URL to it goes there", () => {
   fc.assert(
     fc.property(fc.oneof(fc.string(), fc.webAuthority({ withPort: true }), fc.domain()), (authority) => {
