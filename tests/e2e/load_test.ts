@@ -48,6 +48,8 @@ test("300 streams of one slow worker: it stays healthy, the router ready, and no
     });
     const readiness = async () =>
       (await transport.send({ method: "GET", url: `${base}/readiness`, headers: {} }, signal)).status;
+    // It is not ready before its worker has answered once.
+    while (await readiness() !== 200) await clock.sleep(20);
     const body = JSON.stringify({ model: "slow", stream: true, messages: [{ role: "user", content: "Go" }] });
     const answers = Array.from({ length: STREAMS }, async () => {
       const headers = { "content-type": "application/json" };
