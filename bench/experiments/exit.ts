@@ -82,9 +82,9 @@ export async function compareExits(options: ExitOptions): Promise<ExitComparison
       figures("#3", "tree, incremental prefill", tree),
     ];
     for (const { name, settings } of METRICS) {
-      const own = figures("#4", name, await run(`#4 ${name}`, treeWithExit(settings, slots)));
-      modes.push(own);
-      const chance = treeWithExit({ metric: "random", probability: own.exitRate }, slots);
+      const own = await run(`#4 ${name}`, treeWithExit(settings, slots));
+      modes.push(figures("#4", name, own));
+      const chance = treeWithExit({ metric: "random", probability: probabilityOf(own) }, slots);
       const label = `random, as often as ${name}`;
       modes.push(figures("#4", label, await run(`#4 ${label}`, chance)));
     }
@@ -95,6 +95,16 @@ export async function compareExits(options: ExitOptions): Promise<ExitComparison
     comparisons.push({ workload, concurrency, modes });
   }
   return comparisons;
+}
+
+/**
+ * The probability with which chance exits exactly as often in these runs: each question's run draws the same in every
+ * trial, so that it is between the draws of the last decision that shall exit and the first one that shall not.
+ */
+function probabilityOf(runs: readonly ExitRun[]): number {
+  const draws = runs.flatMap((run) => run.draws).sort((a, b) => a - b);
+  const exits = sumOf(runs.map((run) => run.exits));
+  return ((draws[exits - 1] ?? 0) + (draws[exits] ?? 1)) / 2;
 }
 
 /** The figures of one trial beside those that it is compared with. */

@@ -14,6 +14,7 @@ import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
 import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
+import { drawFor } from "../../scorer/metrics/random.ts";
 import { verdictPrompt, yesProbability } from "../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../scorer/thread/inline_scorer.ts";
 
@@ -46,6 +47,8 @@ export interface ExitRun {
   /** Decisions that could have ended in an exit, and those that did. */
   readonly decisions: number;
   readonly exits: number;
+  /** What chance draws for these decisions, in [0, 1). */
+  readonly draws: readonly number[];
   /** Of the decisions those that came too late. */
   readonly late: number;
   /** Exits of first-layer clusters, and those that changed the majority of their answers. */
@@ -131,6 +134,7 @@ function exitRunOf(graph: Graph, record: RunRecord, question: ScriptedExitQuesti
     agents: agentsBySize(record),
     decisions: open.length,
     exits: open.filter(({ exit }) => exit).length,
+    draws: open.map(({ cluster, completions }) => drawFor({ seed: record.drawSeed, cluster, completions })),
     late: open.filter(({ late }) => late).length,
     ...leafExits(graph, record, question),
   };

@@ -13,6 +13,7 @@ export function exitReport(
     tables: comparisons.flatMap(tablesOf),
     notes: [
       "Answers are scripted: right and wrong ones, and on what wrong ones agree, are drawn by model size and difficulty; similarity is that of words",
+      "answer, agreement: never wrong by definition here; q: texts of random words cannot show whether it is better than chance",
       "exits: share of the decisions; random exits as often as the metric above it, and is what a gain must be compared with",
       "wrong: of the exits in the first layer those after which the answers that go on have another majority than all",
       "first answer, whatever it is: no metric can exit earlier, so that this is the most that early exit can cut here; what goes beyond it comes from leaving out the root, or from load under which the dense graph is slower",

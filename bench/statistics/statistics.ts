@@ -1,3 +1,5 @@
+import type { Random } from "../../base/random.ts";
+
 /** A distribution in a few numbers, in the unit of its values. */
 export interface Summary {
   readonly count: number;
@@ -29,6 +31,33 @@ export function quantile(sorted: readonly number[], share: number): number {
   const below = sorted[Math.floor(at)] ?? NaN;
   const above = sorted[Math.ceil(at)] ?? NaN;
   return below + (above - below) * (at - Math.floor(at));
+}
+
+/** Bounds between which a figure is with a probability of 95 %. */
+export interface Interval {
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Wilson's interval of a share of which `hits` of `count` were seen; 0 to 1 where nothing was seen. */
+export function wilsonInterval(hits: number, count: number): Interval {
+  if (count === 0) return { low: 0, high: 1 };
+  const z = 1.959964;
+  const share = hits / count;
+  const middle = (share + z * z / (2 * count)) / (1 + z * z / count);
+  const half = z * Math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count);
+  return { low: Math.max(0, middle - half), high: Math.min(1, middle + half) };
+}
+
+/** Bootstrap interval of what `figureOf` makes of the values: the middle 95 % of it over `resamples` draws with repetition. */
+export function bootstrapInterval<T>(
+  values: readonly T[],
+  figureOf: (values: readonly T[]) => number,
+  { random, resamples }: { random: Random; resamples: number },
+): Interval {
+  const figures = Array.from({ length: resamples }, () => figureOf(values.map(() => random.pick(values))))
+    .sort((a, b) => a - b);
+  return { low: quantile(figures, 0.025), high: quantile(figures, 0.975) };
 }
 
 /** The arithmetic mean; NaN of no values. */

@@ -26,23 +26,6 @@ export function tryCandidates(
   });
 }
 
-/** Of the candidates that are wrong at most so often the one that saves most; undefined when none is. */
-export function bestWithin(
-  candidates: readonly TuneCandidate[],
-  mostWrong: number,
-): TuneCandidate | undefined {
-  const saved = ({ figures }: TuneCandidate) =>
-    Number.isNaN(figures.timeSaved) ? figures.answersSaved : figures.timeSaved;
-  return candidates
-    .filter(({ written, figures }) =>
-      written.metric !== "random" && figures.exitRate > 0 && figures.wrongRate <= mostWrong
-    )
-    .reduce<TuneCandidate | undefined>(
-      (best, candidate) => best === undefined || saved(candidate) > saved(best) ? candidate : best,
-      undefined,
-    );
-}
-
 function variants(verdicts: boolean): { name: string; written: WrittenSettings }[] {
   const stops: [string, Pick<WrittenSettings, "answer">][] = [
     ["", {}],

@@ -9,6 +9,12 @@ export interface LabelledGroup {
   readonly labels: readonly (string | undefined)[];
 }
 
+/** Answers (or time, where the file has times) of one group, and what of it was saved, as a mean over the draws. */
+export interface GroupSaving {
+  readonly all: number;
+  readonly saved: number;
+}
+
 /** Result of a metric over all groups. */
 export interface ReplayFigures {
   /** Groups in which there was anything to decide. */
@@ -21,6 +27,8 @@ export interface ReplayFigures {
   readonly answersSaved: number;
   /** Share of the time; NaN where the file has no times. */
   readonly timeSaved: number;
+  /** In the order of the groups; `sum(saved) / sum(all)` is what is saved. */
+  readonly savings: readonly GroupSaving[];
 }
 
 /** Draws over which metrics that draw are averaged. */
@@ -114,6 +122,7 @@ class Sums {
   #answers = 0;
   #answersRead = 0;
   #time = 0;
+  readonly #savings = new Map<LabelledGroup, { all: number; saved: number; ms: number; msSaved: number }>();
   #timeTaken = 0;
 
   exit(group: LabelledGroup, count: number, kept: readonly number[], weight: number): void {
@@ -128,21 +137,31 @@ class Sums {
   }
 
   figures(): ReplayFigures {
+    const savings = [...this.#savings.values()];
+    const timed = savings.every(({ ms }) => !Number.isNaN(ms));
     return {
       groups: Math.round(this.#groups),
       exitRate: this.#exits / this.#groups,
       wrongRate: this.#exits === 0 ? NaN : this.#wrong / this.#exits,
       answersSaved: (this.#answers - this.#answersRead) / this.#answers,
       timeSaved: (this.#time - this.#timeTaken) / this.#time,
+      savings: savings.map(({ all, saved, ms, msSaved }) =>
+        timed ? { all: ms, saved: msSaved } : { all, saved }
+      ),
     };
   }
 
-  #count({ compared, labels }: LabelledGroup, count: number, weight: number): void {
-    const { answers } = compared.group;
+  #count(group: LabelledGroup, count: number, weight: number): void {
+    const { compared: { group: { answers } }, labels } = group;
+    const [ms, msTaken] = [answers.at(-1)?.ms ?? NaN, answers[count - 1]?.ms ?? NaN];
+    const saving = this.#savings.get(group) ?? { all: labels.length, saved: 0, ms, msSaved: 0 };
+    saving.saved += weight * (labels.length - count);
+    saving.msSaved += weight * (ms - msTaken);
+    this.#savings.set(group, saving);
     this.#groups += weight;
     this.#answers += weight * labels.length;
     this.#answersRead += weight * count;
-    this.#time += weight * (answers.at(-1)?.ms ?? NaN);
-    this.#timeTaken += weight * (answers[count - 1]?.ms ?? NaN);
+    this.#time += weight * ms;
+    this.#timeTaken += weight * msTaken;
   }
 }

@@ -2,6 +2,7 @@ import { ratioText, type Report, shareText } from "../../bench/report/report.ts"
 import type { TuneCandidate } from "./candidates.ts";
 import type { PairFigures } from "./pairs.ts";
 import { type LabelledGroup, randomAt } from "./replay.ts";
+import { type SuggestionOrReason, suggestionText } from "./suggestion.ts";
 
 /** Results of `canopy tune`. */
 export interface TuneResult {
@@ -11,13 +12,15 @@ export interface TuneResult {
   readonly groups: readonly LabelledGroup[];
   readonly pairs: readonly PairFigures[];
   readonly candidates: readonly TuneCandidate[];
-  readonly best: TuneCandidate | undefined;
+  readonly suggested: SuggestionOrReason;
   readonly mostWrong: number;
 }
 
 /** The result as tables and a plot. */
 export function tuneReport(result: TuneResult): Report {
-  const { pairs, candidates, best, mostWrong, groups } = result;
+  const { pairs, candidates, suggested, mostWrong, groups } = result;
+  const { suggestion } = suggested;
+  const best = suggestion?.candidate;
   const shown = candidates.filter(({ name }) => !name.includes("threshold") || name === best?.name);
   return {
     title: "What each exit metric would have done",
@@ -54,13 +57,9 @@ export function tuneReport(result: TuneResult): Report {
       result.labels,
       "AUC: probability that a pair of the one kind has the higher number than one of the other; 0.5 is chance",
       "wrong exit: the majority of the answers that go on is not the majority of all answers",
-      best === undefined
-        ? `No settings exit with at most ${
-          shareText(mostWrong)
-        } wrong exits: leave the metric at "none", or allow more`
-        : `Suggested for at most ${shareText(mostWrong)} wrong exits: "early_exit": ${
-          JSON.stringify(best.written)
-        }`,
+      suggested.suggestion === undefined
+        ? suggested.reason
+        : suggestionText(suggested.suggestion, mostWrong, candidates.length),
       `Groups: ${groups.length}; one more wrong exit is ${
         shareText(1 / groups.length)
       } of them: few groups say little`,
@@ -73,7 +72,14 @@ export function tuneReport(result: TuneResult): Report {
       most_wrong: mostWrong,
       pairs,
       candidates,
-      suggested: best === undefined ? null : { early_exit: best.written },
+      suggested: suggestion === undefined ? null : {
+        early_exit: suggestion.candidate.written,
+        groups: suggestion.groups,
+        exits: suggestion.exits,
+        wrong: { ...suggestion.wrong, mean: suggestion.candidate.figures.wrongRate },
+        saved: suggestion.saved,
+        saved_over_chance: suggestion.overChance,
+      },
     },
   };
 }

@@ -9,10 +9,11 @@ import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
-import { bestWithin, tryCandidates } from "./candidates.ts";
+import { tryCandidates } from "./candidates.ts";
 import { pairFigures } from "./pairs.ts";
 import type { LabelledGroup } from "./replay.ts";
 import { tuneReport } from "./report.ts";
+import { suggestionOf } from "./suggestion.ts";
 import { equalAnswers } from "../../scorer/answers/equal_answers.ts";
 import { answerExtractor } from "../../scorer/answers/extract.ts";
 import { OnnxFeatures } from "../../scorer/embedders/onnx_features.ts";
@@ -86,7 +87,8 @@ Example:
       }
       const verdicts = read.some(({ answers }) => answers.some((answer) => answer.verdicts.size > 0));
       const mostWrong = values["max-wrong"] ?? 0.02;
-      const candidates = tryCandidates(groups, { verdicts, seed: values.seed ?? "canopy" });
+      const seed = values.seed ?? "canopy";
+      const candidates = tryCandidates(groups, { verdicts, seed });
       const { facts } = embedder;
       const report = tuneReport({
         origin: `Replayed: ${groups.length} groups of ${file}; compared with ${
@@ -96,7 +98,7 @@ Example:
         groups,
         pairs: await pairFigures(groups, SIMILARITIES),
         candidates,
-        best: bestWithin(candidates, mostWrong),
+        suggested: suggestionOf(candidates, mostWrong, seed),
         mostWrong,
       });
       progress.end();

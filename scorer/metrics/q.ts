@@ -46,7 +46,7 @@ export class QPolicy implements ExitPolicy {
       { tau, gamma, literal },
     );
     const sampled = decide === "sample";
-    const u = drawFor(state);
+    const u = drawFor({ ...state, completions: completions.length });
     const enough = complete || this.#settings.without_logprobs === "ignore";
     const exit = q !== undefined && enough && (sampled ? u < q : q >= threshold);
     return {

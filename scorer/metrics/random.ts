@@ -22,7 +22,7 @@ export class RandomPolicy implements ExitPolicy {
   }
 
   decide(state: ClusterState): ExitDecision {
-    const u = drawFor(state);
+    const u = drawFor({ ...state, completions: state.completions.length });
     return {
       exit: u < this.#probability,
       keep: state.completions.map(({ agent }) => agent),
@@ -33,8 +33,11 @@ export class RandomPolicy implements ExitPolicy {
 }
 
 /** The one draw of a decision, in [0, 1): the same for the same seed, cluster and number of completions. */
-export function drawFor(
-  { seed, cluster, completions }: Pick<ClusterState, "seed" | "cluster" | "completions">,
-) {
-  return new Random(JSON.stringify(["early exit", seed, cluster, completions.length])).next();
+export function drawFor({ seed, cluster, completions }: DrawKey): number {
+  return new Random(JSON.stringify(["early exit", seed, cluster, completions])).next();
+}
+
+/** Name of a draw; `completions`: how many there are. */
+export interface DrawKey extends Pick<ClusterState, "seed" | "cluster"> {
+  readonly completions: number;
 }

@@ -80,8 +80,12 @@ test("exits on equal answers are never wrong among three, spare tokens and time,
 });
 
 test("the comparison of metrics and the sweep over tau become reports", async () => {
-  const options = { ...common, workloads: ["chat"], questions: 1, concurrency: 1 } as const;
+  const options = { ...common, workloads: ["chat"], questions: 2, concurrency: 1 } as const;
   const comparisons = await compareExits(options);
+  const rateOf = (name: string) => comparisons[0]!.modes.find((mode) => mode.name === name)?.exitRate;
+  for (const metric of ["q", "answer", "agreement"]) {
+    assert.equal(rateOf(`random, as often as ${metric}`), rateOf(metric), metric);
+  }
   assert.deepEqual(comparisons[0]!.modes.map(({ mode }) => mode), ["#1", "#2", "#3", ...Array(8).fill("#4")]);
   await checkReport(exitReport(comparisons, "Simulated", {}));
   const sweeps = await sweepTau({ ...options, taus: [0.5], gammas: [0.5] });

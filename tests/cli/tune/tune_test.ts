@@ -12,7 +12,9 @@ import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { scoreCommand } from "../../../cli/score/score.ts";
 import { areaUnderCurve } from "../../../cli/tune/pairs.ts";
 import { type LabelledGroup, plurality, randomAt, replay } from "../../../cli/tune/replay.ts";
+import { suggestionOf } from "../../../cli/tune/suggestion.ts";
 import { tuneCommand } from "../../../cli/tune/tune.ts";
+import { bootstrapInterval, wilsonInterval } from "../../../bench/statistics/statistics.ts";
 import { fakeIo } from "../fake_io.ts";
 import { referenceModel } from "../../scorer/reference.ts";
 
@@ -112,7 +114,11 @@ test("replayed decisions count exits, wrong ones and what they save", () => {
     groupOf(["18", "19", "20"], [1, 2, 7]),
     groupOf(["18", "18", "19"], [1, 2, 7]),
   ];
-  const answer = replay(groups, settings({ metric: "answer" }), "seed");
+  const { savings, ...answer } = replay(groups, settings({ metric: "answer" }), "seed");
+  assert.deepEqual(savings, [{ all: 7, saved: 5 }, { all: 7, saved: 0 }, { all: 7, saved: 0 }, {
+    all: 7,
+    saved: 5,
+  }]);
   assert.deepEqual(answer, {
     groups: 4,
     exitRate: 0.5,
@@ -120,7 +126,7 @@ test("replayed decisions count exits, wrong ones and what they save", () => {
     answersSaved: 2 / 12,
     timeSaved: 10 / 28,
   });
-  const always = replay(groups, settings({ metric: "random", probability: 1 }), "seed");
+  const { savings: _, ...always } = replay(groups, settings({ metric: "random", probability: 1 }), "seed");
   // The first two of the second group say 18 and 19, and the earlier one counts; the third group has no majority.
   assert.deepEqual(always, {
     groups: 4,
@@ -173,6 +179,13 @@ test("canopy tune shows that answers see agreement and similarity sees topic, an
   assert.ok(suggested.early_exit.metric !== "random");
   assert.ok(earlyExitSchema.safeParse(suggested.early_exit).success);
   assert.match(out, /Suggested for at most 2\.0 % wrong exits: "early_exit": \{/);
+  // n, and intervals of what is wrong and of what is saved beyond chance.
+  assert.match(
+    out,
+    /groups: 40, exits: \d+\) 0\.0 % of the exits were wrong \(95 % interval 0\.0 % to 1\d\.\d %; chance/,
+  );
+  assert.ok(suggested.wrong.high > 0 && suggested.wrong.high < candidate("answer").random.wrongRate);
+  assert.ok(suggested.saved_over_chance.mean >= -1e-9);
   assert.match(files["tune.svg"] ?? "", /^<svg/);
   const again = await tune(sums(40), "--json", "tune.json");
   assert.equal(again.out, out);
@@ -223,4 +236,62 @@ test("canopy tune needs groups of three answers", async () => {
   const { code, err } = await tune([{ text: "a" }, { text: "b" }]);
   assert.equal(code, 1);
   assert.match(err, /^canopy tune: Cannot tune on -: it has no group of three answers or more\n$/);
+});
+
+test("canopy tune suggests nothing that saves less than chance, nor what few groups cannot show", async () => {
+  const { code, out, files } = await tune(
+    [
+      {
+        group: "q1",
+        text: "16 - 7 = 9 are left.\n#### 9",
+        label: "9",
+        ms: 1200,
+        question: "How many are left?",
+      },
+      { group: "q1", text: "She has used 7 of 16 eggs. The answer is 9 eggs.", label: "9", ms: 2500 },
+      { group: "q1", text: "The answer is 12.", label: "12", ms: 9100 },
+    ],
+    "--json",
+    "tune.json",
+  );
+  assert.equal(code, 0);
+  assert.equal(JSON.parse(files["tune.json"] ?? "").suggested, null);
+  assert.match(
+    out,
+    /The data are too few for a suggestion \(groups: 1, exits: 1\): answer did best, and 0\.0 % to 79\.3 %/,
+  );
+  assert.doesNotMatch(out, /\(best\)/);
+  // Exits on equal answers come where the last member is fast: chance, as often, spares more.
+  const groups = Array.from(
+    { length: 60 },
+    (_, index) =>
+      index % 2 === 0 ? groupOf(["18", "18", "18"], [1, 2, 3]) : groupOf(["18", "19", "20"], [1, 2, 90]),
+  );
+  const figures = replay(groups, settings({ metric: "answer" }), "seed");
+  const answer = {
+    name: "answer",
+    written: { metric: "answer" } as const,
+    figures,
+    random: randomAt(groups, figures.exitRate, 2),
+  };
+  assert.ok(figures.timeSaved < answer.random.timeSaved);
+  assert.match(JSON.stringify(suggestionOf([answer], 0.02, "seed")), /save less than chance/);
+});
+
+test("Wilson's interval holds the share it was drawn with 95 times of 100, and the bootstrap's that of a mean", () => {
+  const random = new Random("intervals");
+  let wilson = 0;
+  let bootstrap = 0;
+  for (let round = 0; round < 400; round++) {
+    const values = Array.from({ length: 60 }, () => random.next() < 0.3 ? 1 : 0);
+    const hits = values.reduce<number>((sum, value) => sum + value, 0);
+    const { low, high } = wilsonInterval(hits, 60);
+    if (low <= 0.3 && 0.3 <= high) wilson++;
+    const mean = (drawn: readonly number[]) => drawn.reduce((sum, value) => sum + value, 0) / drawn.length;
+    const resampled = bootstrapInterval(values, mean, { random, resamples: 200 });
+    if (resampled.low <= 0.3 && 0.3 <= resampled.high) bootstrap++;
+  }
+  assert.ok(wilson > 365 && wilson < 395, `${wilson}`);
+  assert.ok(bootstrap > 355 && bootstrap < 395, `${bootstrap}`);
+  assert.deepEqual(wilsonInterval(0, 0), { low: 0, high: 1 });
 });
