@@ -272,6 +272,18 @@ test("chance comes from base/random.ts only", () => {
   );
 });
 
+test("properties take their seed from tests/properties.ts", () => {
+  assertNone(
+    [...sources, ...tests].flatMap(({ path, imports }) =>
+      imports.flatMap(({ from, line }) =>
+        from === "fast-check" && path !== "tests/properties.ts"
+          ? [`${path}:${line}: import { fc } from tests/properties.ts`]
+          : []
+      )
+    ),
+  );
+});
+
 /** The real transport, and its comparison with `fetch`. */
 const TRANSPORTS = [
   "router/transport/connection.ts",

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../properties.ts";
 import { deadlineSignal, SystemClock, unixSeconds, VirtualClock } from "../../base/clock.ts";
 
 test("VirtualClock fires timers by due time, and equal ones in the order they were set", async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../properties.ts";
 import { hostnameOf, isListedHost, isLoopback } from "../../base/hosts.ts";
 
 test("an authority's name is read as URLs read it, without port, case and last dot", () => {

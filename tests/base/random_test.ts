@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../properties.ts";
 import { fnv1a, Random, systemSeed } from "../../base/random.ts";
 
 const GOLDEN_UINT32 = [1744369432, 1880769115, 1883439141, 1975227067, 732747953, 922626337];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { stringify } from "yaml";
 import { toCanopy } from "../../../cfgs/formats/canopy.ts";
 import { loadConfig } from "../../../cfgs/load/load.ts";

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { loadConfig } from "../../../cfgs/load/load.ts";
 import { ConfigError } from "../../../cfgs/load/problems.ts";
 import { presetText } from "../../../cfgs/presets/presets.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { formatPath, isWithin, parsePath } from "../../../cfgs/schema/config_path.ts";
 
 test("A path is written as people write it", () => {

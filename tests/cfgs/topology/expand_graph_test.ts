@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { graphSchema } from "../../../cfgs/schema/config.ts";
 import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import { type ExpandedGraph, MAX_AGENTS } from "../../../cfgs/topology/expanded_graph.ts";

@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { SystemClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";

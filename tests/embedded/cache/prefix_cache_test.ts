@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import type { CacheGrowth, CacheLayout } from "../../../embedded/cache/cache_layout.ts";
 import { type Extension, KeyValuePool, type KeyValues, sizeFor } from "../../../embedded/cache/key_values.ts";
 import { PrefixCache } from "../../../embedded/cache/prefix_cache.ts";

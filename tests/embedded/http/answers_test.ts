@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { EmbeddedAnswer } from "../../../embedded/http/answers.ts";
 import { Detokenizer } from "../../../embedded/http/detokenizer.ts";
 import { NEUTRAL_SAMPLING } from "../../../embedded/scheduler/sampling.ts";

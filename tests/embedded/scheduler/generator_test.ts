@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { rm } from "node:fs/promises";
 import { dirname } from "node:path";
 import { after, test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { Generator } from "../../../embedded/scheduler/generator.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import type { CacheGrowth, CacheLayout, CacheRows } from "../../../embedded/cache/cache_layout.ts";
 import { type Extension, KeyValuePool } from "../../../embedded/cache/key_values.ts";
 import type { CacheTensors, NextToken } from "../../../embedded/model/decoder_steps.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { type Gpu, type HostGpus, isBusy } from "../../../launcher/host/gpu.ts";
 import { describedGpus } from "../../../launcher/host/gpus_described.ts";
 import type { ModelShape } from "../../../launcher/model/model_shape.ts";
@@ -125,7 +125,7 @@ test("No plan ever exceeds a GPU's memory, uses a busy GPU, or breaks what was a
         if (!refused) assert.ok(mib + gpu.usedMiB <= gpu.totalMiB, `${mib} of ${gpu.totalMiB} MiB`);
       }
     }),
-    { numRuns: 1_000, seed: 6 },
+    { numRuns: 1_000 },
   );
   assert.ok(plans > 50, `only ${plans} plans`);
 });

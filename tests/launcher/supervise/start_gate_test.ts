@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { VirtualClock } from "../../../base/clock.ts";
 import type { PlannedEngine } from "../../../launcher/plan/launch_plan.ts";
 import { StartGate } from "../../../launcher/supervise/start_gate.ts";

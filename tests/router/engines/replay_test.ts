@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { EngineCapabilities } from "../../../router/engines/engine.ts";
 import {

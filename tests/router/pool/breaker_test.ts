@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Breaker, type BreakerPermit } from "../../../router/pool/breaker.ts";
 import type { PlacementOutcome } from "../../../router/worker/placement.ts";

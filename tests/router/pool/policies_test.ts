@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { leastInFlight } from "../../../router/pool/policies/least_in_flight.ts";
 import { roundRobin } from "../../../router/pool/policies/round_robin.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { CLEAN, event, JSON_HEAD, type RelayBench, relayBench, type Script, SSE } from "./fake_workers.ts";
 
 const PAIR = { prefill: "http://p", bootstrap_port: 8998, decode: "http://d" };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configureSync, type LogRecord, resetSync } from "@logtape/logtape";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { loadCase, wireCases } from "../engines/wire.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { SseParser } from "../../../router/wire/sse.ts";
 import { cutAt } from "../engines/wire.ts";
 

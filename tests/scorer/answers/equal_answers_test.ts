@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { equalAnswers } from "../../../scorer/answers/equal_answers.ts";
 import { readAnswer } from "../../../scorer/answers/read_answer.ts";
 

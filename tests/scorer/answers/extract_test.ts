@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { answerExtractor } from "../../../scorer/answers/extract.ts";
 import { equalAnswers } from "../../../scorer/answers/equal_answers.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import type { AnswerEmbedding, AnswerFeatures } from "../../../scorer/embedders/embedder.ts";
 import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
 import { lexicalFeatures, lexicalTokens, lexicalWeight } from "../../../scorer/embedders/lexical_tokens.ts";

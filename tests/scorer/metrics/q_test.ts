@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { clusterOf, evidenceOf, policyOf, type Settings } from "./cluster.ts";
 import { referenceGroups } from "../reference.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { qualityOf } from "../../../scorer/metrics/quality.ts";
 import { confidenceOf } from "../../../scorer/policy/confidence.ts";
 import { referenceGroups } from "../reference.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { confidenceOf, meanConfidence } from "../../../scorer/policy/confidence.ts";
 
 const kinds = ["geometric", "tail", "lowest_window"] as const;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { verdictPrefix, verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 
 test("the prompt begins with all that does not depend on the second answer", () => {

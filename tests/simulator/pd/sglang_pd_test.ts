@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import { TransportError } from "../../../base/transport.ts";
 import { makePair, type Pair } from "./pair.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../../properties.ts";
 import { CumulativeCut } from "../../../../router/engines/sglang/cumulative_cut.ts";
 import { SglangDecoder } from "../../../../router/engines/sglang/sglang_stream.ts";
 

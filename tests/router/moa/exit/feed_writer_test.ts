@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../../properties.ts";
 import { FeedWriter } from "../../../../router/moa/exit/feed_writer.ts";
 import { answerSoFar, answerText } from "../../../../router/moa/prompt/answer.ts";
 import { FakeScorer } from "../fake_scorer.ts";

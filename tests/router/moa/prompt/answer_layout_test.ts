@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../../properties.ts";
 import { parseResponsesFormat, type Piece } from "../../../../router/moa/graph/template.ts";
 import { fillPieces, layOut, type Precursor } from "../../../../router/moa/prompt/answer_layout.ts";
 

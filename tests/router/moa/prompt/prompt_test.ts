@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../../properties.ts";
 import { builtinPrompts } from "../../../../cfgs/prompts/builtin.ts";
 import { type PromptConfig, promptSchema } from "../../../../cfgs/schema/config.ts";
 import type { ChatMessage } from "../../../../ml/tokenizers/chat_message.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../../properties.ts";
 import { pythonStrip, pythonStripper } from "../../../../router/moa/prompt/compat_moa_vllm.ts";
 import { errorOf, makeWorld, readAll } from "../run_harness.ts";
 import { brokenWorker } from "../fake_engine.ts";

@@ -1,0 +1,31 @@
+import process from "node:process";
+import fc from "fast-check";
+
+/** What properties and samples begin with when nobody asks for another; any number would do. */
+const DEFAULT_SEED = 14;
+
+/**
+ * The seed of all properties and samples of a test run: the same in every run, so that a change alone can turn a test
+ * red, unless `CANOPY_SEED` holds another number, or `random`, as under `deno task test:stress`.
+ */
+export const SEED = seedOf(process.env["CANOPY_SEED"]);
+
+function seedOf(asked: string | undefined): number {
+  if (asked === undefined || asked === "") return DEFAULT_SEED;
+  if (asked === "random") return Math.floor(Math.random() * 2 ** 31);
+  const seed = Number(asked);
+  if (Number.isInteger(seed) && Math.abs(seed) < 2 ** 31) return seed;
+  throw new Error(`CANOPY_SEED must be "random" or an integer below 2^31: current value is "${asked}"`);
+}
+
+fc.configureGlobal({
+  seed: SEED,
+  reporter: (details) => {
+    if (!details.failed) return;
+    const message = `${fc.defaultReportMessage(details)}\nThe same again: CANOPY_SEED=${SEED}`;
+    throw new Error(message, { cause: details.errorInstance });
+  },
+});
+
+/** fast-check with the seed of this run; a failure says how to have it again. */
+export { fc };
