@@ -94,7 +94,7 @@ function plotOf(result: LoadResult): Report["plot"] {
       mark: { type: "line", interpolate: "step-after" },
       encoding: {
         x: { field: "ms", type: "quantitative", title: "ms", scale: { zero: true } },
-        y: { field: "share", type: "quantitative", title: "share of all", axis: { format: "%" } },
+        y: { field: "share", type: "quantitative", title: "share of all", axis: { format: ".0%" } },
         order: { field: "share", type: "quantitative" },
       },
     },

@@ -46,7 +46,7 @@ export function prefillReport(
           field: "latency",
           type: "quantitative",
           title: "mean latency, whole prompt at once = 100 %",
-          axis: { format: "%" },
+          axis: { format: ".0%" },
         },
       },
       width: 560,

@@ -40,7 +40,7 @@ export const workloadOption = {
     type: "list",
     value: "NAME",
     choices: WORKLOAD_NAMES,
-    help: "Lengths of questions and answers; all of them by default",
+    help: "Lengths of questions and answers",
   },
 } as const;
 

@@ -198,7 +198,10 @@ async function checkEndpoint(url: string, names: readonly string[], io: Io): Pro
   const unknown = names.find((name) => listed.length > 0 && !listed.includes(name));
   if (unknown === undefined) return;
   const some = listed.length > 8 ? `${listed.slice(0, 8).join(", ")}, …` : listed.join(", ");
-  io.err.write(`${url} does not list a model ${unknown}; it lists ${some}\n`);
+  throw new CanopyError(`The server at ${url} has no model ${unknown}: it lists ${some}; correct --model`, {
+    code: "model_not_found",
+    status: 404,
+  });
 }
 
 function questionText(id: string): string {

@@ -204,7 +204,7 @@ async function exportOf(model: string, io: Io): Promise<OnnxFiles | undefined> {
 
 function notFetched(why: string): CanopyError {
   return new CanopyError(
-    `Cannot show real models: ${why}; "canopy demo" without --real needs none`,
+    `Cannot show real models: ${why}; --model FOLDER takes one that is here, and "canopy demo" needs none`,
     { code: "not_fetched", status: 400 },
   );
 }

@@ -6,6 +6,7 @@ import type { Io } from "../kit/io.ts";
 import { findModel } from "../../embedded/model/model_files.ts";
 import type { EngineCapabilities } from "../../router/engines/engine.ts";
 import { probe } from "../../router/engines/probe.ts";
+import { EngineError } from "../../router/worker/engine_error.ts";
 import { workerHeaders } from "../../router/worker/worker_access.ts";
 
 /** One thing that was looked at. */
@@ -71,7 +72,7 @@ async function checkServer(
     capabilities = await probe({ config: model, transport, clock, url, headers, signal: stop });
   } catch (error) {
     stop.throwIfAborted();
-    const text = `${messageOf(error)}: start it, or correct models.${name}.workers`;
+    const text = `${messageOf(error)}: ${remedy(name, error)}`;
     return [{ level: "problem", subject, text }];
   }
   const server: Server = { url: url.replace(/\/+$/, "").replace(/\/v1$/, ""), apiKey };
@@ -88,6 +89,14 @@ async function checkServer(
     ...findings,
     ...limits(name, model, capabilities).map((text): DoctorFinding => ({ level: "warning", subject, text })),
   ];
+}
+
+/** The fix for a server that did not tell what it is. */
+function remedy(name: string, error: unknown): string {
+  const status = error instanceof EngineError ? error.workerStatus : undefined;
+  if (status === 401 || status === 403) return `set models.${name}.api_key to the key it wants`;
+  if (status === undefined) return `start it, or correct models.${name}.workers`;
+  return "look at its log";
 }
 
 function describe(model: ModelConfig, capabilities: EngineCapabilities): string {

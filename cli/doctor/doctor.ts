@@ -1,3 +1,4 @@
+import { deadlineSignal } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import { checkLoaded, loadConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
 import { ConfigError, configProblemText } from "../../cfgs/load/problems.ts";
@@ -6,13 +7,18 @@ import { checkWorkers, type DoctorFinding } from "./check_workers.ts";
 import { hostFacts } from "./host_facts.ts";
 import { defineCommand } from "../kit/command.ts";
 import { DEFAULT_CONFIG_FILES, findConfigFile } from "../kit/config_file.ts";
+import { isCanopy } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
+import { reachableUrl } from "../kit/router/local_router.ts";
 import { portProblem } from "../kit/ports.ts";
 import { colorsOf } from "../kit/terminal.ts";
 import { version } from "../kit/version.ts";
 import { findGpus } from "../../launcher/host/find_gpus.ts";
 import { runTool } from "../../launcher/host/run_tool.ts";
 import { gib } from "../../launcher/model/memory.ts";
+
+/** Longest wait for whoever has the port to say what it is, in ms. */
+const ASK_MS = 2_000;
 
 /** `canopy doctor`: what this host can run, and what stands in the way. */
 export const doctorCommand = defineCommand({
@@ -33,7 +39,7 @@ export const doctorCommand = defineCommand({
     const { config, found } = checkConfiguration(file ?? findConfigFile(io), io);
     findings.push(...found);
     const { host, port } = config?.config.server ?? { host: "127.0.0.1", port: 8000 };
-    findings.push(await checkPort(host, port));
+    findings.push(await checkPort(host, port, io));
     findings.push(...await checkLaunch(config?.config, io));
     if (config !== undefined) findings.push(...await checkWorkers(config.config, io));
     io.stop.throwIfAborted();
@@ -94,11 +100,16 @@ function checkConfiguration(
   }
 }
 
-async function checkPort(host: string, port: number): Promise<DoctorFinding> {
+async function checkPort(host: string, port: number, io: Io): Promise<DoctorFinding> {
   const subject = `port ${port}`;
   const problem = port === 0 ? undefined : await portProblem(host, port);
   if (problem === undefined) return { level: "ok", subject, text: `free on ${host}` };
-  return { level: "warning", subject, text: problem };
+  const url = reachableUrl(`http://${host.includes(":") ? `[${host}]` : host}:${port}`);
+  const { signal, release } = deadlineSignal(io.clock, ASK_MS, new Error("no answer"), io.stop);
+  const own = await isCanopy(io.transport, url, signal);
+  release();
+  if (!own) return { level: "warning", subject, text: problem };
+  return { level: "ok", subject, text: `a Canopy is serving on ${url}: another one needs --port` };
 }
 
 function reportText(findings: readonly DoctorFinding[], io: Io): string {

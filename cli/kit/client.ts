@@ -109,6 +109,21 @@ export async function listModels(
   return list.flatMap((entry) => isJsonObject(entry) && typeof entry.id === "string" ? [entry.id] : []);
 }
 
+/** Whether a Canopy answers at a URL. */
+export async function isCanopy(
+  transport: Transport,
+  url: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    const document = await getJson(transport, { url, apiKey: undefined }, "/openapi.json", signal);
+    const info = isJsonObject(document) ? document.info : undefined;
+    return isJsonObject(info) && info.title === "Canopy";
+  } catch {
+    return false;
+  }
+}
+
 /** The beginning of a body as text. */
 export async function readResponseText(response: IncomingResponse, maxBytes: number): Promise<string> {
   const decoder = new TextDecoder();

@@ -101,8 +101,13 @@ function plotOf({ candidates, groups }: TuneResult): Report["plot"] {
   }));
   const domain = [...new Set(points.map(({ metric }) => metric)), "random"];
   const encoding = {
-    x: { field: "exits", type: "quantitative" as const, title: "groups that exit", axis: { format: "%" } },
-    y: { field: "wrong", type: "quantitative" as const, title: "of the exits wrong", axis: { format: "%" } },
+    x: { field: "exits", type: "quantitative" as const, title: "groups that exit", axis: { format: ".0%" } },
+    y: {
+      field: "wrong",
+      type: "quantitative" as const,
+      title: "of the exits wrong",
+      axis: { format: ".0%" },
+    },
     color: { field: "metric", type: "nominal" as const, title: null, scale: { domain } },
   };
   return {

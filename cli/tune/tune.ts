@@ -91,9 +91,9 @@ Example:
       const candidates = tryCandidates(groups, { verdicts, seed });
       const { facts } = embedder;
       const report = tuneReport({
-        origin: `Replayed: ${groups.length} groups of ${file}; compared with ${
-          facts.model ?? `${facts.embedder} features`
-        }`,
+        origin: `Replayed: ${groups.length} ${
+          groups.length === 1 ? "group" : "groups"
+        } of ${file}; compared with ${facts.model ?? `${facts.embedder} features`}`,
         labels: sentence,
         groups,
         pairs: await pairFigures(groups, SIMILARITIES),

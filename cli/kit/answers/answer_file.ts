@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { z } from "zod";
+import { fieldError } from "../../../router/http/gate/fields.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { Io } from "../io.ts";
 
@@ -75,8 +76,7 @@ export async function readAnswers(file: string, io: Io): Promise<AnswerGroup[]> 
     }
     const parsed = answerSchema.safeParse(value);
     if (!parsed.success) {
-      const issue = parsed.error.issues[0];
-      throw invalid(file, index + 1, `${issue?.path.join(".") || "the line"}: ${issue?.message}`);
+      throw invalid(file, index + 1, fieldError(parsed.error, value, "the line").message);
     }
     const { data } = parsed;
     const group = groupOf(data.group ?? data.cluster ?? "1");

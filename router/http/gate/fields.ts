@@ -1,15 +1,18 @@
 import type { z } from "zod";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 
-/** The 400 for the first thing that a schema found wrong; its message names the field, the rule and the value. */
-export function fieldError(error: z.ZodError, body: unknown): CanopyError {
+/**
+ * The 400 for the first thing that a schema found wrong; its message names the field, the rule and the value.
+ * `whole` is the name of the value itself.
+ */
+export function fieldError(error: z.ZodError, body: unknown, whole = "body"): CanopyError {
   const issue = error.issues[0];
   if (issue === undefined) return badRequest("body", "The body does not have the form of a request");
-  const param = fieldName(issue.path);
+  const param = fieldName(issue.path, whole);
   const value = valueAt(body, issue.path);
   if (value === undefined) return badRequest(param, `${param} is required: ${rule(issue)}`, "missing_field");
   if (issue.code === "unrecognized_keys") {
-    const name = fieldName([...issue.path, issue.keys[0] ?? ""]);
+    const name = fieldName([...issue.path, issue.keys[0] ?? ""], whole);
     return badRequest(name, `${name} is not known: leave it out; /openapi.json has what ${param} takes`);
   }
   if (isInexact(value) && issue.code !== "custom") {
@@ -27,13 +30,13 @@ function isInexact(value: unknown): boolean {
 }
 
 /** `["messages", 0, "content"]` as `messages[0].content`. */
-export function fieldName(path: readonly PropertyKey[]): string {
+function fieldName(path: readonly PropertyKey[], whole: string): string {
   let name = "";
   for (const step of path) {
     if (typeof step === "number") name += `[${step}]`;
     else name += (name === "" ? "" : ".") + String(step).slice(0, 100);
   }
-  return name === "" ? "body" : name;
+  return name === "" ? whole : name;
 }
 
 /** A value as JSON, cut to a length that fits a sentence. */

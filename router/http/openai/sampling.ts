@@ -1,6 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import { readInt64 } from "../../../base/int64.ts";
-import type { Json, JsonObject } from "../../../base/json.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { BOOTSTRAP_MEMBERS } from "../../engines/guards/sglang_guards.ts";
 import { isSet, shown } from "../gate/fields.ts";
@@ -118,12 +118,36 @@ function toolFields(request: CommonRequest, body: JsonObject): JsonObject {
     }
     return {};
   }
+  checkTools(request.tools, choice);
   return Object.fromEntries(
     ["tools", "tool_choice", "parallel_tool_calls"].flatMap((name): [string, Json][] => {
       const value = body[name];
       return value === undefined || value === null ? [] : [[name, value]];
     }),
   );
+}
+
+/** What the root's engine would refuse once all others have answered. */
+function checkTools(
+  tools: NonNullable<CommonRequest["tools"]>,
+  choice: CommonRequest["tool_choice"],
+): void {
+  const bare = tools.findIndex((tool) => tool.type === "function" && !isSet(tool.function));
+  if (bare !== -1) {
+    const param = `tools[${bare}].function`;
+    throw badRequest(param, `${param} is required with type function`, "missing_field");
+  }
+  if (typeof choice !== "object" || choice?.type !== "function") return;
+  const named = isJsonObject(choice.function) ? choice.function.name : undefined;
+  const names = tools.flatMap((tool) => isSet(tool.function) ? [tool.function.name] : []);
+  if (typeof named !== "string" || !names.includes(named)) {
+    throw badRequest(
+      "tool_choice.function.name",
+      `tool_choice.function.name must be one of tools (${names.join(", ")}): current value is ${
+        shown(named)
+      }`,
+    );
+  }
 }
 
 function responseFormat(request: CommonRequest, body: JsonObject): Json {

@@ -12,8 +12,12 @@ const MAX_NAMED = 8;
  * all that was missing was room, else 502.
  */
 export function clusterFailure(cluster: ClusterNode, failures: readonly MemberFailure[]): CanopyError {
-  const named = failures.slice(0, MAX_NAMED).map((failure) =>
-    `${describe(failure.agent)}: ${messageOf(failure.error)}`
+  const alike = Map.groupBy(
+    failures.slice(0, MAX_NAMED),
+    ({ agent, error }) => JSON.stringify([agent.model, messageOf(error)]),
+  );
+  const named = [...alike.values()].map((group) =>
+    `${describe(group.map(({ agent }) => agent))}: ${messageOf(group[0]?.error)}`
   );
   const more = failures.length > MAX_NAMED ? `; and ${failures.length - MAX_NAMED} more` : "";
   const answers = cluster.agents.length - failures.length;
@@ -51,7 +55,7 @@ export function degradedBy(
 
 /** The run's error when the root fails: the status tells a client whether it, time, load or a worker is at fault. */
 export function rootFailure(root: AgentNode, error: unknown): CanopyError {
-  const message = `${describe(root)} failed: ${messageOf(error)}`;
+  const message = `${describe([root])} failed: ${messageOf(error)}`;
   if (!CanopyError.is(error)) {
     return new CanopyError(message, { code: "agents_failed", status: 502, cause: error });
   }
@@ -120,6 +124,8 @@ function asClientFault(error: CanopyError, message: string): CanopyError {
   });
 }
 
-function describe(agent: AgentNode): string {
-  return `agent ${agent.id} (model ${agent.model})`;
+/** Agents of one model that failed for one reason. */
+function describe(agents: readonly AgentNode[]): string {
+  const ids = agents.map(({ id }) => id);
+  return `${ids.length === 1 ? "agent" : "agents"} ${ids.join(", ")} (model ${agents[0]?.model})`;
 }

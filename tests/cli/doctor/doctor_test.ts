@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { doctorCommand } from "../../../cli/doctor/doctor.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { startSimulator } from "../../../simulator/serve.ts";
-import { withSystem } from "../served.ts";
+import { withServedDemo, withSystem } from "../served.ts";
 import { TINY_FOLDER } from "../../embedded/tiny_model.ts";
 
 /** Runs the doctor on a configuration of these models. */
@@ -108,4 +109,27 @@ test("canopy doctor says whether the weights of embedded models are here, and ho
   assert.equal(code, 1);
   assert.match(out, /^✓ model here in this process: \S+model\.onnx, 32768 tokens of context$/m);
   assert.match(out, /^✗ model away in this process: .* run `canopy models pull acme\/no-such-model`/m);
+});
+
+test("canopy doctor says what a refused key needs, and that its port is a Canopy's", async () => {
+  await withServedDemo(async (url) => {
+    const closed = createServer((_, response) => response.writeHead(401).end("no"));
+    await new Promise<void>((resolve) => closed.listen(0, "127.0.0.1", resolve));
+    try {
+      const address = closed.address();
+      assert.ok(address !== null && typeof address === "object");
+      const port = Number(new URL(url).port);
+      const { code, out } = await doctor({
+        a: { model: "a", engine: "vllm", workers: [`http://127.0.0.1:${address.port}`] },
+      }, port);
+      assert.equal(code, 1);
+      assert.match(out, /^✗ model a at \S+: .*: set models\.a\.api_key to the key it wants$/m);
+      assert.ok(
+        out.includes(`✓ port ${port}: a Canopy is serving on ${url}: another one needs --port\n`),
+        out,
+      );
+    } finally {
+      closed.close();
+    }
+  });
 });

@@ -153,7 +153,13 @@ test("canopy score reads the records of runs", async () => {
 test("canopy score says in one sentence what is wrong with the file, the model or the command line", async () => {
   const cases: [lines: unknown[], args: string[], code: number, message: RegExp][] = [
     [["{"], [], 1, /Cannot read answers from -, line 1: /],
-    [[{ text: "a" }, { id: "b" }], [], 1, /Cannot read answers from -, line 2: text: /],
+    [
+      [{ text: "a" }, { id: "b" }],
+      [],
+      1,
+      /Cannot read answers from -, line 2: text is required: must be a string$/m,
+    ],
+    [[{ text: 1 }], [], 1, /Cannot read answers from -, line 1: text must be a string: current value is 1$/m],
     [[], [], 1, /there is no answer: each line is an object with a text/],
     [
       [{ text: "a" }],

@@ -299,6 +299,14 @@ test("what cannot be honoured is refused with a 400 that names the field", async
     [{ logprobs: 5 }, "logprobs"],
     [{ response_format: { type: "json_schema" } }, "response_format.json_schema"],
     [{ tool_choice: "required" }, "tool_choice"],
+    [{ tools: [{ type: "function" }] }, "tools[0].function"],
+    [
+      {
+        tools: [{ type: "function", function: { name: "f" } }],
+        tool_choice: { type: "function", function: { name: "g" } },
+      },
+      "tool_choice.function.name",
+    ],
     [{ tools: [{}] }, "tools[0].type"],
     [{ functions: [] }, "functions"],
     [{ prompt: "x" }, "prompt"],

@@ -175,6 +175,19 @@ test("a run fails as soon as min_responses is out of reach, and stops the agents
   world.assertIdle();
 });
 
+test("agents of one model that fail for one reason are named together", async () => {
+  const world = makeWorld({
+    graph: { ...two, min_responses: 1 },
+    script: () => ({ pieces: [], failAt: { piece: 0, error: refusal(500) } }),
+  });
+  await world.clock.run(async () => {
+    assert.match(
+      String(await errorOf(world.start())),
+      /get at most 0: agents l1\.c1\.a1, l1\.c1\.a2 \(model a\): status 500$/,
+    );
+  });
+});
+
 test("a request that the engines refuse is the client's fault: 400, with the field", async () => {
   const world = makeWorld({
     graph: { ...two, min_responses: 1 },
@@ -185,7 +198,7 @@ test("a request that the engines refuse is the client's fault: 400, with the fie
     assert.ok(CanopyError.is(error));
     assert.equal(error.status, 400);
     assert.equal(error.param, "max_tokens");
-    assert.match(error.message, /l1\.c1\.a1 .*l1\.c1\.a2 /);
+    assert.match(error.message, /agents l1\.c1\.a1, l1\.c1\.a2 /);
   });
 });
 
