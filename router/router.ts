@@ -5,6 +5,7 @@ import { listenError } from "../base/listen_error.ts";
 import { logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Transport } from "../base/transport.ts";
+import { checkMaxTokens } from "../cfgs/check/check_max_tokens.ts";
 import type { Config } from "../cfgs/schema/config.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
@@ -18,6 +19,7 @@ import { createMoa } from "./moa/run/moa.ts";
 import { Arrivals } from "./pool/arrivals.ts";
 import { createRelay } from "./relay/relay.ts";
 import { createModels } from "./served/models.ts";
+import type { ServedModel } from "./served/served_model.ts";
 
 /** Options of `createRouter`. */
 export interface RouterOptions {
@@ -32,7 +34,7 @@ export interface RouterOptions {
    * its members, and a graph that asks for early exit is refused.
    */
   readonly earlyExit?: EarlyExitServices | undefined;
-  /** By default from a local folder or the Hub. */
+  /** By default from a local folder or the Hub; while it loads, prompts go out as text. */
   readonly loadTokenizer?: (source: string) => Promise<ModelTokenizer>;
 }
 
@@ -41,7 +43,7 @@ export interface Router {
   /** The HTTP surface, usable without a port. */
   readonly app: Hono<Env>;
   readonly services: RouterServices;
-  /** Resolves when every worker was asked once what it can do (whether it answered or not). */
+  /** Resolves when every worker was asked once what it can do and tokenizers were looked for, with or without success. */
   readonly ready: () => Promise<void>;
   /** Listens on a port; 0 takes a free one. Throws `CanopyError` (500). */
   listen(address: { host: string; port: number }): Promise<{ url: string }>;
@@ -51,11 +53,11 @@ export interface Router {
   close(): Promise<void>;
 }
 
-/** Builds a router from its configuration. Throws when a graph cannot be run or a tokenizer cannot be loaded. */
+/** Builds a router from its configuration. Throws when a graph cannot be run. */
 export async function createRouter(options: RouterOptions): Promise<Router> {
   const { config, clock, random, transport } = options;
   const life = new AbortController();
-  const models = await createModels({
+  const models = createModels({
     config,
     clock,
     random,
@@ -82,7 +84,9 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
     version: options.version,
   });
   const probed = Promise.all([...models.values()].map((model) => model.start(life.signal)));
-  probed.catch(() => {});
+  probed.then(() => {
+    for (const warning of contextWarnings(config, models)) logger("moa").warning("{warning}", { warning });
+  }).catch(() => {});
   let server: HttpServer | undefined;
   let closed: Promise<void> | undefined;
 
@@ -117,4 +121,17 @@ export async function createRouter(options: RouterOptions): Promise<Router> {
     },
     close: () => closed ??= end(),
   };
+}
+
+/** Graphs whose `max_tokens` do not fit together in contexts that their workers tell; a check knows of configured ones. */
+function contextWarnings(config: Config, models: ReadonlyMap<string, ServedModel>): string[] {
+  const told = Object.keys(config.graphs).flatMap((name) =>
+    checkMaxTokens(config, name, (model) => {
+      const served = models.get(model);
+      return served?.config.context_tokens === undefined
+        ? served?.engine.capabilities.contextTokens
+        : undefined;
+    })
+  );
+  return told.map(({ message }) => message);
 }

@@ -1,12 +1,13 @@
 import { quoteList } from "../../base/nearest.ts";
+import { checkMaxTokens } from "./check_max_tokens.ts";
 import { checkEarlyExit } from "./check_early_exit.ts";
+import { checkPrefill } from "./prefill.ts";
 import { checkPrompt } from "./check_prompt.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, ModelConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
-import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
 /** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
 export function checkConfig(config: Config): ConfigFinding[] {
@@ -102,7 +103,8 @@ function checkGraph(config: Config, name: string, used: Set<string>): ConfigFind
     }
   }
   findings.push(...checkEarlyExit(config, { graph, path, expanded }));
-  if (expanded !== undefined) findings.push(...checkContext(config, expanded));
+  findings.push(...checkPrefill(config, name));
+  findings.push(...checkMaxTokens(config, name, (model) => config.models[model]?.context_tokens));
   return findings;
 }
 
@@ -127,32 +129,6 @@ function promptPath(config: Config, agentPath: ConfigPath, prompt: string): Conf
     ? layer?.agents?.[Number(agentPath[5])]
     : clusters[Number(agentPath[5])]?.agents[Number(agentPath[7])];
   return own?.prompt === prompt ? [...agentPath, "prompt"] : [...agentPath.slice(0, 4), "prompt"];
-}
-
-/** The longest answers of all precursors and the agent's own must fit into its model's context. */
-function checkContext(config: Config, graph: ExpandedGraph): ConfigFinding[] {
-  const longest = new Map<string, number>();
-  for (const { id, config: agent } of graph.agents) {
-    const model = Object.hasOwn(config.models, agent.model) ? config.models[agent.model] : undefined;
-    const tokens = agent.sampling?.max_tokens ?? model?.sampling?.max_tokens;
-    if (tokens !== undefined) longest.set(id, tokens);
-  }
-  const members = new Map(graph.clusters.map((cluster) => [cluster.id, cluster.agents]));
-  const findings: ConfigFinding[] = [];
-  for (const agent of graph.agents) {
-    const { model } = agent.config;
-    const context = Object.hasOwn(config.models, model) ? config.models[model]?.context_tokens : undefined;
-    if (context === undefined) continue;
-    const reads = agent.reads.flatMap((id) => members.get(id) ?? []);
-    const read = reads.reduce((sum, id) => sum + (longest.get(id) ?? 0), 0);
-    const own = longest.get(agent.id) ?? 0;
-    if (read + own <= context) continue;
-    const message =
-      `cannot fit: agent ${agent.id} reads up to ${read} tokens and writes up to ${own}, but the ` +
-      `context of "${model}" is ${context}: lower max_tokens, or let it read fewer agents`;
-    findings.push(findingAt(agent.path, message));
-  }
-  return findings;
 }
 
 /** Agents that are written once and stand in several clusters report once. */

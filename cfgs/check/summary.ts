@@ -1,6 +1,7 @@
 import type { Config, ModelConfig, WorkerConfig } from "../schema/config.ts";
 import { type EarlyExitConfig, leastAnswers } from "../schema/early_exit.ts";
 import { shownSecret } from "../schema/secrets.ts";
+import { prefilledModels, whyNotPrefilled } from "./prefill.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 
 /** A configuration for people: models with their workers, graphs with their agents and calls. */
@@ -30,8 +31,13 @@ export function summaryText(config: Config): string {
         lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
       }
     }
-    const { mode } = graphConfig.incremental_prefill;
-    if (mode !== "off") lines.push(`  incremental prefill: ${mode}`);
+    const readers = prefilledModels(config, name);
+    if (readers.length === 0) continue;
+    const without = readers.flatMap((model) => {
+      const why = whyNotPrefilled(config, model);
+      return why === undefined ? [] : [`, not for ${model}: ${why}`];
+    });
+    lines.push(`  incremental prefill: ${graphConfig.incremental_prefill.mode}${without.join("")}`);
   }
   return lines.map((line) => `${line}\n`).join("");
 }

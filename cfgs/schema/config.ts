@@ -51,7 +51,10 @@ export const modelSchema = z.strictObject({
   api_key_env: z.string().optional().describe("Environment variable that holds the bearer token"),
   headers: z.record(z.string(), z.string()).default({}).describe("Sent with every request to the workers"),
   tokenizer: z.union([z.string(), z.literal(false)]).optional()
-    .describe("Folder or Hub id of the tokenizer; false: let the engine apply its chat template"),
+    .describe(
+      "Folder or Hub id of the tokenizer; default: the one that the workers name, or that of `model`; false: none, " +
+        "the engine applies its chat template, and prompts are not prefilled ahead",
+    ),
   context_tokens: z.int().min(1).optional().describe(
     "Longest prompt plus answer; asked from the engine if absent",
   ),
@@ -151,7 +154,7 @@ export const layerSchema = z.strictObject({
 });
 
 export const incrementalPrefillSchema = z.strictObject({
-  mode: z.enum(["off", "auto", "on"]).default("off").describe(
+  mode: z.enum(["off", "auto", "on"]).default("auto").describe(
     "auto: as long as it is measured to pay; on: always. Either way it waits while workers have prompts to read",
   ),
   chunk_tokens: z.int().min(1).optional().describe(
@@ -161,6 +164,19 @@ export const incrementalPrefillSchema = z.strictObject({
     "Longest stall that one step may cause to other streams, where a server both prefills and decodes",
   ),
 }).describe("Prefill of an agent's prompt while the agents that it reads still write");
+
+/** Incremental prefill as it may be written: its mode alone, true (`auto`), false (`off`), or an object. */
+export const incrementalPrefillInputSchema = z.union([
+  z.enum(["auto", "on", "off"]),
+  z.boolean(),
+  incrementalPrefillSchema,
+]).transform((written) =>
+  typeof written === "object" ? written : incrementalPrefillSchema.parse({
+    mode: typeof written === "string" ? written : written ? "auto" : "off",
+  })
+).describe(
+  "Prefill of an agent's prompt while the agents that it reads still write; auto, on, off, or an object",
+);
 
 const graphRules = {
   slots: z.enum(["declared", "completion"]).default("declared").describe(
@@ -177,7 +193,10 @@ const graphRules = {
     "What happens to the text of an agent that is cut",
   ),
   early_exit: earlyExitSchema.prefault({}),
-  incremental_prefill: incrementalPrefillSchema.prefault({}),
+  incremental_prefill: incrementalPrefillInputSchema.prefault("auto"),
+  on_overflow: z.enum(["cut_middle", "refuse"]).default("cut_middle").describe(
+    "Answers that are too long for the context of the agent that reads them: cut from their middle, or the agent fails",
+  ),
   sampling: samplingSchema.optional().describe("For all agents; layer and agent win over it"),
   compat: z.enum(["moa-vllm"]).optional().describe(
     "Exact behaviour of MoA-vllm: two-pass substitution, plain join",

@@ -124,6 +124,7 @@ function sameKind(schema: unknown, value: unknown): boolean {
   if (schema instanceof z.ZodArray) return Array.isArray(value);
   if (schema instanceof z.ZodString || schema instanceof z.ZodURL) return typeof value === "string";
   if (schema instanceof z.ZodNumber) return typeof value === "number";
+  if (schema instanceof z.ZodEnum) return typeof value === "string";
   return false;
 }
 

@@ -1,14 +1,17 @@
 import { z } from "zod";
 import type { ConfigPath } from "./config_path.ts";
 
-/** A schema without the wrappers that make it optional, defaulted or lazy. */
+/** A schema without the wrappers that make it optional, defaulted, lazy or transformed. */
 export function unwrap(schema: unknown): unknown {
   let inner = schema;
-  while (
-    inner instanceof z.ZodOptional || inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault ||
-    inner instanceof z.ZodLazy
-  ) inner = inner.unwrap();
-  return inner;
+  while (true) {
+    if (
+      inner instanceof z.ZodOptional || inner instanceof z.ZodDefault || inner instanceof z.ZodPrefault ||
+      inner instanceof z.ZodLazy
+    ) inner = inner.unwrap();
+    else if (inner instanceof z.ZodPipe) inner = inner.in;
+    else return inner;
+  }
 }
 
 /** The schemas that may describe what stands at one key or index: several below a union. */

@@ -8,6 +8,7 @@ import { configJsonSchema } from "../../cfgs/schema/json_schema.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
+import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { colorsOf } from "../kit/terminal.ts";
 
 /** `canopy check`: says what is wrong with a configuration, and what it would run. */
@@ -36,7 +37,6 @@ Examples:
   canopy check moa-9-3-1 --effective
   canopy check configs.json --to canopy > canopy.jsonc`,
   run: async (values, [file], io) => {
-    await Promise.resolve();
     if (values.schema) {
       io.out.write(`${JSON.stringify(configJsonSchema(), null, 2)}\n`);
       return 0;
@@ -51,7 +51,17 @@ Examples:
         overrides: overridesOf(values),
         basePort: values["base-port"],
       });
-      problems = checkLoaded(loaded);
+      const { config, source } = loaded;
+      const warnings = (await prefillWarnings(config, io)).map((message): ConfigProblem => ({
+        severity: "warning",
+        file: source,
+        line: undefined,
+        column: undefined,
+        path: message.slice(0, message.indexOf(":")),
+        value: undefined,
+        message,
+      }));
+      problems = [...checkLoaded(loaded), ...warnings];
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       problems = error.problems;

@@ -3,6 +3,8 @@ import { CanopyError } from "../../base/errors.ts";
 import { checkLoaded, loadConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
 import { ConfigError, configProblemText } from "../../cfgs/load/problems.ts";
 import { checkLaunch } from "./check_launch.ts";
+import { checkLive } from "./check_live.ts";
+import { checkTokenizers } from "./check_tokenizers.ts";
 import { checkWorkers, type DoctorFinding } from "./check_workers.ts";
 import { hostFacts } from "./host_facts.ts";
 import { defineCommand } from "../kit/command.ts";
@@ -26,7 +28,17 @@ export const doctorCommand = defineCommand({
   summary: "Say what this host can run: runtime, GPUs, configuration, workers, ports",
   arguments: "[FILE]",
   maxArguments: 1,
-  options: { json: { type: "flag", help: "Print the findings as JSON" } },
+  options: {
+    json: { type: "flag", help: "Print the findings as JSON" },
+    live: { type: "flag", help: "Ask the running router, too: how much of its prompts was prefilled ahead" },
+    port: {
+      type: "number",
+      value: "PORT",
+      min: 1,
+      max: 65535,
+      help: "With --live: the router's port; the configuration's by default",
+    },
+  },
   details:
     "The exit code is 1 when something would not work. Without FILE the configuration in this folder is used.",
   run: async (values, [file], io) => {
@@ -39,9 +51,13 @@ export const doctorCommand = defineCommand({
     const { config, found } = checkConfiguration(file ?? findConfigFile(io), io);
     findings.push(...found);
     const { host, port } = config?.config.server ?? { host: "127.0.0.1", port: 8000 };
-    findings.push(await checkPort(host, port, io));
+    // A router that runs has its port.
+    if (!values.live) findings.push(await checkPort(host, port, io));
     findings.push(...await checkLaunch(config?.config, io));
-    if (config !== undefined) findings.push(...await checkWorkers(config.config, io));
+    if (config !== undefined) {
+      findings.push(...await checkWorkers(config.config, io), ...await checkTokenizers(config.config, io));
+      if (values.live) findings.push(...await checkLive(config.config, values.port, io));
+    }
     io.stop.throwIfAborted();
     io.out.write(values.json ? `${JSON.stringify({ findings }, null, 2)}\n` : reportText(findings, io));
     return findings.some((finding) => finding.level === "problem") ? 1 : 0;

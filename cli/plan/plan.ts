@@ -2,11 +2,13 @@ import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from
 import { dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import { configProblemText } from "../../cfgs/load/problems.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
+import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
 import type { EmittedFile } from "../../launcher/emit/emitted.ts";
@@ -72,6 +74,11 @@ Examples:
       overrides: overridesOf(values),
       basePort: values["base-port"],
     });
+    for (const warning of loaded.warnings) {
+      // Where its engines are to run is what this command says.
+      if (!warning.path.endsWith(".workers")) io.err.write(`${configProblemText(warning)}\n`);
+    }
+    for (const warning of await prefillWarnings(loaded.config, io)) io.err.write(`${warning}\n`);
     const plan = await planFromOptions({
       loaded,
       values,

@@ -4,6 +4,7 @@ import { untilStopped } from "../kit/io.ts";
 import { ANY_HOST, PdFabric } from "../../simulator/pd/fabric.ts";
 import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
 import type { PdOptions } from "../../simulator/server/simulator_options.ts";
+import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
 
 /** `canopy sim`: a simulated engine on a real port. */
 export const simCommand = defineCommand({
@@ -86,6 +87,7 @@ Prefill and decode servers find each other within one process: all that belong t
       clock: io.clock,
       host: values.host ?? "127.0.0.1",
       version: values.version,
+      tokenizerPath: BUILTIN_TOKENIZER,
     } as const;
     const servers: ListeningSimulator[] = [];
     try {

@@ -37,10 +37,7 @@ async function checkModel(name: string, options: PairCheckOptions, signal: Abort
   const life = new AbortController();
   const onAbort = () => life.abort(signal.reason);
   signal.addEventListener("abort", onAbort, { once: true });
-  const service = new ModelService(name, config, undefined, {
-    ...options,
-    loadTokenizer: () => Promise.reject(new Error("No tokenizer is needed here")),
-  });
+  const service = new ModelService(name, config, options);
   try {
     await service.start(life.signal);
     // Taken at once, the least busy servers are each taken in turn.

@@ -25,6 +25,8 @@ export interface ModelFiles {
   size(name: string): Promise<number | undefined>;
   /** The folder, or the address of the Hub, as part of a sentence. */
   readonly place: string;
+  /** True for files on this host. */
+  readonly local: boolean;
 }
 
 /**
@@ -67,6 +69,7 @@ function idAndRevision(source: string): [id: string, revision: string] {
 function folderFiles(folder: string, place: string): ModelFiles {
   return {
     place,
+    local: true,
     read: async (name) => {
       try {
         return await readFile(join(folder, name), "utf8");
@@ -82,6 +85,7 @@ function folderFiles(folder: string, place: string): ModelFiles {
 function hubFiles(client: HubClient, place: string): ModelFiles {
   return {
     place,
+    local: false,
     read: async (name) => {
       const url = client.addressOf(name);
       const response = await client.get(url);

@@ -39,6 +39,8 @@ export interface EngineCapabilities {
   readonly priority?: "lower_first";
   /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */
   readonly incrementalStream?: boolean;
+  /** Folders on the server's host, or Hub ids, that it says its tokenizer is from, best first; absent: it does not say. */
+  readonly tokenizerNames?: readonly string[] | undefined;
 }
 
 /** Sampling parameters in OpenAI's names. Absent means the engine's default. */

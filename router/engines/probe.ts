@@ -88,6 +88,7 @@ async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promi
     ...(cache?.blockTokens === undefined ? {} : { blockTokens: cache.blockTokens }),
     ...(cache?.caches === false ? { warm: "none" } : {}),
     ...(schedulesByPriority(asObject(info ?? "")) ? { priority: "lower_first" } : {}),
+    tokenizerNames: rootsOf(models, options.config.model),
   };
 }
 
@@ -116,6 +117,7 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
       ? { incrementalStream: incremental }
       : {}),
     ...(isCount(info?.page_size) ? { blockTokens: info.page_size } : {}),
+    tokenizerNames: textsOf([info?.tokenizer_path, info?.model_path]),
   };
 }
 
@@ -178,6 +180,19 @@ function asObject(text: string): JsonObject | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** vLLM's `root` of a model: the folder or Hub id that it was started with; of an adapter, that of its base model. */
+function rootsOf(models: JsonObject | undefined, name: string): readonly string[] | undefined {
+  const list = Array.isArray(models?.data) ? models.data.filter(isJsonObject) : [];
+  const model = list.find((item) => item.id === name);
+  const base = list.find((item) => item.id === model?.parent);
+  return textsOf([base?.root ?? model?.root]);
+}
+
+function textsOf(values: readonly unknown[]): readonly string[] | undefined {
+  const texts = values.filter((value) => typeof value === "string" && value !== "");
+  return texts.length === 0 ? undefined : [...new Set(texts)].map(String);
 }
 
 /** The context length that a model list states for a model: vLLM's and SGLang's field, OpenRouter's, llama.cpp's. */

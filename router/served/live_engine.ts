@@ -13,7 +13,7 @@ import type { Placement } from "../worker/placement.ts";
 
 /** An engine whose capabilities follow what its workers turn out to be; calls under way keep what they began with. */
 export class LiveEngine implements Engine {
-  readonly #options: EngineOptions;
+  #options: EngineOptions;
   #current: Engine;
 
   constructor(options: EngineOptions) {
@@ -25,9 +25,10 @@ export class LiveEngine implements Engine {
     return this.#current.capabilities;
   }
 
-  /** Goes on with what all workers can do. */
-  update(capabilities: EngineCapabilities): void {
-    this.#current = createEngine({ ...this.#options, capabilities });
+  /** Goes on with what all workers can do, or with a tokenizer that was found. */
+  update(news: Partial<Pick<EngineOptions, "capabilities" | "tokenizer">>): void {
+    this.#options = { ...this.#options, ...news };
+    this.#current = createEngine(this.#options);
   }
 
   warm(prefix: Prompt, at: Placement, signal: AbortSignal, like?: Sampling): Promise<WarmResult> {

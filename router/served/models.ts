@@ -9,6 +9,7 @@ import type { EngineCapabilities } from "../engines/engine.ts";
 import { defaultCapabilities, probe } from "../engines/probe.ts";
 import { createPool } from "../pool/create_pool.ts";
 import type { ManagedPool } from "../pool/pool.ts";
+import { findTokenizer, noTokenizerText, wantsTokenizer } from "./find_tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import type { Membership, ServedModel } from "./served_model.ts";
 
@@ -18,9 +19,12 @@ export interface ModelsOptions {
   readonly clock: Clock;
   readonly random: Random;
   readonly transport: Transport;
-  /** Loads the tokenizer of a model that names one. */
-  readonly loadTokenizer: (source: string) => Promise<ModelTokenizer>;
+  /** Loads a tokenizer by its name; absent: no tokenizer is looked for. */
+  readonly loadTokenizer?: ((source: string) => Promise<ModelTokenizer>) | undefined;
 }
+
+/** Time until a tokenizer that could not be had is looked for again. */
+const TOKENIZER_RETRY_MS = 300_000;
 
 /** One model with the care for its workers: their health, and what they can do. */
 export class ModelService implements ServedModel {
@@ -28,25 +32,23 @@ export class ModelService implements ServedModel {
   readonly config: ModelConfig;
   readonly engine: LiveEngine;
   readonly pool: ManagedPool;
-  readonly tokenizer: ModelTokenizer | undefined;
   readonly #options: ModelsOptions;
   readonly #log: Logger = logger("models");
   readonly membership: Membership;
   #life: AbortSignal | undefined;
   /** By worker id, for workers that were healthy when last looked at. */
   readonly #known = new Map<string, EngineCapabilities>();
+  #tokenizer: ModelTokenizer | undefined;
+  #tokenizerProblem: string | undefined;
+  /** The search for a tokenizer that is under way. */
+  #finding: Promise<void> | undefined;
+  #findAgainAtMs = -Infinity;
 
-  constructor(
-    name: string,
-    config: ModelConfig,
-    tokenizer: ModelTokenizer | undefined,
-    options: ModelsOptions,
-  ) {
+  constructor(name: string, config: ModelConfig, options: ModelsOptions) {
     const { clock, transport } = options;
     const random = options.random.stream(`models/${name}`);
     this.name = name;
     this.config = config;
-    this.tokenizer = tokenizer;
     this.#options = options;
     this.pool = createPool({ model: name, config, clock, random, transport, log: logger("pool") });
     this.membership = {
@@ -72,16 +74,29 @@ export class ModelService implements ServedModel {
       clock,
       random,
       capabilities: defaultCapabilities(config),
-      tokenizer,
     });
   }
 
-  /** Watches the workers until the signal aborts; resolves when each was asked once what it can do. */
+  get tokenizer(): ModelTokenizer | undefined {
+    return this.#tokenizer;
+  }
+
+  get tokenizerProblem(): string | undefined {
+    return this.#tokenizerProblem;
+  }
+
+  /**
+   * Watches the workers until the signal aborts; resolves when each was asked once what it can do, and the tokenizer
+   * was looked for. Nothing need wait for that: what is served before goes to the engines as text.
+   */
   async start(signal: AbortSignal): Promise<void> {
     this.#life = signal;
     this.pool.start(signal);
+    // One that the configuration names can be had without the workers.
+    const configured = typeof this.config.tokenizer === "string" ? this.#findTokenizer(signal) : undefined;
     await this.#probeAll(signal);
     void this.#keepProbing(signal);
+    await (configured ?? this.#finding);
   }
 
   /** Before the next turn of `#keepProbing`. */
@@ -95,6 +110,7 @@ export class ModelService implements ServedModel {
       while (!signal.aborted) {
         await this.#options.clock.sleep(this.config.health.interval_ms, signal);
         await this.#probeAll(signal);
+        if (this.#known.size > 0) void this.#findTokenizer(signal);
       }
     } catch (error) {
       if (!signal.aborted) throw error;
@@ -111,7 +127,47 @@ export class ModelService implements ServedModel {
     if (unknown.length === 0) return;
     await Promise.all(unknown.map((worker) => this.#probeOne(worker.id, worker.url, signal)));
     const [first, ...others] = this.#known.values();
-    if (first !== undefined) this.engine.update(commonCapabilities([first, ...others]));
+    if (first === undefined) return;
+    this.engine.update({ capabilities: commonCapabilities([first, ...others]) });
+    // A worker that has come since may name one that can be had.
+    this.#findAgainAtMs = -Infinity;
+    void this.#findTokenizer(signal);
+  }
+
+  /** Looks for the tokenizer, unless it is known, looked for, or was looked for lately. */
+  #findTokenizer(signal: AbortSignal): Promise<void> {
+    const { clock, loadTokenizer: load } = this.#options;
+    if (this.#finding !== undefined) return this.#finding;
+    const isTime = clock.now() >= this.#findAgainAtMs;
+    if (load === undefined || this.#tokenizer !== undefined || !isTime || !wantsTokenizer(this.config)) {
+      return Promise.resolve();
+    }
+    this.#findAgainAtMs = clock.now() + TOKENIZER_RETRY_MS;
+    this.#finding = this.#findWith(load, signal).catch((error: unknown) => {
+      if (!signal.aborted) throw error;
+    }).finally(() => this.#finding = undefined);
+    return this.#finding;
+  }
+
+  async #findWith(load: NonNullable<ModelsOptions["loadTokenizer"]>, signal: AbortSignal): Promise<void> {
+    const { clock, transport } = this.#options;
+    const workers = [...this.#known].flatMap(([id, { tokenizerNames }]) => {
+      const url = this.pool.workers().find((worker) => worker.id === id)?.url;
+      const headers = this.pool.headers?.(id) ?? {};
+      return url === undefined ? [] : [{ url, headers, names: tokenizerNames ?? [] }];
+    });
+    const found = await findTokenizer({ config: this.config, workers, load, clock, transport, signal });
+    if ("refusal" in found) {
+      if (found.refusal !== this.#tokenizerProblem) {
+        this.#log.warning("{problem}", { problem: noTokenizerText(this.name, found.refusal) });
+      }
+      this.#tokenizerProblem = found.refusal;
+      return;
+    }
+    this.#tokenizerProblem = undefined;
+    this.#tokenizer = found.tokenizer;
+    this.engine.update({ tokenizer: found.tokenizer });
+    this.#log.info("{model}: tokenizer of {source}", { model: this.name, source: found.source });
   }
 
   async #probeOne(id: string, url: string, signal: AbortSignal): Promise<void> {
@@ -133,14 +189,11 @@ export class ModelService implements ServedModel {
   }
 }
 
-/** Makes the models of a configuration. Throws when a tokenizer cannot be loaded. */
-export async function createModels(options: ModelsOptions): Promise<Map<string, ModelService>> {
-  const models = new Map<string, ModelService>();
-  for (const [name, config] of Object.entries(options.config.models)) {
-    const tokenizer = typeof config.tokenizer === "string"
-      ? await options.loadTokenizer(config.tokenizer)
-      : undefined;
-    models.set(name, new ModelService(name, config, tokenizer, options));
-  }
-  return models;
+/** Makes the models of a configuration. */
+export function createModels(options: ModelsOptions): Map<string, ModelService> {
+  return new Map(
+    Object.entries(options.config.models).map((
+      [name, config],
+    ) => [name, new ModelService(name, config, options)]),
+  );
 }

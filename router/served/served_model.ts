@@ -14,6 +14,8 @@ export interface ServedModel {
   readonly engine: Engine;
   readonly pool: Pool;
   readonly membership: Membership;
-  /** Undefined when the engine applies its own chat template. */
+  /** Undefined when the engine applies its own chat template, and while it is still being loaded; then it stays. */
   readonly tokenizer: ModelTokenizer | undefined;
+  /** The reason why there is no tokenizer although one is wanted, as the end of a sentence. */
+  readonly tokenizerProblem?: string | undefined;
 }

@@ -35,6 +35,8 @@ export interface SimulatorOptions {
   readonly maxQueued?: number;
   /** The tokenizer of the model that it pretends to serve; a small built-in one by default. */
   readonly tokenizer?: ModelTokenizer;
+  /** The folder or Hub id that it says its tokenizer is from; by default the model's name. */
+  readonly tokenizerPath?: string | undefined;
   /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions; or other ones. */
   readonly answers?: "hashed" | "scripted" | ScriptedAnswers | undefined;
   /** One half of a prefill/decode pair; without it the server does both. */

@@ -13,7 +13,7 @@ export function modelInfo(backend: Backend): JsonObject {
   return {
     model_path: backend.model,
     ...(sparse ? { served_model_name: backend.model } : {}),
-    tokenizer_path: backend.model,
+    tokenizer_path: backend.options.tokenizerPath ?? backend.model,
     is_generation: true,
     preferred_sampling_params: null,
     weight_version: "default",
@@ -39,7 +39,7 @@ export function serverInfo(backend: Backend): JsonObject {
   const { pageSize, kvTokens, maxRunning, maxBatchedTokens } = backend.scheduler.options;
   const common = {
     model_path: backend.model,
-    tokenizer_path: backend.model,
+    tokenizer_path: backend.options.tokenizerPath ?? backend.model,
     skip_tokenizer_init: false,
     context_length: null,
     served_model_name: backend.model,

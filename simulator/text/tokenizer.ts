@@ -5,6 +5,9 @@ import type { ModelControlTokens, ModelTokenizer } from "../../ml/tokenizers/mod
 import { type Streaming, tokenStreams } from "../../ml/tokenizers/token_stream.ts";
 import { SPECIAL_TOKENS, TOKEN_TEXTS } from "./vocabulary.ts";
 
+/** The name by which simulated servers tell that they speak the tokenizer of this file: neither a folder nor a Hub id. */
+export const BUILTIN_TOKENIZER = "canopy:builtin";
+
 const FIRST_TEXT = 256;
 const FIRST_SPECIAL = FIRST_TEXT + TOKEN_TEXTS.length;
 /** A sentence end with its newline; a word with the space before it; any other single character. */

@@ -98,7 +98,7 @@ function models(backend: Backend): JsonObject {
       object: "model",
       created,
       owned_by: "vllm",
-      root: backend.model,
+      root: backend.options.tokenizerPath ?? backend.model,
       parent: null,
       max_model_len: backend.contextTokens,
       permission: [{

@@ -7,7 +7,9 @@ import { createRouter, type Router } from "../../router/router.ts";
 import { type MemoryHandler, MemoryTransport } from "../../router/transport/memory.ts";
 import { PdFabric } from "../../simulator/pd/fabric.ts";
 import type { PdOptions, Simulator, SimulatorOptions } from "../../simulator/server/simulator_options.ts";
+import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { createSimulator } from "../../simulator/simulator.ts";
+import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
 
 /** A simulated worker of the model `model`. */
 export interface SimulatedWorker {
@@ -67,6 +69,10 @@ export function makeWorld(options: {
   server?: Record<string, unknown>;
   model?: Record<string, unknown>;
   pairs?: WorldPairs;
+  /** What the servers say their tokenizer is from. */
+  tokenizerPath?: string;
+  /** Longest prompt plus answer of the servers. */
+  contextTokens?: number;
   earlyExit?: (clock: VirtualClock) => EarlyExitServices;
   /** Answers some requests in place of the worker that they go to. */
   intercept?: (request: OutgoingRequest, clock: VirtualClock) => MemoryHandler | undefined;
@@ -79,6 +85,8 @@ export function makeWorld(options: {
       ...more,
       models: [`sim-${name}`],
       cost: options.cost ?? name,
+      tokenizerPath: options.tokenizerPath,
+      ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
       clock,
       seed: options.seed,
     });
@@ -154,6 +162,11 @@ export function makeWorld(options: {
         clock,
         random: random.stream("router"),
         transport,
+        // Files take real time, of which a virtual clock knows nothing.
+        loadTokenizer: (source) =>
+          source === BUILTIN_TOKENIZER
+            ? Promise.resolve(builtinTokenizer())
+            : Promise.reject(new Error("there are no files here")),
         ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
       }),
   };

@@ -1,5 +1,6 @@
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Io } from "../io.ts";
+import { loadAnyTokenizer } from "./load_any_tokenizer.ts";
 import { makeEarlyExit } from "./make_early_exit.ts";
 import { version } from "../version.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
@@ -34,6 +35,8 @@ export async function startRouter(
       transport: embedded.transport,
       version,
       earlyExit: earlyExit.services,
+      loadTokenizer: (source) =>
+        loadAnyTokenizer(source, { transport: embedded.transport, signal: io.stop, env: io.env, clock }),
     });
     const { url } = await made.listen(address);
     return { router: { ...made, close }, url };

@@ -38,6 +38,7 @@ export interface GraphRules {
   readonly stripReasoning: boolean;
   readonly deadlineMs: number | undefined;
   readonly incrementalPrefill: AgentGraph["incrementalPrefill"];
+  readonly onOverflow: AgentGraph["onOverflow"];
 }
 
 /**
@@ -85,6 +86,7 @@ export function buildRequestGraph(specs: readonly AgentSpec[], rules: GraphRules
     deadlineMs: rules.deadlineMs,
     compat: undefined,
     incrementalPrefill: rules.incrementalPrefill,
+    onOverflow: rules.onOverflow,
   };
 }
 

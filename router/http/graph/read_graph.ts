@@ -78,6 +78,7 @@ export function readGraph(http: HttpServices, body: JsonObject): GraphPlan {
       chunkTokens: prefill.chunk_tokens,
       maxStallMs: prefill.max_stall_ms,
     },
+    onOverflow: rules.on_overflow ?? "cut_middle",
   });
   checkRoot(graph, rules);
   return { graph, stream: rules.stream === true, include: rules.include ?? [] };

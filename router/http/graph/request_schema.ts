@@ -1,5 +1,9 @@
 import { z } from "zod";
-import { incrementalPrefillSchema, responsesFormatSchema } from "../../../cfgs/schema/config.ts";
+import {
+  incrementalPrefillInputSchema,
+  incrementalPrefillSchema,
+  responsesFormatSchema,
+} from "../../../cfgs/schema/config.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { engineRequestSchema, messageSchema, samplingFields } from "../openai/request_schema.ts";
 
@@ -39,10 +43,6 @@ export const requestAgentSchema = z.looseObject({
   ...samplingFields,
 }).describe("One LLM call; fields that are not listed go to its engine as they are");
 
-const prefillSchema = incrementalPrefillSchema.extend({
-  mode: z.enum(["off", "auto", "on"]).default("auto").describe("auto: as long as it is measured to pay"),
-});
-
 /** Everything about a graph but its agents. */
 export const rulesSchema = z.looseObject({
   root: z.string().nullish().describe("The only agent that nobody reads, if there must be only one"),
@@ -63,7 +63,10 @@ export const rulesSchema = z.looseObject({
     "Remove <think> blocks from what other agents read; default: true",
   ),
   early_exit: earlyExitSchema.nullish().describe("For all agents that do not say otherwise"),
-  incremental_prefill: prefillSchema.nullish(),
+  incremental_prefill: incrementalPrefillInputSchema.nullish(),
+  on_overflow: z.enum(["cut_middle", "refuse"]).nullish().describe(
+    "Answers too long for their reader: cut from their middle, or the reader fails; default: cut_middle",
+  ),
   user: z.unknown().optional().describe("Accepted and ignored"),
   metadata: z.unknown().optional().describe("Accepted and ignored"),
 });
@@ -108,7 +111,7 @@ export const prefillRequestSchema = z.looseObject({
 }).meta({ id: "PrefillRequest" });
 
 /** Incremental prefill where a request says nothing about it. */
-export const defaultPrefill = prefillSchema.parse({});
+export const defaultPrefill = incrementalPrefillSchema.parse({});
 
 /** The body of POST /generate with slots in `text`: a batch of named requests that read each other. */
 export const shellRequestSchema = z.looseObject({

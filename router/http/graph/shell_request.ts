@@ -87,6 +87,7 @@ export function readShellRequest(http: HttpServices, body: JsonObject): ShellPla
       chunkTokens: defaultPrefill.chunk_tokens,
       maxStallMs: defaultPrefill.max_stall_ms,
     },
+    onOverflow: "cut_middle",
   });
   return { graph, names, isList, stream: request.stream === true };
 }

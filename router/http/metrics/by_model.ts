@@ -10,6 +10,10 @@ export interface Counts {
   reasoningTokens: number;
   wastedTokens: number;
   warmTokens: number;
+  cutTokens: number;
+  splicedTokens: number;
+  /** Undefined where no engine reported it. */
+  splicedCachedTokens: number | undefined;
   savedTokens: number;
 }
 
@@ -25,6 +29,9 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
       reasoningTokens: 0,
       wastedTokens: 0,
       warmTokens: 0,
+      cutTokens: 0,
+      splicedTokens: 0,
+      splicedCachedTokens: undefined,
       savedTokens: 0,
     };
     sum.calls += agent.calls;
@@ -33,6 +40,11 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
     sum.reasoningTokens += agent.reasoningTokens;
     sum.wastedTokens += agent.wastedTokens;
     sum.warmTokens += agent.warmTokens ?? 0;
+    sum.cutTokens += agent.cutTokens ?? 0;
+    sum.splicedTokens += agent.splicedTokens ?? 0;
+    if (agent.splicedCachedTokens !== undefined) {
+      sum.splicedCachedTokens = (sum.splicedCachedTokens ?? 0) + agent.splicedCachedTokens;
+    }
     sum.savedTokens += agent.savedTokens ?? 0;
     if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
     models.set(agent.model, sum);

@@ -47,6 +47,9 @@ export class Metrics {
           reasoning: counts.reasoningTokens,
           wasted: counts.wastedTokens,
           warm: counts.warmTokens,
+          cut: counts.cutTokens,
+          spliced: counts.splicedTokens,
+          spliced_cached: counts.splicedCachedTokens ?? 0,
           saved_estimate: counts.savedTokens,
         };
         for (const [kind, tokens] of Object.entries(kinds)) this.#tokens.add({ model, kind }, tokens);

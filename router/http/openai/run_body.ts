@@ -4,7 +4,7 @@ import { byModel, type Counts } from "../metrics/by_model.ts";
 import type { Include } from "./plan.ts";
 import { answeringAgents, type Graph } from "../../moa/graph/graph_types.ts";
 import type { TraceEvent } from "../../moa/record/trace.ts";
-import type { RunUsage } from "../../moa/record/usage.ts";
+import { type RunUsage, splicedCachedShare } from "../../moa/record/usage.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 /** Counts for `usage`: of a run, or of one agent. */
@@ -124,9 +124,15 @@ export function breakdown(usage: RunUsage): JsonObject {
   };
 }
 
+type ExtraCounts = Pick<
+  RunUsage,
+  "warmTokens" | "savedTokens" | "cutTokens" | "splicedTokens" | "splicedCachedTokens"
+>;
+
 function countsBody(
-  counts: Readonly<Omit<Counts, "warmTokens" | "savedTokens">> & Pick<RunUsage, "warmTokens" | "savedTokens">,
+  counts: Readonly<Omit<Counts, keyof ExtraCounts>> & ExtraCounts,
 ): JsonObject {
+  const share = splicedCachedShare(counts);
   return {
     calls: counts.calls,
     prompt_tokens: counts.promptTokens,
@@ -135,6 +141,10 @@ function countsBody(
     reasoning_tokens: counts.reasoningTokens,
     wasted_tokens: counts.wastedTokens,
     warm_tokens: counts.warmTokens ?? 0,
+    cut_tokens: counts.cutTokens ?? 0,
+    spliced_tokens: counts.splicedTokens ?? 0,
+    spliced_cached_tokens: counts.splicedCachedTokens ?? null,
+    spliced_cached_share: share === undefined ? null : Math.round(share * 10_000) / 10_000,
     saved_tokens_estimate: counts.savedTokens ?? 0,
   };
 }

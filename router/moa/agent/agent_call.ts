@@ -37,11 +37,16 @@ export interface EventSink {
   push(event: GenerateEvent, signal: AbortSignal): Promise<void>;
 }
 
+/** A prompt, and parameters that may depend on its length. */
+export interface Asked {
+  readonly prompt: Prompt;
+  readonly sampling: Sampling;
+}
+
 /** A request to generate. */
 export interface AgentRequest {
   /** A promise where it is still being tokenised. */
-  readonly prompt: Prompt | Promise<Prompt>;
-  readonly sampling: Sampling;
+  readonly asked: Asked | Promise<Asked>;
   readonly logprobs?: number | undefined;
   /** An engine that refuses the request because of them is asked again without. */
   readonly logprobsOptional?: boolean | undefined;
@@ -52,7 +57,7 @@ export interface AgentRequest {
   readonly sink?: EventSink | undefined;
 }
 
-type PlacedRequest = AgentRequest & { readonly prompt: Prompt };
+type PlacedRequest = AgentRequest & Asked;
 
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const RETRY_PAUSE_MS = { least: 25, random: 100 };
@@ -156,9 +161,11 @@ export class AgentCall {
       this.#controller.signal,
     );
     try {
-      const { prompt } = request;
-      this.#prompt = prompt instanceof Promise ? await unlessAborted(prompt, deadline.signal) : prompt;
-      this.#complete(await this.#generate({ ...request, prompt: this.#prompt }, deadline.signal));
+      const asked = request.asked instanceof Promise
+        ? await unlessAborted(request.asked, deadline.signal)
+        : request.asked;
+      this.#prompt = asked.prompt;
+      this.#complete(await this.#generate({ ...request, ...asked }, deadline.signal));
     } catch (error) {
       const cut = overdue !== undefined && error === overdue && this.node.onDeadline === "use_partial" &&
         this.log.text !== "";
@@ -271,7 +278,7 @@ export class AgentCall {
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
   async #lease(
-    { stickyKey, sampling }: AgentRequest,
+    { stickyKey, sampling }: PlacedRequest,
     failedOn: ReadonlySet<string>,
     failure: unknown,
     signal: AbortSignal,

@@ -160,8 +160,7 @@ export class Judge {
     if (signal.aborted) onAbort();
     try {
       await call.run({
-        prompt,
-        sampling: sampling(prompt.kind === "chat" ? served : undefined),
+        asked: { prompt, sampling: sampling(prompt.kind === "chat" ? served : undefined) },
         // Without alternatives the chosen token decides alone.
         logprobs: served.engine.capabilities.topLogprobs === false ? 0 : ALTERNATIVES,
         stickyKey: this.#stickyKey,

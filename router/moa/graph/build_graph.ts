@@ -55,8 +55,8 @@ class GraphBuilder {
     }
     const joined = expanded.joined && { ...this.#cluster(expanded.joined, agents), earlyExit: noEarlyExit };
     if (joined !== undefined) clusters.set(joined.id, joined);
-    const { slots, strip_reasoning, deadline_ms, compat, neutralise_control_tokens, incremental_prefill } =
-      this.#graph;
+    const { slots, strip_reasoning, deadline_ms, compat, neutralise_control_tokens } = this.#graph;
+    const { incremental_prefill, on_overflow } = this.#graph;
     return {
       name,
       agents: [...agents.values()],
@@ -70,10 +70,12 @@ class GraphBuilder {
       compat,
       neutralisedTexts: neutralise_control_tokens,
       incrementalPrefill: {
-        mode: incremental_prefill.mode,
+        // MoA-vllm writes all answers at once, wherever a text has its placeholder.
+        mode: compat === undefined ? incremental_prefill.mode : "off",
         chunkTokens: incremental_prefill.chunk_tokens,
         maxStallMs: incremental_prefill.max_stall_ms,
       },
+      onOverflow: on_overflow,
     };
   }
 

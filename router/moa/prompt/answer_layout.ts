@@ -33,6 +33,8 @@ export interface KnownText {
   readonly waitsFor: string | undefined;
   /** True when nothing is missing. */
   readonly complete: boolean;
+  /** Of the parts of a complete text, the number up to the end of its last slot. */
+  readonly slotParts: number;
 }
 
 /**
@@ -41,6 +43,7 @@ export interface KnownText {
  */
 export function layOut(pieces: readonly Piece[], filling: SlotFilling): KnownText {
   const parts: string[] = [];
+  let slotParts = 0;
   for (const piece of pieces) {
     if (piece.kind === "literal") {
       parts.push(piece.text);
@@ -51,10 +54,11 @@ export function layOut(pieces: readonly Piece[], filling: SlotFilling): KnownTex
     const text = filling.trims ? parts.slice(before).join("") : "x";
     if (text.trimStart() !== text) parts.length = before;
     if (end !== undefined || text === "" || text.trim() !== text) {
-      return { parts: trimmedEnd(parts), waitsFor: end?.waitsFor, complete: false };
+      return { parts: trimmedEnd(parts), waitsFor: end?.waitsFor, complete: false, slotParts };
     }
+    slotParts = parts.length;
   }
-  return { parts, waitsFor: undefined, complete: true };
+  return { parts, waitsFor: undefined, complete: true, slotParts };
 }
 
 /** The text when all answers are there, in slot order. */

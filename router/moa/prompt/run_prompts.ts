@@ -119,18 +119,16 @@ export class RunPrompts {
   }
 
   /**
-   * Tokens of an agent's prompt without answers, where the router knows the tokenizer. Throws 400
-   * `context_length_exceeded` when that alone cannot fit.
+   * Tokens of one of an agent's prompts; undefined where only the engine can tell. Throws 400 `context_length_exceeded`
+   * when the prompt alone cannot fit.
    */
-  countTokens(target: PromptTarget): number | Promise<number> | undefined {
-    const count = (prompt: Prompt): number | Promise<number> | undefined => {
-      if (prompt.kind === "tokens") return prompt.ids.length;
-      if (prompt.kind === "chat" || target.served.tokenizer === undefined) return undefined;
-      const ids = tokenise(prompt.text, target.served, { limit: this.#limit(target) });
-      return ids instanceof Promise ? ids.then(({ length }) => length) : ids.length;
-    };
-    const prompt = this.wire(target, []);
-    return prompt instanceof Promise ? prompt.then((known) => count(known) ?? 0) : count(prompt);
+  countTokens(prompt: Prompt, target: PromptTarget): number | Promise<number> | undefined {
+    const { tokenizer } = target.served;
+    if (prompt.kind === "tokens") return prompt.ids.length;
+    if (prompt.kind === "chat" || tokenizer === undefined) return undefined;
+    const { length: before } = tokenizer.textPrefix ?? [];
+    const ids = tokenise(prompt.text, target.served, { limit: this.#limit(target) });
+    return ids instanceof Promise ? ids.then(({ length }) => before + length) : before + ids.length;
   }
 
   /** The request field that an agent's prompt is made from. */
@@ -138,11 +136,34 @@ export class RunPrompts {
     return node.promptField ?? (this.#question.kind === "chat" ? "messages" : "prompt");
   }
 
+  /** The same prompt as `wire` gives, without regard to what was spliced: for its length. */
+  unspliced(target: PromptTarget, answers: readonly AgentAnswer[]): Prompt | Promise<Prompt> {
+    const { served, sampling } = target;
+    const { open, guard, tokenised } = this.#guard(target);
+    return wirePrompt(fillPrompt(open, guardAnswers(answers, guard)), served, sampling, {
+      marked: tokenised,
+    });
+  }
+
+  /** As `SplicedPrompt.keptTokens`, of an agent whose prompt is spliced. */
+  keptTokens(node: AgentNode): number | undefined {
+    return this.#spliced.get(node)?.keptTokens;
+  }
+
+  /** As `SplicedPrompt.splicedTokens`, of an agent whose prompt is spliced. */
+  splicedTokens(node: AgentNode): number | undefined {
+    return this.#spliced.get(node)?.splicedTokens;
+  }
+
   /** An agent's prompt that grows with what its precursors write. Once it is spliced, `wire` goes on from there. */
   splice(target: PromptTarget, source: SpliceSource): SplicedPrompt | Refused {
     const { node, served: { tokenizer, engine }, sampling } = target;
     const { slots, precursors, key } = source;
-    if (tokenizer === undefined) return { refusal: "the router does not know the model's tokenizer" };
+    if (tokenizer === undefined) {
+      const why = target.served.tokenizerProblem;
+      const refusal = "the router does not know the model's tokenizer";
+      return { refusal: why === undefined ? refusal : `${refusal}: ${why}` };
+    }
     if (!engine.capabilities.tokenIds) return { refusal: "the engine takes no token ids" };
     const streaming = tokenizer.streaming ?? { refusal: "it encodes whole texts only" };
     if ("refusal" in streaming) return { refusal: `of the model's tokenizer: ${streaming.refusal}` };

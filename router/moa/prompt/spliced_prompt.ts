@@ -42,6 +42,9 @@ export class SplicedPrompt {
   readonly #options: SpliceOptions;
   /** The text that the stream was given. */
   #fed = "";
+  /** Tokens that are certain where the last slot ends; undefined before that is known. */
+  #slotsEnd: number | undefined;
+  #keptTokens = 0;
   /** The stream before each part that was fed, with the length of the text until there. */
   readonly #marks: { readonly length: number; readonly mark: TokenMark }[];
 
@@ -69,6 +72,19 @@ export class SplicedPrompt {
     return prefix.length + stream.stable.length;
   }
 
+  /**
+   * Tokens from the prompt's beginning to the end of its last slot, once its slots are filled: all that could be
+   * computed before the last precursor had ended; what follows stands behind its answer.
+   */
+  get splicedTokens(): number | undefined {
+    return this.#slotsEnd;
+  }
+
+  /** Of the tokens that were certain before the whole prompt was made, those with which it begins. */
+  get keptTokens(): number {
+    return this.#keptTokens;
+  }
+
   /** True while a precursor writes on that worker. */
   isWrittenOn(workerId: string): boolean {
     return this.#options.precursors().some((one) => one.state === "writing" && one.worker === workerId);
@@ -82,10 +98,11 @@ export class SplicedPrompt {
     if (this.#job !== undefined) return { ...step, busy: this.#job };
     let end = 0;
     let budget = INLINE_LENGTH;
-    for (const part of known.parts) {
+    for (const [index, part] of known.parts.entries()) {
       const begin = end;
       end += part.length;
       if (end <= this.#fed.length) continue;
+      if (known.complete && index === known.slotParts) this.#slotsEnd = this.stableTokens;
       const { length } = this.#marks.at(-1)!;
       if (begin === this.#fed.length && begin > length) {
         this.#marks.push({ length: begin, mark: this.#options.stream.mark() });
@@ -99,6 +116,7 @@ export class SplicedPrompt {
       budget -= text.length;
       this.#feed(text);
     }
+    if (known.complete) this.#slotsEnd ??= this.stableTokens;
     return step;
   }
 
@@ -108,16 +126,19 @@ export class SplicedPrompt {
    */
   encode(text: string): number[] | Promise<number[]> {
     const { stream, longTexts, marked } = this.#options;
-    this.#rewind(text);
+    this.#keptTokens = this.#rewind(text);
     this.#dropJob();
     const rest = text.slice(this.#fed.length);
     if (longTexts === undefined || rest.length + stream.pending <= INLINE_LENGTH) {
+      this.#slotsEnd ??= this.stableTokens;
       this.#feed(rest);
       return stream.complete();
     }
     const ids = [...stream.stable];
     return longTexts.encode({ text: rest, marked, from: stream.mark() }).then((encoded) => {
       for (const id of encoded.ids) ids.push(id);
+      // Where the last slot ends among so many is not looked for.
+      this.#slotsEnd ??= ids.length;
       return ids;
     });
   }
@@ -167,6 +188,7 @@ export class SplicedPrompt {
     this.#dropJob();
     const { length, mark } = this.#marks.at(-1)!;
     stream.reset(mark);
+    this.#slotsEnd = undefined;
     this.#fed = this.#fed.slice(0, length);
     return this.stableTokens;
   }

@@ -14,6 +14,12 @@ export interface AgentUsage {
   readonly wastedTokens: number;
   /** Prompt tokens that were computed ahead, by warms; in none of the other counts. */
   readonly warmTokens?: number | undefined;
+  /** Tokens of spliced prompts up to the end of their last slots: all that could be prefilled ahead. */
+  readonly splicedTokens?: number | undefined;
+  /** Of these, the ones found in the cache when the whole prompt came; undefined where no engine said. */
+  readonly splicedCachedTokens?: number | undefined;
+  /** Tokens of precursors' answers that were left out because they did not fit the context of the agent that reads them. */
+  readonly cutTokens?: number | undefined;
   /** Estimate of the completion tokens that an early exit spared; in none of the other counts. */
   readonly savedTokens?: number | undefined;
 }
@@ -64,6 +70,9 @@ function sum(a: Tokens, b: Tokens): Tokens {
     reasoningTokens: a.reasoningTokens + b.reasoningTokens,
     wastedTokens: a.wastedTokens + b.wastedTokens,
     warmTokens: sumOfKnown(a.warmTokens, b.warmTokens),
+    splicedTokens: sumOfKnown(a.splicedTokens, b.splicedTokens),
+    splicedCachedTokens: sumOfKnown(a.splicedCachedTokens, b.splicedCachedTokens),
+    cutTokens: sumOfKnown(a.cutTokens, b.cutTokens),
     savedTokens: sumOfKnown(a.savedTokens, b.savedTokens),
   };
 }
@@ -72,13 +81,27 @@ function sumOfKnown(a: number | undefined, b: number | undefined): number | unde
   return a === undefined ? b : a + (b ?? 0);
 }
 
+/** Share of the tokens that could be prefilled ahead that was in the cache in the end; undefined where that is not known. */
+export function splicedCachedShare(
+  { splicedTokens, splicedCachedTokens }: Pick<AgentUsage, "splicedTokens" | "splicedCachedTokens">,
+): number | undefined {
+  if (splicedTokens === undefined || splicedTokens === 0) return undefined;
+  return splicedCachedTokens === undefined ? undefined : splicedCachedTokens / splicedTokens;
+}
+
+/** Figures of a call that its engine does not know. */
+export type ExtraTokens = Pick<AgentUsage, "warmTokens" | "savedTokens" | "splicedTokens" | "cutTokens">;
+
 /** A call's usage with what warms computed for it and an exit spared it; undefined when there was nothing at all. */
 export function withExtraTokens(
   usage: AgentUsage | undefined,
   node: AgentNode,
-  { warmTokens = 0, savedTokens = 0 }: { readonly warmTokens?: number; readonly savedTokens?: number },
+  { warmTokens = 0, savedTokens = 0, splicedTokens, cutTokens }: ExtraTokens,
 ): AgentUsage | undefined {
-  if (warmTokens === 0 && savedTokens === 0) return usage;
+  if (warmTokens === 0 && savedTokens === 0 && splicedTokens === undefined && cutTokens === undefined) {
+    return usage;
+  }
+  const cached = usage?.cachedTokens;
   return {
     agent: node.id,
     model: node.model,
@@ -86,5 +109,10 @@ export function withExtraTokens(
     ...usage,
     warmTokens: warmTokens === 0 ? undefined : warmTokens,
     savedTokens: savedTokens === 0 ? undefined : savedTokens,
+    cutTokens,
+    splicedTokens,
+    splicedCachedTokens: splicedTokens === undefined || cached === undefined
+      ? undefined
+      : Math.min(cached, splicedTokens),
   };
 }

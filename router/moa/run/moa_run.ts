@@ -3,7 +3,7 @@ import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
-import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
+import type { AgentCall, AgentRequest, Asked } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
 import { OpenWork } from "../agent/open_work.ts";
@@ -11,12 +11,14 @@ import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { PanelAnswer } from "../exit/panel.ts";
 import { RootSkip } from "../exit/root_skip.ts";
 import { RunExits } from "../exit/run_exits.ts";
+import type { Sampling } from "../../engines/engine.ts";
 import { type AgentGraph, type AgentNode, type ClusterNode, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
 import { pythonStrip } from "../prompt/compat_moa_vllm.ts";
-import { checkContext } from "../prompt/context_budget.ts";
 import { refuseMedia } from "../prompt/refuse_media.ts";
+import { checkContext, fitContext, type FittedPrompt } from "../prompt/context_budget.ts";
+import type { CutAnswer } from "../prompt/cut_answers.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
@@ -77,6 +79,8 @@ export class MoaRun implements Run {
   readonly #warming: RunWarming;
   readonly #exits: RunExits;
   readonly #rootSkip: RootSkip;
+  /** Answers that were cut for the agents that read them. */
+  readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
   readonly #onClientGone = () => void this.cancel(this.#options.signal.reason);
@@ -213,8 +217,12 @@ export class MoaRun implements Run {
     const own = call.usage();
     const unread = call.state === "done" && this.#clusters.isUnread(node);
     const usage = own !== undefined && unread ? { ...own, wastedTokens: own.completionTokens } : own;
+    const isFirst = call.choice === 0;
     return withExtraTokens(usage, node, {
-      warmTokens: call.choice === 0 ? this.#warming.computed(node) : 0,
+      warmTokens: isFirst ? this.#warming.computed(node) : 0,
+      // Other choices find all that the first one has read.
+      cutTokens: isFirst ? cutTokensOf(this.#cuts.get(node)) : undefined,
+      splicedTokens: isFirst && call.state === "done" ? this.#prompts.splicedTokens(node) : undefined,
       savedTokens: this.#calls.savedTokens(call),
     });
   }
@@ -244,13 +252,17 @@ export class MoaRun implements Run {
     const { graph, input } = this.#options;
     const target = this.#calls.target(node);
     this.#warming.close(node);
-    const prompt = this.#prompts.wire(target, this.#clusters.answersFor(node));
+    const answers = this.#clusters.answersFor(node);
+    const fitted = fitContext(target, { prompts: this.#prompts, answers, onOverflow: graph.onOverflow });
+    const noted = (known: FittedPrompt) => this.#noteFit(node, target.sampling, known);
+    const prompt = fitted instanceof Promise ? fitted.then(noted) : noted(fitted);
+    // A call that is over does not wait for it.
+    if (prompt instanceof Promise) prompt.catch(() => {});
     const asked = node === soleRoot(graph) ? input.rootLogprobs : undefined;
     const scored = asked === undefined && this.#exits.wantsLogprobs(node) &&
       target.served.engine.capabilities.logprobs;
     return {
-      prompt,
-      sampling: target.sampling,
+      asked: prompt,
       stickyKey: this.#warming.stickyKey(node),
       logprobs: scored ? 0 : asked,
       logprobsOptional: scored,
@@ -258,10 +270,31 @@ export class MoaRun implements Run {
     };
   }
 
+  /** Reports what was done for a prompt to fit its agent's context. */
+  #noteFit(node: AgentNode, asked: Sampling, fitted: FittedPrompt): FittedPrompt {
+    const { cuts, sampling, promptTokens } = fitted;
+    if (cuts.length > 0) {
+      this.#cuts.set(node, cuts);
+      this.#warming.shortened(node, this.#prompts.keptTokens(node) ?? 0);
+      const answers = cuts.map(({ agent, tokens, kept }) => ({ agent, tokens, kept }));
+      this.#trace.add("answers_cut", { agent: node.id, data: { answers, prompt_tokens: promptTokens ?? 0 } });
+    }
+    if (sampling.max_tokens !== asked.max_tokens && sampling.max_tokens !== undefined) {
+      const data = { from: asked.max_tokens ?? 0, to: sampling.max_tokens, prompt_tokens: promptTokens ?? 0 };
+      this.#trace.add("max_tokens_lowered", { agent: node.id, data });
+    }
+    return fitted;
+  }
+
   /** The root's calls differ in their seeds, and their output goes to the client. */
   #rootRequest(request: AgentRequest, { choice }: AgentCall): AgentRequest {
-    const sampling = samplingOfChoice(request.sampling, choice);
-    return { ...request, sampling, sink: this.output.choice(choice) };
+    const seeded = ({ prompt, sampling }: Asked): Asked => ({
+      prompt,
+      sampling: samplingOfChoice(sampling, choice),
+    });
+    const asked = request.asked instanceof Promise ? request.asked.then(seeded) : seeded(request.asked);
+    if (asked instanceof Promise) asked.catch(() => {});
+    return { ...request, asked, sink: this.output.choice(choice) };
   }
 
   #onCallEnded(call: AgentCall): void {
@@ -423,4 +456,8 @@ export class MoaRun implements Run {
   #leave(): Promise<void> {
     return this.#rootIsDone() ? this.ended : this.cancel(new Error("its output is not read any more"));
   }
+}
+
+function cutTokensOf(cuts: readonly CutAnswer[] = []): number | undefined {
+  return cuts.length === 0 ? undefined : cuts.reduce((sum, { tokens, kept }) => sum + tokens - kept, 0);
 }

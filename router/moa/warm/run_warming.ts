@@ -2,6 +2,7 @@ import type { JsonObject } from "../../../base/json.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
+import { promptLimit } from "../prompt/context_budget.ts";
 import type { Refused } from "../prompt/prompt_layout.ts";
 import type { PromptTarget } from "../prompt/run_prompts.ts";
 import type { GrowingPrompt } from "./growing_prompt.ts";
@@ -71,6 +72,12 @@ export class RunWarming {
     this.#note("warm_stopped", node, warmer.summary());
   }
 
+  /** The whole prompt begins with fewer of the tokens that were warmed: answers in it were cut. */
+  shortened(node: AgentNode, keptTokens: number): void {
+    const sent = this.#sent.get(node);
+    if (sent !== undefined) this.#sent.set(node, Math.min(sent, keptTokens));
+  }
+
   /** The key by which an agent's calls go where its warms went; undefined for one that is not warmed. */
   stickyKey(node: AgentNode): string | undefined {
     return this.#warmers.has(node) ? this.#keyOf(node) : undefined;
@@ -130,6 +137,7 @@ export class RunWarming {
       settings,
       prompt,
       sampling,
+      limitTokens: promptLimit({ served, sampling }),
       stickyKey: this.#keyOf(node),
       context: this.#context,
     });

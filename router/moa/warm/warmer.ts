@@ -28,6 +28,8 @@ export interface WarmerOptions {
   readonly prompt: GrowingPrompt;
   /** Of the request to come. */
   readonly sampling: Sampling;
+  /** Longest prompt that will be sent: nothing beyond is warmed. */
+  readonly limitTokens: number;
   readonly stickyKey: string;
   readonly context: AgentContext;
 }
@@ -144,7 +146,7 @@ export class Warmer {
   }
 
   get #stable(): number {
-    return this.#options.prompt.stableTokens;
+    return Math.min(this.#options.prompt.stableTokens, this.#options.limitTokens);
   }
 
   get #block(): number {

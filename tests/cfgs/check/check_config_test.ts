@@ -109,7 +109,7 @@ test("Prompts that lose the question or the answers raise warnings", () => {
   ]);
 });
 
-test("Answers that cannot fit into the context of their reader are refused", () => {
+test("max_tokens that do not fit together in a reader's context are one warning, with what happens then and what to do", () => {
   const model = { model: "x", engine: "vllm", workers: ["http://h:1"] };
   const models = { "4b": model, "8b": { ...model, context_tokens: 4000, sampling: { max_tokens: 1000 } } };
   const layers = (max_tokens: number) => [
@@ -119,8 +119,9 @@ test("Answers that cannot fit into the context of their reader are refused", () 
   assert.deepEqual(complaints(configText({ models, graphs: { moa: { layers: layers(1000) } } })), []);
   const said = complaints(configText({ models, graphs: { moa: { layers: layers(1001) } } }));
   assert.deepEqual(said.map((line) => line.replace(/^.*?: /, "")), [
-    "graphs.moa.layers[1].agents[0] cannot fit: agent l2.c1.a1 reads up to 3003 tokens and writes up to 1000, but " +
-    'the context of "8b" is 4000: lower max_tokens, or let it read fewer agents',
+    "graphs.moa has max_tokens that do not fit together: agent l2.c1.a1 may read 3003 tokens and write 1000 in the 4000 " +
+    'of "8b"; its max_tokens are lowered to what is left, and answers that are too long for their reader are cut from ' +
+    "their middle (on_overflow); with max_tokens below 1000 that cannot happen",
   ]);
 });
 

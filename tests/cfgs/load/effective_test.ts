@@ -40,7 +40,7 @@ test("The effective config says where each value came from, and keeps every secr
       'models["a.b"].headers.X-Team = "blue"  # canopy.jsonc:9',
       'models["a.b"].chat_template_arguments = {}  # default',
       "graphs.moa.sampling.max_tokens = 7  # canopy.jsonc:12",
-      'graphs.moa.incremental_prefill.mode = "off"  # default',
+      'graphs.moa.incremental_prefill.mode = "auto"  # default',
       'scorer.api_key = "***"  # canopy.jsonc:13',
     ]
   ) assert.ok(lines.includes(line), `${line}\nis not in\n${said}`);
@@ -58,6 +58,7 @@ graph moa: 3 calls for each answer
   l1.c1.a1: a, prompt propose, reads nobody
   l1.c2.a1: a, prompt propose, reads nobody
   l2.c1.a1: a, prompt synthesize, reads l1.c1.a1, l1.c2.a1, root
+  incremental prefill: auto
 `,
   );
 });

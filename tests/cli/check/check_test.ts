@@ -43,6 +43,7 @@ graph moa: 3 calls for each answer
   l1.c1.a1: small, prompt propose, reads nobody
   l1.c1.a2: small, prompt propose, reads nobody
   l2.c1.a1: small, prompt synthesize, reads l1.c1.a1, l1.c1.a2, root
+  incremental prefill: auto
 server: 127.0.0.1:8000
 `,
     err: "",

@@ -304,6 +304,7 @@ export function fakeGraph(name: string, root = "big"): Graph {
     deadlineMs: undefined,
     compat: undefined,
     incrementalPrefill: { mode: "off", chunkTokens: undefined, maxStallMs: 100 },
+    onOverflow: "cut_middle",
   };
 }
 

@@ -32,6 +32,7 @@ test("an agent that may go on early waits for as many answers as its exit needs,
         stripReasoning: false,
         deadlineMs: undefined,
         incrementalPrefill: { mode: "off", chunkTokens: undefined, maxStallMs: 1 },
+        onOverflow: "cut_middle",
       },
     );
     return graph.clusters.find(({ id }) => id === "judge.reads")?.minResponses;

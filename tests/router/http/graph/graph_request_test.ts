@@ -122,7 +122,7 @@ test("a prompt that cannot fit its model's context is refused before anything is
   await clock.run(async () => {
     const agents = {
       a: { model: "big", prompt: "A", max_tokens: 60 },
-      b: { model: "big", prompt: "B <|answer:a|>", max_tokens: 50 },
+      b: { model: "big", prompt: `${"B ".repeat(60)}<|answer:a|>`, max_tokens: 50 },
     };
     const response = await post("/v1/graph", { agents });
     assert.equal(response.status, 400);

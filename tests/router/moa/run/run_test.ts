@@ -196,6 +196,9 @@ test("n choices are n calls of the root with the same prompt and seeds counted u
       reasoningTokens: 0,
       wastedTokens: 0,
       warmTokens: undefined,
+      cutTokens: undefined,
+      splicedTokens: undefined,
+      splicedCachedTokens: undefined,
       savedTokens: undefined,
     });
     assert.equal(usage.calls, 5);
@@ -277,7 +280,8 @@ test("calls wait for a full model and are served in the order of their runs", as
 });
 
 test("the trace tells a run's story in order and lets a late reader see it all", async () => {
-  const world = makeWorld({ graph: { layers: [{ agents: [agent] }, { agents: [agent] }] } });
+  const layers = [{ agents: [agent] }, { agents: [agent] }];
+  const world = makeWorld({ graph: { layers, incremental_prefill: "off" } });
   await world.clock.run(async () => {
     const run = world.start();
     const live = (async () => {
