@@ -54,7 +54,7 @@ export interface Router {
 }
 
 /** Builds a router from its configuration. Throws when a graph cannot be run. */
-export async function createRouter(options: RouterOptions): Promise<Router> {
+export function createRouter(options: RouterOptions): Router {
   const { config, clock, random, transport } = options;
   const life = new AbortController();
   const models = createModels({

@@ -72,7 +72,7 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
   });
   const runs: ExitRun[] = [];
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     try {
       await router.ready();
       let next = 0;

@@ -52,7 +52,7 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
   let makespanMs = 0;
   let work: EngineWork | undefined;
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     try {
       await router.ready();
       const before = world.work();

@@ -53,7 +53,7 @@ export interface ExperimentWorld {
   readonly gpus: number;
   /** Sums over all engines so far. */
   work(): EngineWork;
-  router(): Promise<Router>;
+  router(): Router;
 }
 
 interface SimulatedModel {

@@ -31,7 +31,7 @@ before(async () => {
     models.push({ name, model, engine, url: server.url });
   }
   const config = demoConfig({ models, seeded: true, maxTokens: 256, host: "127.0.0.1", port: 0 });
-  router = await createRouter({ config, clock, random: new Random("conformance"), transport });
+  router = createRouter({ config, clock, random: new Random("conformance"), transport });
   const { url } = await router.listen({ host: "127.0.0.1", port: 0 });
   target = { baseUrl: url, virtualModel: "moa", engineModel: "4b" };
 });

@@ -13,7 +13,7 @@ async function play(
 ): Promise<void> {
   const world = makeWorld({ ...options, replicas: 1, tokenizerPath: BUILTIN_TOKENIZER });
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     await work((question) => ask(router, "moa", question), world);
     await router.close();

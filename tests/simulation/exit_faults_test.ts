@@ -61,7 +61,7 @@ async function play(seed: string, fault: ExitFault): Promise<Played> {
     model: { retries: random.int(2) },
   });
   return await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     const { moa } = router.services;
     const run = moa.start(moa.graphs.get("moa")!, {
       question: { kind: "chat", messages: [{ role: "user", content: `Question of ${seed}` }] },

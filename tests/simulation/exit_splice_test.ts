@@ -45,7 +45,7 @@ async function play(seed: string): Promise<RunRecord> {
     model: { tokenizer: "built-in" },
   });
   return await world.clock.run(async () => {
-    const router = await createRouter({
+    const router = createRouter({
       config: world.config,
       clock: world.clock,
       random: world.random.stream("router"),

@@ -36,7 +36,7 @@ test("the judging model reads the first answer while the second one is written, 
       model: { tokenizer: "built-in" },
     });
     await world.clock.run(async () => {
-      const router = await createRouter({
+      const router = createRouter({
         config: world.config,
         clock: world.clock,
         random: world.random.stream("router"),

@@ -60,7 +60,7 @@ async function play({ name, replicas, pairs, model }: Scene): Promise<readonly S
   });
   const { clock } = world;
   await clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     const left = { relayed: COUNT, run: COUNT };
     const answers: Promise<void>[] = [];

@@ -130,7 +130,7 @@ async function play(seed: string): Promise<string> {
   const hash = createHash("sha256");
   const records: RunRecord[] = [];
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     const { moa } = router.services;
     const graph = moa.graphs.get("moa");
     assert.ok(graph);

@@ -9,7 +9,7 @@ test("2,000 concurrent 9-3-1 runs make 13 calls each, every token is counted onc
   const model = { max_in_flight: 256 };
   const world = makeWorld({ seed: "load", replicas: 4, graphs: { moa: tree931(12) }, model });
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     const requestsBefore = engineTotals(world.workers).requests;
     const answers = await Promise.all(Array.from({ length: runs }, async (_, index) => {

@@ -13,7 +13,7 @@ const presetGraph = (preset: string) => loadConfig({ path: preset, env: {} }).co
 
 async function play(world: World, work: (router: Router) => Promise<void>): Promise<void> {
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     await work(router);
     await router.close();
@@ -114,7 +114,7 @@ test("A tokenizer that comes late does not hold up the start, and counts from th
   });
   const { clock, config, random, transport } = world;
   await clock.run(async () => {
-    const router = await createRouter({
+    const router = createRouter({
       config,
       clock,
       random,

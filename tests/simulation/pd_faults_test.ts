@@ -78,7 +78,7 @@ async function checkIdle(world: World, router: Router): Promise<void> {
 
 async function inWorld(world: World, use: (router: Router) => Promise<void>): Promise<void> {
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     await use(router);
     await checkIdle(world, router);

@@ -37,7 +37,7 @@ for (const pairs of [undefined, { engine: "sglang-pd" }] as const) {
       server: { api_keys: ["alice", "bob"], admin_key: "boss" },
     });
     await world.clock.run(async () => {
-      const router = await world.router();
+      const router = world.router();
       await router.ready();
       const alice = clientOf(router, "alice");
       const bob = clientOf(router, "bob");
@@ -85,7 +85,7 @@ test("the admin key may end any request by its rid; an id that the client was gi
   const server = { api_keys: ["alice", "bob"], admin_key: "boss" };
   const world = makeWorld({ seed: "rids", replicas: 1, graphs: {}, server });
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     const batch = clientOf(router, "alice").post("/generate", {
       model: "8b",

@@ -19,7 +19,7 @@ function pairsOf({ engine, version }: (typeof kinds)[number]): WorldPairs {
 
 async function play(world: World, work: (router: Router) => Promise<void>): Promise<void> {
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     await work(router);
     await world.clock.sleep(2000);

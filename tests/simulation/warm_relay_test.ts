@@ -35,7 +35,7 @@ for (const { serving, reader, writer, words } of scenes) {
     });
     const { clock } = world;
     await clock.run(async () => {
-      const router = await world.router();
+      const router = world.router();
       await router.ready();
       const startMs = clock.now();
       const run = ask(router, "moa", "Why?");

@@ -39,7 +39,7 @@ function behindBalancers() {
 test("Where warmed prompts are not found in the cache, a model is not warmed for a minute, and the trace has the figures", async () => {
   const world = behindBalancers();
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     const records: RunRecord[] = [];
     const askOnce = async () => {

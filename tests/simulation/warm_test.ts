@@ -43,7 +43,7 @@ async function play(
   };
   const world = makeWarmWorld({ seed, replicas, graphs: { moa: graph }, prompts, model: limits });
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     await work(world, (question, signal) => ask(router, "moa", question, signal));
     await world.clock.sleep(1000);

@@ -34,7 +34,7 @@ export interface World {
   /** Where the halves of pairs meet. */
   readonly fabric: PdFabric;
   readonly config: Config;
-  router(): Promise<Router>;
+  router(): Router;
 }
 
 /** The three model sizes, each by the protocol under which it is served here. */

@@ -69,7 +69,7 @@ try {
     signal,
     tokenizer: real === "" ? tokenizer : undefined,
   });
-  const router = await createRouter({
+  const router = createRouter({
     config: embedded.config,
     clock,
     random,

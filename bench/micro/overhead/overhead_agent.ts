@@ -102,7 +102,7 @@ async function makeRouter(
       }).map(([name, layers]) => [name, { layers, sampling: { max_tokens: tokens, ignore_eos: true } }]),
     ),
   });
-  const router = await createRouter({
+  const router = createRouter({
     config,
     clock: new SystemClock(),
     random: new Random("bench"),

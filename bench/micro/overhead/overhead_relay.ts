@@ -103,7 +103,7 @@ function bare(chunks: number): Response {
 async function routed(engine: "vllm" | "sglang", model: string, chunks: number): Promise<Router> {
   const server = { max_running: 100_000 };
   const workers = ["http://worker"];
-  const router = await createRouter({
+  const router = createRouter({
     config: configSchema.parse({
       server,
       models: { "4b": { model, engine, workers, max_in_flight: 100_000 } },

@@ -89,7 +89,7 @@ async function startRouter(
     },
     prompts: { ask: "[input_prompts]", join: "[input_prompts]\n[responses]" },
   });
-  const router = await createRouter({ config, clock, random: new Random("bench"), transport });
+  const router = createRouter({ config, clock, random: new Random("bench"), transport });
   await router.ready();
   return { router, url: (await router.listen({ host: "127.0.0.1", port: 0 })).url };
 }

@@ -28,7 +28,7 @@ export async function startRouter(
     await embedded.close();
   };
   try {
-    made = await createRouter({
+    made = createRouter({
       config: embedded.config,
       clock,
       random: io.random.stream("router"),

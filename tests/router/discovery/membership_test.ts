@@ -13,7 +13,7 @@ const member = (url: string, leaving = false, model = "m"): Member => ({ model, 
 async function withWorkers(
   use: (workers: DiscoveredWorkers, shown: (model?: string) => string[]) => Promise<void> | void,
 ): Promise<void> {
-  const router = await createRouter({
+  const router = createRouter({
     config: configSchema.parse({
       models: {
         m: { model: "org/m", engine: "vllm", tokenizer: false, workers: ["http://fixed"] },

@@ -29,7 +29,7 @@ test("an exit of a virtual model is in its usage, its record, its trace and the 
   const layers = [{ agents }, { agents: [{ model: "32b" }] }];
   const { world } = exitRouter({ layers, early_exit });
   await world.clock.run(async () => {
-    const { app, close } = await world.router();
+    const { app, close } = world.router();
     const response = await app.request(
       "/v1/chat/completions",
       post({ model: "moa", messages, canopy: { include: ["usage", "trace", "panel"] } }),
@@ -72,7 +72,7 @@ test("a skipped root is an answer like any other, streamed or whole", async () =
     early_exit: { metric: "verdict", skip_root: 0.5, veto_below: 0, diversity_guard: false },
   });
   await world.clock.run(async () => {
-    const { app, services, close } = await world.router();
+    const { app, services, close } = world.router();
     const whole = await (await app.request("/v1/chat/completions", post({ model: "moa", messages }))).json();
     const [skipped] = services.moa.list();
     assert.equal(skipped?.rootSkipped, true, "the seed gives no consensus any more");
@@ -97,7 +97,7 @@ test("a skipped root is an answer like any other, streamed or whole", async () =
 test("a graph in a request exits early, and what it cannot do is a 400", async () => {
   const { world } = exitRouter({ layers: [{ agents: [{ model: "4b" }] }] });
   await world.clock.run(async () => {
-    const { app, close } = await world.router();
+    const { app, close } = world.router();
     const graph = {
       sampling: { max_tokens: 60 },
       include: ["trace"],
@@ -154,7 +154,7 @@ async function sampledExits(worldSeed: string, requests: readonly object[]) {
   });
   const records: { draw_seed: string; decisions: { cluster: string; data: Drawn }[] }[] = [];
   await world.clock.run(async () => {
-    const { app, close } = await world.router();
+    const { app, close } = world.router();
     for (const request of requests) {
       const body = { model: "moa", messages, canopy: { include: ["usage"] }, ...request };
       const { canopy } = await (await app.request("/v1/chat/completions", post(body))).json();

@@ -13,7 +13,7 @@ for (const { name: root, engine, version } of sizes) {
     const world = makeWorld({ seed: "bad input", replicas: 1, cost: "instant", graphs });
     let answered = 0;
     await world.clock.run(async () => {
-      const router = await world.router();
+      const router = world.router();
       await router.ready();
       for (const [path, body] of fc.sample(openAiRequest, { numRuns: BODIES })) {
         const response = await router.app.request(path, { method: "POST", body });

@@ -12,7 +12,7 @@ async function withRouter(
   use: (router: Router, asked: readonly OutgoingRequest[]) => Promise<void>,
 ): Promise<void> {
   const asked: OutgoingRequest[] = [];
-  const router = await createRouter({
+  const router = createRouter({
     config: configSchema.parse(config),
     clock: new SystemClock(),
     random: new Random("workers"),

@@ -143,7 +143,7 @@ for (const seed of [1, 2, 3]) {
     const answered = new Map<string, number>();
     const refused = new Map<string, number>();
     await world.clock.run(async () => {
-      const router = await world.router();
+      const router = world.router();
       await router.ready();
       for (const [path, body] of fc.sample(request, { numRuns: BODIES, seed: SEED + seed })) {
         const sent = JSON.stringify(body);

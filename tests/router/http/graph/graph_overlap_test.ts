@@ -13,7 +13,7 @@ test("prompts of a graph in a request are prefilled while their slots are still 
   for (const mode of [undefined, "auto", "off"]) {
     const world = makeWarmWorld({ seed: "overlap", replicas: 2, cost: "4b", graphs: {} });
     await world.clock.run(async () => {
-      const router = await world.router();
+      const router = world.router();
       await router.ready();
       const agents = {
         a: { model: "4b", prompt: "Why is the sky blue?", max_tokens: 300 },

@@ -16,7 +16,7 @@ async function inWorld(
 ): Promise<void> {
   const world = makeWorld({ seed: "warm", cost: "instant", graphs: {}, ...options });
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     await use(
       async (path, body, headers = {}) =>
@@ -170,7 +170,7 @@ test("a warm that fails on one worker is done on another; a client that leaves e
   });
   const world = makeWorld({ seed: "leave", cost: "32b", graphs: {}, replicas: 1 });
   await world.clock.run(async () => {
-    const router = await world.router();
+    const router = world.router();
     await router.ready();
     const client = new AbortController();
     const pending = router.app.request("/v1/warm", {

@@ -42,7 +42,7 @@ async function withServers(
       });
     };
   });
-  const router = await createRouter({
+  const router = createRouter({
     config: configSchema.parse({
       models: {
         m: {
