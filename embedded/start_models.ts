@@ -10,6 +10,7 @@ import { type EmbeddedFiles, findModel } from "./model/model_files.ts";
 import { WorkerGenerator } from "./thread/worker_generator.ts";
 import { startDecoderThread } from "./thread/worker_thread.ts";
 import type { Environment } from "../ml/hub/environment.ts";
+import { PRODUCTS_TEXTS } from "../ml/onnx/products.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import type { MemoryHandler } from "../router/transport/memory.ts";
@@ -81,12 +82,13 @@ export async function startEmbeddedModels(
       const url = insideUrl(key, index);
       servers.set(new URL(url).hostname, (request, signal) => server.handle(request, signal));
       models[key] = { ...model.config, workers: [url], tokenizer: model.config.tokenizer ?? source };
-      const { file, maxContextTokens } = generator.facts;
-      log.info("{model}: {file}, {tokens} tokens of context, {threads} threads", {
+      const { file, maxContextTokens, threads: used, arithmetic } = generator.facts;
+      log.info("{model}: {file}, {tokens} tokens of context, {threads} threads, {products}", {
         model: model.config.model,
         file,
         tokens: maxContextTokens,
-        threads: generator.facts.threads,
+        threads: used,
+        products: PRODUCTS_TEXTS[arithmetic.products],
       });
     }
     return { config: { ...config, models }, transport, close };

@@ -1,9 +1,7 @@
 import { messageOf } from "../../base/errors.ts";
 import type { Config, ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
-import { modelOnnxSchema } from "../../cfgs/schema/onnx.ts";
 import { listModels, type Server } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
-import { findModel } from "../../embedded/model/model_files.ts";
 import type { EngineCapabilities } from "../../router/engines/engine.ts";
 import { probe } from "../../router/engines/probe.ts";
 import { EngineError } from "../../router/worker/engine_error.ts";
@@ -20,27 +18,9 @@ export interface DoctorFinding {
 /** Asks every worker of a configuration who it is and what it can do, all at once. */
 export async function checkWorkers(config: Config, io: Io): Promise<DoctorFinding[]> {
   const jobs = Object.entries(config.models).flatMap(([name, model]) =>
-    model.engine === "onnx"
-      ? [checkWeights(name, model, io)]
-      : model.workers.map((worker) => checkWorker(name, model, worker, io))
+    model.engine === "onnx" ? [] : model.workers.map((worker) => checkWorker(name, model, worker, io))
   );
   return (await Promise.all(jobs)).flat();
-}
-
-/** Checks that an embedded model is on this machine. */
-async function checkWeights(
-  name: string,
-  { model, onnx }: ModelConfig,
-  { env }: Io,
-): Promise<DoctorFinding[]> {
-  const subject = `model ${name} in this process`;
-  const { revision, file } = onnx ?? modelOnnxSchema.parse({});
-  try {
-    const { path, contextTokens } = await findModel({ model, revision, file }, env);
-    return [{ level: "ok", subject, text: `${path}, ${contextTokens} tokens of context` }];
-  } catch (error) {
-    return [{ level: "problem", subject, text: messageOf(error) }];
-  }
 }
 
 /** A server, or both servers of a pair. */

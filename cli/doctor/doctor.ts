@@ -5,6 +5,7 @@ import { ConfigError, configProblemText } from "../../cfgs/load/problems.ts";
 import { checkLaunch } from "./check_launch.ts";
 import { checkLive } from "./check_live.ts";
 import { checkTokenizers } from "./check_tokenizers.ts";
+import { checkWeights } from "./check_weights.ts";
 import { checkWorkers, type DoctorFinding } from "./check_workers.ts";
 import { hostFacts } from "./host_facts.ts";
 import { defineCommand } from "../kit/command.ts";
@@ -55,7 +56,11 @@ export const doctorCommand = defineCommand({
     if (!values.live) findings.push(await checkPort(host, port, io));
     findings.push(...await checkLaunch(config?.config, io));
     if (config !== undefined) {
-      findings.push(...await checkWorkers(config.config, io), ...await checkTokenizers(config.config, io));
+      findings.push(
+        ...await checkWorkers(config.config, io),
+        ...await checkWeights(config.config, io),
+        ...await checkTokenizers(config.config, io),
+      );
       if (values.live) findings.push(...await checkLive(config.config, values.port, io));
     }
     io.stop.throwIfAborted();

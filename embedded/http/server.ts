@@ -146,7 +146,7 @@ export class EmbeddedServer {
   }
 
   #models(): JsonObject {
-    const { model, clock, generator } = this.#options;
+    const { model, clock, generator: { facts } } = this.#options;
     return {
       object: "list",
       data: [{
@@ -156,7 +156,9 @@ export class EmbeddedServer {
         owned_by: "canopy",
         root: model,
         parent: null,
-        max_model_len: generator.facts.maxContextTokens,
+        max_model_len: facts.maxContextTokens,
+        // Not vLLM's: for the router's traces.
+        computes: { file: facts.file, ...facts.arithmetic },
       }],
     };
   }

@@ -4,6 +4,7 @@ import type { Extension } from "../cache/key_values.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
 import type { CacheTensors, DecoderSteps, NextToken } from "./decoder_steps.ts";
 import { findBatches, findGrowth } from "./decoder_trials.ts";
+import type { Arithmetic } from "../../ml/onnx/products.ts";
 import type { OnnxFallback, OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
 import { halfToNumber } from "../../ml/onnx/tensor_numbers.ts";
 import { feedNextTokens, feedTokens } from "../../ml/onnx/transformer_inputs.ts";
@@ -45,6 +46,10 @@ export class Decoder implements DecoderSteps {
   /** Ways around what ONNX Runtime cannot do with it as it should. */
   get fallbacks(): readonly OnnxFallback[] {
     return this.#session.fallbacks;
+  }
+
+  get arithmetic(): Arithmetic {
+    return this.#session.arithmetic;
   }
 
   /** Bytes of keys and values for one token. */

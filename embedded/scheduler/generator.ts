@@ -1,3 +1,4 @@
+import type { Arithmetic } from "../../ml/onnx/products.ts";
 import type { OnnxFallback } from "../../ml/onnx/runtime.ts";
 
 /** Parameters of drawing a token from logits: vLLM's names, meanings and order of application. */
@@ -54,6 +55,7 @@ export interface GeneratorFacts {
   readonly threads: number;
   /** Ways around what ONNX Runtime cannot do with the model as it should. */
   readonly fallbacks: readonly OnnxFallback[];
+  readonly arithmetic: Arithmetic;
 }
 
 /** Numbers of a generator since it started, and now. */

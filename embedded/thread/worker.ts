@@ -60,6 +60,7 @@ try {
     maxContextTokens,
     threads: options.threads,
     fallbacks: decoder.fallbacks,
+    arithmetic: decoder.arithmetic,
   };
   post({ kind: "ready", facts, counts: scheduler.counts() });
   await scheduler.run();

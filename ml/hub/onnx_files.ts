@@ -25,15 +25,15 @@ export interface OnnxSource {
 export type OnnxUse = "embed" | "generate";
 
 /**
- * Names under which exports are published, the one that a CPU runs fastest first (`deno task bench:embedded-exports`).
- * 8 bits are ahead in both. For one go each 4 bits save memory and no time, and 16 bits gain nothing; what is generated
+ * Names under which exports are published, the one that a CPU runs fastest first (`deno task bench:embedded-exports`);
+ * of 8 bits the unsigned ones, whose products are right on every CPU. 8 bits are ahead in both. For one go each 4 bits save memory and no time, and 16 bits gain nothing; what is generated
  * needs all weights for each token, so that fewer bits come out ahead. NF4 (bnb4) is slow in both.
  */
 export const ONNX_FILE_NAMES: Readonly<Record<OnnxUse, readonly string[]>> = {
   embed: [
-    "model_int8.onnx",
-    "model_quantized.onnx",
     "model_uint8.onnx",
+    "model_quantized.onnx",
+    "model_int8.onnx",
     "model.onnx",
     "model_q4.onnx",
     "model_bnb4.onnx",
@@ -41,9 +41,9 @@ export const ONNX_FILE_NAMES: Readonly<Record<OnnxUse, readonly string[]>> = {
     "model_fp16.onnx",
   ],
   generate: [
-    "model_int8.onnx",
-    "model_quantized.onnx",
     "model_uint8.onnx",
+    "model_quantized.onnx",
+    "model_int8.onnx",
     "model_q4.onnx",
     "model_q4f16.onnx",
     "model.onnx",

@@ -2,6 +2,8 @@ import process from "node:process";
 import type { InferenceSession, Tensor, TypedTensor } from "onnxruntime-node";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { openEmbeddedLibrary } from "./embedded_library.ts";
+import { type ModelProducts, readModelProducts } from "./model_products.ts";
+import { type Arithmetic, findProducts, PRODUCTS_MODEL, productsOf } from "./products.ts";
 import {
   CHECKED_MODEL,
   outputsStayInPlace,
@@ -17,7 +19,7 @@ export type { InferenceSession, Tensor };
 /**
  * Fall-backs, which a thread tells in its log line.
  * `outputs_copied`: each run copies its outputs, such as a decoder's whole cache, which takes as much time again.
- * `products_as_written`: products of 8 bits are computed as the file has them; on CPUs without VNNI they saturate, and
+ * `products_as_written`: signed weights could not be made unsigned, and their products of 8 bits saturate on this CPU:
  * the model's numbers are wrong.
  */
 export type OnnxFallback = "outputs_copied" | "products_as_written";
@@ -29,12 +31,17 @@ export interface OnnxSession
   runInto(feeds: Tensors, outputs: Tensors): Promise<void>;
   /** Fall-backs in use; none as a rule. */
   readonly fallbacks: readonly OnnxFallback[];
+  readonly arithmetic: Arithmetic;
+  /** True when the numbers of a token depend on what else is in its call; see `ModelProducts`. */
+  readonly scaledPerCall: boolean;
 }
 
 /** The part of onnxruntime-node that is used here. */
 export interface OnnxRuntime {
   /** Runs on `threads` threads, which sleep while there is nothing to do. */
   open(model: string | Uint8Array, threads: number): Promise<OnnxSession>;
+  /** The arithmetic of signed weights in 8 bits, as `open` has it computed. */
+  readonly arithmetic: Arithmetic;
   float32(data: Float32Array, shape: readonly number[]): TypedTensor<"float32">;
   /** Whole numbers of either type. */
   integers(type: "int64" | "int32", data: readonly number[], shape: readonly number[]): Tensor;
@@ -63,7 +70,7 @@ export async function loadOnnxRuntime(
     await openEmbeddedLibrary();
     const { env, InferenceSession, Tensor } = await load();
     env.logLevel = "fatal";
-    const create = (model: string | Uint8Array, options: InferenceSession.SessionOptions) =>
+    const create: Create = (model, options) =>
       typeof model === "string"
         ? InferenceSession.create(model, options)
         : InferenceSession.create(model, options);
@@ -72,16 +79,19 @@ export async function loadOnnxRuntime(
     await checked.release();
     const runInto = inPlace ? runInPlace : runAndCopy;
     const copies: readonly OnnxFallback[] = inPlace ? [] : ["outputs_copied"];
+    const arithmetic = await findProducts(
+      (products) => create(PRODUCTS_MODEL, sessionOptions(1, products)),
+      (numbers, shape) => new Tensor("float32", numbers, shape),
+    );
     return {
+      arithmetic,
       open: async (model, threads) => {
-        try {
-          return sessionOf(await create(model, sessionOptions(threads, "exact")), runInto, copies);
-        } catch (error) {
-          // ONNX Runtime 1.30 cannot make weights unsigned whose zero several operators share.
-          if (!messageOf(error).includes("replace the existing tensor")) throw error;
-          const session = await create(model, sessionOptions(threads, "as_written"));
-          return sessionOf(session, runInto, [...copies, "products_as_written"]);
-        }
+        const { session, opened } = await openExact(create, model, threads);
+        const file = readModelProducts(model);
+        const { cpu } = arithmetic;
+        const products = productsOf(file, opened, arithmetic.products);
+        const fallbacks = products === "saturating" ? [...copies, "products_as_written" as const] : copies;
+        return sessionOf(session, runInto, { fallbacks, arithmetic: { cpu, products }, file });
       },
       float32: (data, shape) => new Tensor("float32", data, shape),
       integers: (type, data, shape) =>
@@ -107,10 +117,31 @@ export async function loadOnnxRuntime(
   }
 }
 
+type Create = (
+  model: string | Uint8Array,
+  options: InferenceSession.SessionOptions,
+) => Promise<InferenceSession>;
+
+/** Opens a model so that products of 8 bits are exact, if that can be had. */
+async function openExact(create: Create, model: string | Uint8Array, threads: number) {
+  try {
+    return { session: await create(model, sessionOptions(threads, "exact")), opened: "exact" } as const;
+  } catch (error) {
+    // ONNX Runtime 1.30 cannot make weights unsigned whose zero several operators share.
+    if (!messageOf(error).includes("replace the existing tensor")) throw error;
+    return {
+      session: await create(model, sessionOptions(threads, "as_written")),
+      opened: "as_written",
+    } as const;
+  }
+}
+
 function sessionOf(
   session: InferenceSession,
   runInto: RunInto,
-  fallbacks: readonly OnnxFallback[],
+  { fallbacks, arithmetic, file }:
+    & Pick<OnnxSession, "fallbacks" | "arithmetic">
+    & { readonly file: ModelProducts },
 ): OnnxSession {
   const { inputNames, inputMetadata, outputMetadata } = session;
   return {
@@ -121,6 +152,8 @@ function sessionOf(
     runInto: (feeds, outputs) => runInto(session, feeds, outputs),
     release: () => session.release(),
     fallbacks,
+    arithmetic,
+    scaledPerCall: file.scaledPerCall,
   };
 }
 

@@ -37,6 +37,8 @@ export interface EngineCapabilities {
   readonly smallPieces?: true;
   /** The server orders its queue by `priority`, lower first; absent: the field would be ignored, or refused. */
   readonly priority?: "lower_first";
+  /** File and arithmetic of a model in this process, for traces; absent: the server does not say. */
+  readonly computes?: JsonObject;
   /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */
   readonly incrementalStream?: boolean;
   /** Folders on the server's host, or Hub ids, that it says its tokenizer is from, best first; absent: it does not say. */

@@ -64,7 +64,12 @@ export async function probe(options: ProbeOptions): Promise<EngineCapabilities> 
   if (config.engine === "vllm" || config.engine === "vllm-pd") return await probeVllm(options, base);
   if (config.engine === "sglang" || config.engine === "sglang-pd") return await probeSglang(options, base);
   const models = await get(options, "/v1/models");
-  return { ...base, contextTokens: config.context_tokens ?? contextOf(models, config.model) };
+  const computes = cardOf(models, config.model)?.computes;
+  return {
+    ...base,
+    contextTokens: config.context_tokens ?? contextOf(models, config.model),
+    ...(config.engine === "onnx" && isJsonObject(computes) ? { computes } : {}),
+  };
 }
 
 async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promise<EngineCapabilities> {
@@ -195,10 +200,15 @@ function textsOf(values: readonly unknown[]): readonly string[] | undefined {
   return texts.length === 0 ? undefined : [...new Set(texts)].map(String);
 }
 
+/** What a model list says of a model; of its only one, whatever its name. */
+function cardOf(models: JsonObject | undefined, name: string): JsonObject | undefined {
+  const list = Array.isArray(models?.data) ? models.data.filter(isJsonObject) : [];
+  return list.find((item) => item.id === name) ?? (list.length === 1 ? list[0] : undefined);
+}
+
 /** The context length that a model list states for a model: vLLM's and SGLang's field, OpenRouter's, llama.cpp's. */
 function contextOf(models: JsonObject | undefined, name: string): number | undefined {
-  const list = Array.isArray(models?.data) ? models.data.filter(isJsonObject) : [];
-  const model = list.find((item) => item.id === name) ?? (list.length === 1 ? list[0] : undefined);
+  const model = cardOf(models, name);
   const meta = isJsonObject(model?.meta) ? model.meta : {};
   for (const value of [model?.max_model_len, model?.context_length, meta.n_ctx_train]) {
     if (typeof value === "number" && value > 0) return value;

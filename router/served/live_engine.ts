@@ -48,7 +48,7 @@ export function commonCapabilities(
   const every = (test: (one: EngineCapabilities) => boolean) => all.every(test);
   const incremental = all.map((one) => one.incrementalStream);
   const [incrementalStream] = incremental;
-  const { blockTokens, priority } = first;
+  const { blockTokens, priority, computes } = first;
   return {
     version: every((one) => one.version === first.version) ? first.version : undefined,
     tokenIds: every((one) => one.tokenIds),
@@ -63,6 +63,8 @@ export function commonCapabilities(
     ...(blockTokens !== undefined && every((one) => one.blockTokens === blockTokens) ? { blockTokens } : {}),
     ...(every((one) => one.smallPieces === true) ? { smallPieces: true } : {}),
     ...(priority !== undefined && every((one) => one.priority === priority) ? { priority } : {}),
+    // A model in this process is its own only worker.
+    ...(computes !== undefined && all.length === 1 ? { computes } : {}),
     ...(incrementalStream !== undefined && incremental.every((one) => one === incrementalStream)
       ? { incrementalStream }
       : {}),

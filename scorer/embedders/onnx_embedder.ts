@@ -81,6 +81,7 @@ export class OnnxEmbedder implements Embedder {
         max_tokens: options.maxTokens,
         streams: model.streams,
         fallbacks: [...model.fallbacks],
+        arithmetic: { ...model.arithmetic },
         ...(whitening === undefined ? {} : { whitened_by_texts: whitening.source.texts }),
         tokens_per_second: Math.round(STEP_TOKENS / seconds),
       },

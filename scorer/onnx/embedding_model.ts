@@ -1,3 +1,4 @@
+import type { Arithmetic } from "../../ml/onnx/products.ts";
 import type { OnnxFallback, OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
 import { halfBits, toFloat32 } from "../../ml/onnx/tensor_numbers.ts";
 import { feedTokens } from "../../ml/onnx/transformer_inputs.ts";
@@ -66,6 +67,10 @@ export class EmbeddingModel {
   /** Ways around what ONNX Runtime cannot do with it as it should. */
   get fallbacks(): readonly OnnxFallback[] {
     return this.#session.fallbacks;
+  }
+
+  get arithmetic(): Arithmetic {
+    return this.#session.arithmetic;
   }
 
   /** h, the columns of a row. */

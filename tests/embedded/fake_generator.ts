@@ -2,19 +2,21 @@ import type {
   DrawnToken,
   Generator,
   GeneratorCounts,
+  GeneratorFacts,
   SequenceEvent,
   SequenceRequest,
 } from "../../embedded/scheduler/generator.ts";
 
 /** A generator without a model: says what it is told to, a token per turn of the event loop. */
 export class FakeGenerator implements Generator {
-  readonly facts = {
+  readonly facts: GeneratorFacts = {
     model: "fake",
     file: "fake.onnx",
     vocabSize: 1920,
     maxContextTokens: 512,
     threads: 1,
     fallbacks: [],
+    arithmetic: { cpu: "any", products: "none" },
   };
   readonly requests: SequenceRequest[] = [];
   running = 0;

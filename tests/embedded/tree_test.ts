@@ -32,6 +32,11 @@ test("all 13 agents answer, and usage is what the engines have counted", async (
     const record = lastRun(tree);
     assert.deepEqual(record.agents.map(({ state }) => state), Array.from({ length: 13 }, () => "done"));
     assert.equal(record.usage.calls, 13);
+    for (const { type, data } of record.events.filter(({ type }) => type === "agent_placed")) {
+      const { file, products, cpu } = Object(data?.computes);
+      assert.deepEqual([type, file, products], ["agent_placed", "model.onnx", "none"]);
+      assert.ok(cpu.length > 3);
+    }
     assert.equal(record.agents.at(-1)?.text, text);
     for (const { usage: own } of record.agents) assert.equal(own?.completionTokens, 24);
     const after = await tree.counts();

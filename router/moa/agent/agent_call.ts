@@ -1,5 +1,6 @@
 import { deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
+import type { JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import { unlessAborted } from "../../../base/unless_aborted.ts";
 import {
@@ -309,7 +310,12 @@ export class AgentCall {
     this.#worker = lease.workerId;
     this.#placedAtMs = this.#context.trace.nowMs;
     this.#calls++;
-    this.#note("agent_placed", { worker: lease.workerId, request: generate.id });
+    const { computes } = this.#model.engine.capabilities;
+    this.#note("agent_placed", {
+      worker: lease.workerId,
+      request: generate.id,
+      ...(computes === undefined ? {} : { computes }),
+    });
     let outcome: PlacementOutcome = "aborted";
     try {
       let end: Extract<GenerateEvent, { type: "end" }> | undefined;
@@ -382,7 +388,7 @@ export class AgentCall {
     );
   }
 
-  #note(type: string, data?: Record<string, string | number>): void {
+  #note(type: string, data?: JsonObject): void {
     this.#context.trace.add(type, { agent: this.id, ...(data === undefined ? {} : { data }) });
   }
 }

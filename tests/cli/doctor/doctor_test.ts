@@ -107,7 +107,10 @@ test("canopy doctor says whether the weights of embedded models are here, and ho
     away: { model: "acme/no-such-model", engine: "onnx" },
   }, 0);
   assert.equal(code, 1);
-  assert.match(out, /^✓ model here in this process: \S+model\.onnx, 32768 tokens of context$/m);
+  assert.match(
+    out,
+    /^✓ model here in this process: \S+model\.onnx, 32768 tokens of context, products of floats, on \S/m,
+  );
   assert.match(out, /^✗ model away in this process: .* run `canopy models pull acme\/no-such-model`/m);
 });
 

@@ -348,6 +348,7 @@ test("models, health, metrics and the tokenizer are asked for as of vLLM", async
   const { ask } = start();
   const models = first((await ask("/v1/models")).body.data);
   assert.deepEqual([models.id, models.max_model_len], ["tiny", 512]);
+  assert.deepEqual(models.computes, { file: "fake.onnx", cpu: "any", products: "none" });
   assert.equal((await ask("/health")).status, 200);
   const { text } = await ask("/metrics");
   assert.match(text, /^vllm:cache_config_info\{.*block_size="1"/m);

@@ -18,7 +18,15 @@ const counts = {
   promptTokensCached: 0,
   generatedTokens: 0,
 };
-const facts = { model: "m", file: "m.onnx", vocabSize: 10, maxContextTokens: 50, threads: 1, fallbacks: [] };
+const facts = {
+  model: "m",
+  file: "m.onnx",
+  vocabSize: 10,
+  maxContextTokens: 50,
+  threads: 1,
+  fallbacks: [],
+  arithmetic: { cpu: "any", products: "none" },
+} as const;
 const never = new AbortController().signal;
 
 /** A thread that does nothing by itself. */

@@ -25,6 +25,10 @@ test("of several exports the one is taken that a CPU runs fastest: 8 bits, then 
   const names = ["onnx/model.onnx", "onnx/model_fp16.onnx", "onnx/model_q4.onnx"];
   assert.equal(await found([...names, "onnx/model_quantized.onnx"], "generate"), "onnx/model_quantized.onnx");
   assert.equal(await found([...names, "onnx/model_quantized.onnx"], "embed"), "onnx/model_quantized.onnx");
+  const unsigned = [...names, "onnx/model_int8.onnx", "onnx/model_quantized.onnx", "onnx/model_uint8.onnx"];
+  for (const use of ["generate", "embed"] as const) {
+    assert.equal(await found(unsigned, use), "onnx/model_uint8.onnx", "right on every CPU");
+  }
   assert.equal(await found(names, "generate"), "onnx/model_q4.onnx");
   assert.equal(await found(names, "embed"), "onnx/model.onnx");
 });

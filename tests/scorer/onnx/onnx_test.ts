@@ -48,6 +48,8 @@ for (const { file, streams, tolerances } of exports) {
     const embedder = await openEmbedder(file);
     assert.equal(embedder.facts.details["streams"], streams);
     assert.equal(embedder.facts.details["dimensions"], 64);
+    const { products } = Object(embedder.facts.details["arithmetic"]);
+    assert.match(products, file.includes("int8") ? /^(exact|made_unsigned)$/ : /^none$/);
     const random = new Random(file);
     const rounds: Map<string, OnnxFeatures>[] = [];
     for (let round = 0; round < 3; round++) {
