@@ -138,7 +138,8 @@ function seriesOf<Value extends number | Distribution>(
   return typeof samples === "object" && Symbol.iterator in samples ? samples : [[{}, samples]];
 }
 
-function labelText(labels: Labels): string {
+/** Labels as they stand between the braces. */
+export function labelText(labels: Labels): string {
   return Object.entries(labels).map(([name, value]) => `${name}="${escapeLabel(value)}"`).join(",");
 }
 

@@ -20,6 +20,7 @@ import { Metrics } from "./metrics/metrics.ts";
 import { inferenceRoutes } from "./openai/inference.ts";
 import { modelRoutes } from "./openai/models.ts";
 import { openApiDocument } from "./openapi.ts";
+import { refusedRoutes } from "./refused.ts";
 import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
 import type { Relay } from "../relay/relay_types.ts";
@@ -69,6 +70,7 @@ export function createApp(services: AppServices): Hono<Env> {
       sglangNativeRoutes(http),
       adminRoutes(http),
       workerRoutes(http),
+      refusedRoutes(),
     ]
   ) app.route("/", routes);
   let document: JsonObject | undefined;

@@ -12,6 +12,8 @@ export interface WorkerStatus {
   readonly url: string;
   /** Its half of the work, where prefill and decode are split. */
   readonly role?: "prefill" | "decode" | undefined;
+  /** Port of a prefill server's bootstrap registry. */
+  readonly bootstrapPort?: number | undefined;
   /** `unknown` until the first check; only `healthy` and `unknown` workers get work. */
   readonly health: "unknown" | "healthy" | "unhealthy" | "draining";
   readonly breaker: "closed" | "open" | "half_open";
@@ -95,6 +97,7 @@ export class Worker {
         : this.#down === undefined
         ? this.#checker.state.health
         : "unhealthy",
+      bootstrapPort: this.access.bootstrapPort,
       breaker: this.breaker.state,
       inFlight: this.#inFlight,
       served: this.#served,

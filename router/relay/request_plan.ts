@@ -50,7 +50,8 @@ export class RequestPlan {
   constructor(model: ServedModel, request: RelayRequest) {
     const { config } = model;
     const { engine } = config;
-    const hasBody = request.method === "POST" && request.body.length > 0;
+    const hasBody = request.method === "POST" && request.body.length > 0 &&
+      !request.headers["content-type"]?.startsWith("multipart/");
     this.#body = request.body;
     this.#needsIds = hasBody && engine.startsWith("sglang") && takesRequestId(request.path);
     this.paired = engine === "sglang-pd" && this.#needsIds;

@@ -58,3 +58,8 @@ function without(
   }
   return kept;
 }
+
+/** True for a content type that is JSON's. */
+export function saysJson(contentType: string | undefined): boolean {
+  return /^\s*application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(contentType ?? "");
+}

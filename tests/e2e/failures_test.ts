@@ -57,8 +57,10 @@ async function withSite(options: SiteOptions, use: (site: Site) => Promise<void>
     router = await startBinary(["serve", "canopy.json", "--port", "0"], { cwd: folder });
     const site = { router, workers };
     await until(async () => {
-      const { data } = await getJson<{ data: { health: string }[] }>(`${site.router.url}/workers`);
-      return data.every((worker) => worker.health === "healthy");
+      const { workers: states } = await getJson<{ workers: { health: string }[] }>(
+        `${site.router.url}/workers`,
+      );
+      return states.every((worker) => worker.health === "healthy");
     });
     await use(site);
   } finally {

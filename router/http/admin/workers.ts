@@ -29,6 +29,8 @@ const newWorkerSchema = z.looseObject({
   ),
 }).meta({ id: "NewWorker" });
 
+type NewWorker = z.infer<typeof newWorkerSchema>;
+
 /** A change to a worker. */
 const workerChangeSchema = z.strictObject({
   draining: z.boolean().describe("true: no new work; false: work as before"),
@@ -45,20 +47,21 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
   routes.get(
     "/workers",
     guarded(http, "admin", { summary: "The state of every worker." }),
-    (call) => call.json({ object: "list", data: workersOf(http).map(workerBody) }),
+    (call) => call.json(workerList(http)),
   );
+  olderWorkerRoutes(http, routes);
   routes.post(
     "/workers",
     guarded(http, "control", {
       summary: "Add a worker; its health is checked at once.",
       request: newWorkerSchema,
     }),
-    (call) => addWorker(http, call),
+    async (call) => addWorker(http, call, await read(http, call, newWorkerSchema)),
   );
   routes.get(
     "/workers/:id{.+}",
     guarded(http, "admin", { summary: "The state of one worker, by id or URL." }),
-    (call) => call.json(workerBody(find(http, call))),
+    (call) => call.json(workerBody(find(http, idOf(call)))),
   );
   routes.put(
     "/workers/:id{.+}",
@@ -71,17 +74,41 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
   routes.delete(
     "/workers/:id{.+}",
     guarded(http, "control", { summary: "Remove a worker; what it is working on is not disturbed." }),
-    (call) => {
-      const { model, worker } = find(http, call);
-      model.membership.removeWorker(worker.id);
-      return call.json({ status: "accepted", worker_id: worker.id, url: worker.url }, 202);
-    },
+    (call) => removeWorker(call, find(http, idOf(call))),
   );
   return routes;
 }
 
-async function addWorker(http: HttpServices, call: Call): Promise<Response> {
-  const asked = await read(http, call, newWorkerSchema);
+/** The same in the words of SGLang's routers before 0.3, which trainers still use. */
+function olderWorkerRoutes(http: HttpServices, routes: Hono<Env>): void {
+  routes.get(
+    "/list_workers",
+    guarded(http, "admin", { summary: "The URLs of all workers." }),
+    (call) => call.json({ urls: workersOf(http).map(({ worker }) => worker.url) }),
+  );
+  routes.post(
+    "/add_worker",
+    guarded(http, "control", { summary: "Add the worker at `?url=`." }),
+    (call) => {
+      const body = call.req.query();
+      const parsed = newWorkerSchema.safeParse(body);
+      if (!parsed.success) throw fieldError(parsed.error, body);
+      return addWorker(http, call, parsed.data);
+    },
+  );
+  routes.post(
+    "/remove_worker",
+    guarded(http, "control", { summary: "Remove the worker at `?url=`." }),
+    (call) => removeWorker(call, find(http, call.req.query("url") ?? "")),
+  );
+}
+
+function removeWorker(call: Call, { model, worker }: Found): Response {
+  model.membership.removeWorker(worker.id);
+  return call.json({ status: "accepted", worker_id: worker.id, url: worker.url }, 202);
+}
+
+function addWorker(http: HttpServices, call: Call, asked: NewWorker): Response {
   const { worker_type: role } = asked;
   const url = asked.url.replace(/\/+$/, "");
   const model = modelOf(http, asked.model ?? asked.model_id);
@@ -124,10 +151,10 @@ function hostOfUrl(url: string): string | undefined {
 }
 
 async function changeWorker(http: HttpServices, call: Call): Promise<Response> {
-  const { model, worker } = find(http, call);
+  const { model, worker } = find(http, idOf(call));
   const { draining } = await read(http, call, workerChangeSchema);
   model.membership.setDraining(worker.id, draining);
-  return call.json(workerBody(find(http, call)));
+  return call.json(workerBody(find(http, idOf(call))));
 }
 
 async function read<Schema extends z.ZodType>(
@@ -146,13 +173,34 @@ function workersOf({ models }: HttpServices): Found[] {
   return [...models.values()].flatMap((model) => model.pool.workers().map((worker) => ({ model, worker })));
 }
 
+/** All workers, in the form of SGLang's gateways. */
+function workerList(http: HttpServices): JsonObject {
+  const workers = workersOf(http).map(workerBody);
+  const count = (type: string) => workers.filter((worker) => worker.worker_type === type).length;
+  return {
+    workers,
+    total: workers.length,
+    stats: {
+      prefill_count: count("prefill"),
+      decode_count: count("decode"),
+      regular_count: count("regular"),
+    },
+  };
+}
+
+/** A worker in the names of SGLang's gateways, and behind those in ours. */
 function workerBody({ model, worker }: Found): JsonObject {
   return {
     id: worker.id,
+    url: worker.url,
+    model_id: model.config.model,
+    worker_type: worker.role ?? "regular",
+    is_healthy: worker.health === "healthy",
+    load: worker.inFlight,
+    connection_mode: "HTTP",
+    bootstrap_port: worker.bootstrapPort ?? null,
     model: model.name,
     engine: model.config.engine,
-    url: worker.url,
-    worker_type: worker.role ?? "regular",
     health: worker.health,
     breaker: worker.breaker,
     in_flight: worker.inFlight,
@@ -185,9 +233,12 @@ function names(models: readonly ServedModel[]): string {
   return models.map((model) => model.name).join(", ");
 }
 
+function idOf({ req }: Call): string {
+  return req.param("id") ?? "";
+}
+
 /** The worker of that id or, as in SGLang's gateways, of that URL. */
-function find(http: HttpServices, call: Call): Found {
-  const id = call.req.param("id") ?? "";
+function find(http: HttpServices, id: string): Found {
   const plain = (url: string) => url.replace(/\/+$/, "");
   const found = workersOf(http).find(({ worker }) => worker.id === id || plain(worker.url) === plain(id));
   if (found !== undefined) return found;

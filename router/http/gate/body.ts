@@ -2,6 +2,7 @@ import { joined } from "../../../base/bytes.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { parseJsonExactly } from "../../../base/int64.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { saysJson } from "../../wire/headers.ts";
 import { findJsonFault } from "../../wire/json_scan.ts";
 
 /**
@@ -48,11 +49,6 @@ export async function readBody(
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
-}
-
-/** True for a content type that is JSON's. */
-export function saysJson(contentType: string | undefined): boolean {
-  return /^\s*application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(contentType ?? "");
 }
 
 /** Throws `unsupported_content_type` (415): a page may send any other type to any server, without asking first. */

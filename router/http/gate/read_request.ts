@@ -5,25 +5,38 @@ import { outcomeOfError, RequestScope } from "./request_scope.ts";
 import type { HttpServices } from "./services.ts";
 
 /** A request whose body was read. */
-export interface ReadRequest {
+export interface RequestBytes {
   readonly call: Call;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The same, parsed. */
-  readonly body: JsonObject;
   readonly scope: RequestScope;
 }
 
+/** A request whose JSON body was read. */
+export interface ReadRequest extends RequestBytes {
+  /** `bytes`, parsed. */
+  readonly body: JsonObject;
+}
+
 /** Reads a request's JSON body and has it served; an error ends the scope. */
-export async function withBody(
+export function withBody(
   http: HttpServices,
   call: Call,
   serve: (request: ReadRequest) => Promise<Response>,
+): Promise<Response> {
+  return withBytes(http, call, (request) => serve({ ...request, body: parseJsonObject(request.bytes) }));
+}
+
+/** Reads a request's body and has it served; an error ends the scope. */
+export async function withBytes(
+  http: HttpServices,
+  call: Call,
+  serve: (request: RequestBytes) => Promise<Response>,
 ): Promise<Response> {
   const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
   scope.owner = http.keys.ownerOf(call.req.header("authorization"));
   try {
     const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, scope.signal);
-    return await serve({ call, bytes, body: parseJsonObject(bytes), scope });
+    return await serve({ call, bytes, scope });
   } catch (error) {
     scope.end(outcomeOfError(error));
     throw error;

@@ -5,9 +5,11 @@ import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_mo
 import { type ReadRequest, tracingHeaders, withBody } from "../gate/read_request.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { serveEngine } from "./engine_model.ts";
+import { engineRoute } from "./engine_routes.ts";
 import { serveVirtual } from "./virtual_model.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
+import { saysJson } from "../../wire/headers.ts";
 
 /** The task of a route. `engine`: something that only engine models can do. */
 export type Task = "chat" | "completion" | "engine";
@@ -27,26 +29,46 @@ export async function serveByModel(
   const target = findTarget(http, body, url.pathname);
   if ("model" in target) {
     scope.model = target.model.name;
-    const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
-    return await serveEngine(
-      http,
-      { model: target.model, path: url.pathname + url.search, headers, bytes, body },
-      scope,
-    );
+    const path = workerPath(target.model, url);
+    const headers = engineHeaders(call);
+    // The body was read as JSON, whatever it was called: engines go by the name.
+    if (!saysJson(headers["content-type"])) headers["content-type"] = "application/json";
+    return await serveEngine(http, { model: target.model, path, headers, bytes, body }, scope);
   }
   const { graph } = target;
   scope.model = graph.name;
-  if (task === "engine") {
-    throw new CanopyError(
-      `${graph.name} is a virtual model and has no ${url.pathname}: ask an engine model`,
-      { code: "model_not_supported", status: 404, param: "model" },
-    );
-  }
+  if (task === "engine") throw engineModelsOnly(graph.name, url.pathname);
   return await serveVirtual(http, { kind: task, graph, body, headers: tracingHeaders(call) }, scope);
 }
 
+/** The client's headers for a worker, by lower-case names, with the request's id. */
+export function engineHeaders(call: Call): Record<string, string> {
+  return { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
+}
+
+/** The path of a request on a worker of the model, with its query. Throws 501 for one that pairs do not serve. */
+export function workerPath(model: ServedModel, { pathname, search }: URL): string {
+  const route = engineRoute(pathname);
+  if (route !== undefined && !route.pairs && model.config.engine.endsWith("-pd")) {
+    throw new CanopyError(
+      `${model.name} is served by prefill/decode pairs, which have no ${pathname}: ask a model on whole servers`,
+      { code: "not_implemented", status: 501, param: "model" },
+    );
+  }
+  return (route?.workerPath ?? pathname) + search;
+}
+
+/** The 404 of a route that relays, for a virtual model. */
+export function engineModelsOnly(name: string, path: string): CanopyError {
+  return new CanopyError(`${name} is a virtual model and has no ${path}: ask an engine model`, {
+    code: "model_not_supported",
+    status: 404,
+    param: "model",
+  });
+}
+
 /** The graph or model that a request is for. Throws 400 without a name, 404 for a name that is not served. */
-function findTarget(
+export function findTarget(
   http: HttpServices,
   body: JsonObject,
   path: string,
@@ -77,7 +99,8 @@ function onlySglangModel(http: HttpServices): ServedModel | undefined {
 
 /** SGLang's own clients name no model: they mean the only one there is. */
 function modelOfUnnamed(http: HttpServices, path: string): ServedModel | undefined {
-  if (path === "/tokenize" || path === "/detokenize") {
+  const route = engineRoute(path);
+  if (route?.pairs) {
     // Clients that probe for a tokenizer (lm-eval, vllm bench) take this for "there is none".
     throw new CanopyError(`${path} needs the name of an engine model: a virtual model has no tokenizer`, {
       code: "model_not_supported",
@@ -85,5 +108,5 @@ function modelOfUnnamed(http: HttpServices, path: string): ServedModel | undefin
       param: "model",
     });
   }
-  return path === "/generate" ? onlyServedModel(http) : undefined;
+  return path === "/generate" || route?.nameless ? onlyServedModel(http) : undefined;
 }

@@ -1,6 +1,5 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
-import { saysJson } from "../gate/body.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -12,7 +11,7 @@ export interface EngineRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly bytes: Uint8Array;
-  /** The same, parsed. */
+  /** The same, parsed; of a form its fields. */
   readonly body: JsonObject;
 }
 
@@ -34,16 +33,7 @@ export async function serveEngine(
   scope.onEnd(release);
   const { status, headers: returned, body: answer } = await http.relay.relay(
     model,
-    // The body was read as JSON, whatever it was called: engines go by the name.
-    {
-      method: "POST",
-      path,
-      headers: saysJson(headers["content-type"])
-        ? headers
-        : { ...headers, "content-type": "application/json" },
-      body: bytes,
-      owner: scope.owner,
-    },
+    { method: "POST", path, headers, body: bytes, owner: scope.owner },
     scope.signal,
   );
   const init = { status, headers: returned };

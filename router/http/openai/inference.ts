@@ -3,6 +3,8 @@ import type { Env } from "../gate/context.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { dispatch } from "./dispatch.ts";
+import { ENGINE_ROUTES } from "./engine_routes.ts";
+import { dispatchForm } from "./form_request.ts";
 import { chatRequestSchema, completionRequestSchema, engineRequestSchema } from "./request_schema.ts";
 import { chatChunkSchema, chatCompletionSchema, completionSchema } from "./response_schema.ts";
 
@@ -29,17 +31,12 @@ export function inferenceRoutes(http: HttpServices): Hono<Env> {
     }),
     (call) => dispatch(http, call, "completion"),
   );
-  const engineOnly = {
-    "/v1/embeddings": "Embed texts.",
-    "/tokenize": "Token ids of a text.",
-    "/detokenize": "Text of token ids.",
-  };
-  for (const [path, does] of Object.entries(engineOnly)) {
+  for (const { path, does, form } of ENGINE_ROUTES) {
     const summary = `${does} Engine models only: relayed as it is.`;
     routes.post(
       path,
-      guarded(http, "api", { summary, request: engineRequestSchema }),
-      (call) => dispatch(http, call, "engine"),
+      guarded(http, "api", { summary, ...(form ? {} : { request: engineRequestSchema }) }),
+      (call) => form ? dispatchForm(http, call) : dispatch(http, call, "engine"),
     );
   }
   return routes;

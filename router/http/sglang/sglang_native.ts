@@ -9,8 +9,17 @@ import { isSet, shown } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
-import { askWorkers, type FanOutTarget, type WorkerAnswer } from "./worker_fan_out.ts";
-import type { WorkerStatus } from "../../pool/worker.ts";
+import { askHealth } from "./ask_health.ts";
+import { engineMetrics } from "./engine_metrics.ts";
+import {
+  askWorkers,
+  type FanOutTarget,
+  isGood,
+  naming,
+  unanswered,
+  type WorkerAnswer,
+  workersToAsk,
+} from "./worker_fan_out.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Longest wait for a worker's answer; its loads come from a snapshot, its info from memory. */
@@ -41,7 +50,12 @@ export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
   for (const path of ["/get_model_info", "/model_info"]) {
     add("GET", path, "What an SGLang server says about its model.", modelInfo);
   }
-  add("GET", "/v1/loads", "The loads of all SGLang servers, each with its URL.", loads);
+  for (const path of ["/v1/loads", "/get_loads", "/loads"]) {
+    add("GET", path, "The loads of all SGLang servers, each with its URL.", loads);
+  }
+  add("GET", "/get_load", "The loads of all SGLang servers, as a list.", loadList);
+  add("GET", "/health_generate", "One worker of every served model was asked, and is well.", askHealth);
+  add("GET", "/engine_metrics", "The workers' own metrics, each with its worker.", engineMetrics);
   return routes;
 }
 
@@ -54,7 +68,7 @@ async function abort(http: HttpServices, call: Call): Promise<Response> {
   const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, signal);
   const { rid, abort_all: all, ...rest } = bytes.length === 0 ? {} : parseJsonObject(bytes);
   const key = call.req.header("authorization");
-  const targets = targetsOf(sglangModels(http, call)).filter((target) => !leaksWhenAborted(target));
+  const targets = workersToAsk(sglangModels(http, call)).filter((target) => !leaksWhenAborted(target));
   const tell = (to: readonly FanOutTarget[], body: JsonObject) => {
     const question = { method: "POST", path: "/abort_request", limitMs: ANSWER_MS } as const;
     // A client that leaves now still wants it.
@@ -91,7 +105,7 @@ function leaksWhenAborted({ model, worker }: FanOutTarget): boolean {
 }
 
 async function flushCaches(http: HttpServices, call: Call): Promise<Response> {
-  const targets = targetsOf(sglangModels(http, call));
+  const targets = workersToAsk(sglangModels(http, call));
   const question = { method: "POST", path: "/flush_cache", limitMs: FLUSH_MS } as const;
   const answers = await askWorkers(http, targets, question, call.req.raw.signal);
   const failed = answers.filter((answer) => !isGood(answer));
@@ -112,7 +126,7 @@ async function flushCaches(http: HttpServices, call: Call): Promise<Response> {
  * client knows a pair.
  */
 async function serverInfo(http: HttpServices, call: Call): Promise<Response> {
-  const targets = targetsOf([firstModel(http, call)]);
+  const targets = workersToAsk([firstModel(http, call)]);
   const answers = await askBoth(http, call, targets, "/get_server_info", "/server_info");
   const infos = answers.map(({ worker, text, status }) => ({
     role: worker.role,
@@ -133,7 +147,7 @@ async function serverInfo(http: HttpServices, call: Call): Promise<Response> {
 }
 
 async function modelInfo(http: HttpServices, call: Call): Promise<Response> {
-  const targets = targetsOf([firstModel(http, call)]);
+  const targets = workersToAsk([firstModel(http, call)]);
   const answers = await askBoth(http, call, targets.slice(0, 1), "/get_model_info", "/model_info");
   const info = answers.map(({ status, text }) => status === 200 ? objectOf(text) : undefined).find((one) =>
     one !== undefined
@@ -142,9 +156,36 @@ async function modelInfo(http: HttpServices, call: Call): Promise<Response> {
   return call.json(info);
 }
 
-/** One list of all servers' loads; older servers know only `/get_load`. */
+/** The loads of all servers with their sums; `workers` is what SGLang's router 0.3 has of it. */
 async function loads(http: HttpServices, call: Call): Promise<Response> {
-  const targets = targetsOf(sglangModels(http, call));
+  const { list, silent } = await askLoads(http, call);
+  const total = (name: string) => list.reduce((sum, load) => sum + Number(load[name] ?? 0), 0);
+  return call.json({
+    timestamp: new Date(http.clock.unixEpochMs + http.clock.now()).toISOString(),
+    dp_rank_count: list.length,
+    loads: list,
+    aggregate: {
+      total_running_reqs: total("num_running_reqs"),
+      total_waiting_reqs: total("num_waiting_reqs"),
+    },
+    workers: list.map((load) => ({
+      worker: load.worker,
+      load: Number(load.num_running_reqs ?? 0) + Number(load.num_waiting_reqs ?? 0),
+    })),
+    unanswered: silent,
+  });
+}
+
+async function loadList(http: HttpServices, call: Call): Promise<Response> {
+  return call.json((await askLoads(http, call)).list);
+}
+
+/** The loads of all servers, and the names of those that did not tell; older servers know only `/get_load`. */
+async function askLoads(
+  http: HttpServices,
+  call: Call,
+): Promise<{ list: JsonObject[]; silent: string[] }> {
+  const targets = workersToAsk(sglangModels(http, call));
   const { search } = new URL(call.req.url);
   const asked = await askWorkers(http, targets, get(`/v1/loads${search}`), call.req.raw.signal);
   const unable = asked.filter((answer) => !isGood(answer));
@@ -154,7 +195,7 @@ async function loads(http: HttpServices, call: Call): Promise<Response> {
   const answered = answers.filter(isGood);
   if (answered.length === 0) throw unanswered(answers);
   const nameOf = naming(http, call);
-  const list = answered.flatMap((answer) => {
+  const list = answered.flatMap((answer): JsonObject[] => {
     const { worker, model } = answer;
     const value = jsonOf(answer.text);
     const own = Array.isArray(value)
@@ -173,17 +214,7 @@ async function loads(http: HttpServices, call: Call): Promise<Response> {
         : {}),
     }));
   });
-  const total = (name: string) => list.reduce((sum, load) => sum + Number(Reflect.get(load, name) ?? 0), 0);
-  return call.json({
-    timestamp: new Date(http.clock.unixEpochMs + http.clock.now()).toISOString(),
-    dp_rank_count: list.length,
-    loads: list,
-    aggregate: {
-      total_running_reqs: total("num_running_reqs"),
-      total_waiting_reqs: total("num_waiting_reqs"),
-    },
-    unanswered: answers.filter((answer) => !isGood(answer)).map(({ worker }) => nameOf(worker)),
-  });
+  return { list, silent: answers.filter((answer) => !isGood(answer)).map(({ worker }) => nameOf(worker)) };
 }
 
 function get(path: string) {
@@ -225,19 +256,6 @@ function firstModel(http: HttpServices, call: Call): ServedModel {
   });
 }
 
-/** Prefill servers first, as SGLang's routers have it. */
-function targetsOf(models: readonly ServedModel[]): FanOutTarget[] {
-  const all = models.flatMap((model) => model.pool.workers().map((worker) => ({ model, worker })));
-  return [
-    ...all.filter(({ worker }) => worker.role === "prefill"),
-    ...all.filter(({ worker }) => worker.role !== "prefill"),
-  ];
-}
-
-function isGood({ status }: WorkerAnswer): boolean {
-  return status >= 200 && status < 300;
-}
-
 function objectOf(text: string): JsonObject | undefined {
   const value = jsonOf(text);
   return isJsonObject(value) ? value : undefined;
@@ -262,18 +280,4 @@ function openInfo(info: JsonObject | undefined): JsonObject | undefined {
 /** For the operator, by the worker's address. */
 function complaintOf({ worker, status, text }: WorkerAnswer): string {
   return `${worker.url} (${status === 0 ? text : `status ${status}`})`;
-}
-
-/** Names workers as the caller may know them: by their addresses to the operator, to others by their ids. */
-function naming({ keys }: HttpServices, call: Call): (worker: WorkerStatus) => string {
-  const operator = keys.mayTouch(undefined, call.req.header("authorization"));
-  return ({ id, url }) => operator ? url : id;
-}
-
-function unanswered(answers: readonly WorkerAnswer[]): CanopyError {
-  const whom = answers.length === 0
-    ? "there are no workers"
-    : answers.map(({ worker, status }) => `${worker.id} (${status === 0 ? "no answer" : `status ${status}`})`)
-      .join("; ");
-  return new CanopyError(`Cannot ask the SGLang servers: ${whom}`, { code: "worker_failed", status: 502 });
 }

@@ -1,6 +1,7 @@
 import { deadlineSignal } from "../../../base/clock.ts";
-import { messageOf } from "../../../base/errors.ts";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { readText } from "../../../base/read_body.ts";
+import type { Call } from "../gate/context.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -77,4 +78,33 @@ async function ask(
   } finally {
     deadline.release();
   }
+}
+
+/** Prefill servers first, as SGLang's routers have it. */
+export function workersToAsk(models: readonly ServedModel[]): FanOutTarget[] {
+  const all = models.flatMap((model) => model.pool.workers().map((worker) => ({ model, worker })));
+  return [
+    ...all.filter(({ worker }) => worker.role === "prefill"),
+    ...all.filter(({ worker }) => worker.role !== "prefill"),
+  ];
+}
+
+/** True for an answer of a status of success. */
+export function isGood({ status }: WorkerAnswer): boolean {
+  return status >= 200 && status < 300;
+}
+
+/** Names workers as the caller may know them: by their addresses to the operator, to others by their ids. */
+export function naming({ keys }: HttpServices, call: Call): (worker: WorkerStatus) => string {
+  const operator = keys.mayTouch(undefined, call.req.header("authorization"));
+  return ({ id, url }) => operator ? url : id;
+}
+
+/** The 502 when none of the servers has answered. */
+export function unanswered(answers: readonly WorkerAnswer[]): CanopyError {
+  const whom = answers.length === 0
+    ? "there are no workers"
+    : answers.map(({ worker, status }) => `${worker.id} (${status === 0 ? "no answer" : `status ${status}`})`)
+      .join("; ");
+  return new CanopyError(`Cannot ask the servers: ${whom}`, { code: "worker_failed", status: 502 });
 }

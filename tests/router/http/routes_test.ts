@@ -152,13 +152,20 @@ test("metrics count requests, runs, calls and tokens in Prometheus' format", asy
 });
 
 test("workers are shown with their state", async () => {
-  const { data } = await (await fakeApp().app.request("/workers")).json();
-  assert.deepEqual(data[0], {
+  const { workers, total, stats } = await (await fakeApp().app.request("/workers")).json();
+  assert.equal(total, workers.length);
+  assert.deepEqual(stats, { prefill_count: 0, decode_count: 0, regular_count: total });
+  assert.deepEqual(workers[0], {
     id: "small-1",
+    url: "http://worker",
+    model_id: "org/small",
+    worker_type: "regular",
+    is_healthy: true,
+    load: 2,
+    connection_mode: "HTTP",
+    bootstrap_port: null,
     model: "small",
     engine: "vllm",
-    url: "http://worker",
-    worker_type: "regular",
     health: "healthy",
     breaker: "closed",
     in_flight: 2,

@@ -80,7 +80,11 @@ test("workers are added, looked at, drained and removed while the router runs", 
 
     assert.equal((await send(router, "DELETE", "/workers/m.w1")).status, 202);
     assert.equal((await send(router, "DELETE", "/workers/m.w1")).status, 404);
-    assert.deepEqual(await (await send(router, "GET", "/workers")).json(), { object: "list", data: [] });
+    assert.deepEqual(await (await send(router, "GET", "/workers")).json(), {
+      workers: [],
+      total: 0,
+      stats: { prefill_count: 0, decode_count: 0, regular_count: 0 },
+    });
   });
 });
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CanopyError } from "../../../../base/errors.ts";
+import { ENGINE_ROUTES } from "../../../../router/http/openai/engine_routes.ts";
 import { errorSchema } from "../../../../router/http/openai/response_schema.ts";
 import { fakeApp, settle } from "../fakes.ts";
 
@@ -67,6 +68,70 @@ test("tokenizer probes get a quick 404 from virtual models and without a model",
   assert.equal(relay.requests.length, 0);
   assert.equal((await post("/tokenize", { model: "small", prompt: "test" })).status, 200);
   assert.equal(relay.requests[0]?.request.path, "/tokenize");
+});
+
+test("what engines serve beside chat is relayed on the engine's own path; pairs say that they have none of it", async () => {
+  const models = {
+    whole: { model: "w", engine: "sglang" },
+    pair: { model: "p", engine: "sglang-pd", workers: [{ prefill: "http://p", decode: "http://d" }] },
+  };
+  const { post, relay } = fakeApp({ config: { models } });
+  for (const { path, workerPath, pairs, form } of ENGINE_ROUTES) {
+    if (form) continue;
+    assert.equal((await post(path, { model: "whole" })).status, 200, path);
+    assert.equal(relay.requests.at(-1)?.request.path, workerPath ?? path);
+    const refused = await post(path, { model: "pair" });
+    assert.equal(refused.status, pairs ? 200 : 501, path);
+    if (!pairs) assert.match(errorSchema.parse(await refused.json()).error.message, /on whole servers$/);
+  }
+});
+
+test("a form goes to the model that it names, with the name that the engine knows", async () => {
+  const { app, relay } = fakeApp();
+  const send = async (model: string | undefined, path = "/v1/audio/transcriptions") => {
+    const form = new FormData();
+    if (model !== undefined) form.set("model", model);
+    form.set("file", new Blob([new Uint8Array([0, 255, 7])]), "a.wav");
+    return await app.request(path, { method: "POST", body: form });
+  };
+  for (const name of ["small", "org/small"]) {
+    assert.equal((await send(name)).status, 200);
+    const { request, model } = relay.requests.at(-1)!;
+    assert.equal(model, "small");
+    assert.equal(request.path, "/v1/audio/transcriptions");
+    const body = new Uint8Array(request.body);
+    const type = request.headers["content-type"] ?? "";
+    const form = await new Response(body, { headers: { "content-type": type } }).formData();
+    assert.equal(form.get("model"), "org/small");
+    const file = form.get("file");
+    assert.ok(file instanceof Blob);
+    assert.deepEqual([...new Uint8Array(await file.arrayBuffer())], [0, 255, 7]);
+  }
+  assert.equal((await send("moa")).status, 404);
+  assert.equal((await send(undefined)).status, 400);
+  const json = await app.request("/v1/audio/translations", { method: "POST", body: '{"model":"small"}' });
+  assert.equal(json.status, 400);
+  assert.match(errorSchema.parse(await json.json()).error.message, /multipart\/form-data/);
+  assert.equal(relay.requests.length, 2);
+});
+
+test("routes of other routers that are not here say so in one sentence, and what to do", async () => {
+  const { app } = fakeApp();
+  const paths = [
+    "/v1/conversations",
+    "/v1/conversations/c1/items",
+    "/v1/tokenizers",
+    "/wasm",
+    "/ha/status",
+    "/v1/realtime",
+  ];
+  for (const path of paths) {
+    for (const method of ["GET", "POST"]) {
+      const response = await app.request(path, { method });
+      assert.equal(response.status, 501, `${method} ${path}`);
+      assert.equal(errorSchema.parse(await response.json()).error.code, "not_implemented");
+    }
+  }
 });
 
 test("a request that is known to kill the engine never reaches the relay", async () => {

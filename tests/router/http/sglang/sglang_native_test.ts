@@ -218,6 +218,49 @@ test("/v1/loads lists every server's load under its URL; old servers are asked t
     );
     assert.deepEqual(body.aggregate, { total_running_reqs: 6, total_waiting_reqs: 5 });
     assert.deepEqual(body.unanswered, []);
+    assert.deepEqual(body.workers, [
+      { worker: "http://p1", load: 3 },
+      { worker: "http://d1", load: 3 },
+      { worker: "http://d2", load: 5 },
+    ]);
+  });
+});
+
+test("the loads have the names of SGLang and of its routers, too", async () => {
+  const answers = { "/v1/loads": { status: 200, body: '{"loads":[{"num_running_reqs":2}]}' } };
+  await withServers(answers, async (ask) => {
+    const { body } = await ask("/v1/loads");
+    for (const path of ["/get_loads", "/loads"]) assert.deepEqual((await ask(path)).body, body);
+    assert.deepEqual((await ask("/get_load")).body, body.loads);
+  });
+});
+
+test("/health_generate asks a worker of each half of every model, and names those that are not well", async () => {
+  const well = { "/health_generate": { status: 200, body: "" } };
+  await withServers(well, async (ask, seen) => {
+    assert.deepEqual(await ask("/health_generate"), { status: 200, body: { status: "ok" } });
+    assert.deepEqual(seen.toSorted(), ["GET d1/health_generate", "GET p1/health_generate"]);
+  });
+  await withServers({ ...well, "d1/health_generate": { status: 503, body: "" } }, async (ask) => {
+    const { status, body } = await ask("/health_generate");
+    assert.equal(status, 503);
+    assert.deepEqual(body, { status: "not_ready", reason: "m.d2: status 503" });
+  });
+});
+
+test("workers are listed, added and removed in the words of older routers, too", async () => {
+  await withServers({}, async (ask) => {
+    assert.deepEqual((await ask("/list_workers")).body, {
+      urls: ["http://p1", "http://d1", "http://d2", "http://v"],
+    });
+    const post = (path: string) => ask(path, { method: "POST" });
+    assert.equal((await post("/add_worker?url=http://v2&model=plain")).status, 202);
+    assert.equal((await post("/add_worker?url=nothing&model=plain")).status, 400);
+    assert.equal((await post("/add_worker")).status, 400);
+    assert.equal((await post("/remove_worker?url=http://v")).status, 202);
+    assert.equal((await post("/remove_worker?url=http://v")).status, 404);
+    const { urls } = (await ask("/list_workers")).body;
+    assert.ok(Array.isArray(urls) && urls.includes("http://v2") && !urls.includes("http://v"));
   });
 });
 

@@ -1,0 +1,22 @@
+import type { HttpServices } from "./services.ts";
+import type { Graph } from "../../moa/graph/graph_types.ts";
+import { poolProblem } from "../../pool/pool_problem.ts";
+
+/** The reason not to send requests here now; undefined when all is well. */
+export function notReadyReason(http: HttpServices): string | undefined {
+  if (http.drain.draining) return "draining";
+  const graphs = [...http.moa.graphs.values()];
+  const used = new Set(graphs.flatMap(({ agents }) => agents.map(({ model }) => model)));
+  const problems = new Map<string, string>();
+  let served = 0;
+  for (const { name, config, pool } of http.models.values()) {
+    if (!config.served && !used.has(name)) continue;
+    const problem = poolProblem(pool.workers(), config);
+    if (problem !== undefined) problems.set(name, problem);
+    else if (config.served) served++;
+  }
+  if (problems.size === 0) return http.models.size === 0 ? "no model is served" : undefined;
+  const usable = (graph: Graph) => graph.agents.every(({ model }) => !problems.has(model));
+  if (http.config.server.readiness === "any" && (served > 0 || graphs.some(usable))) return undefined;
+  return [...problems].map(([name, problem]) => `model ${name}: ${problem}`).join("; ");
+}

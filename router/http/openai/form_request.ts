@@ -1,0 +1,40 @@
+import { badRequest } from "../../../base/errors.ts";
+import type { Call } from "../gate/context.ts";
+import { withBytes } from "../gate/read_request.ts";
+import type { HttpServices } from "../gate/services.ts";
+import { engineHeaders, engineModelsOnly, findTarget, workerPath } from "./dispatch.ts";
+import { serveEngine } from "./engine_model.ts";
+
+/**
+ * Relays a form (`multipart/form-data`, with a file) to the engine model that its field `model` names. Its bytes stay
+ * as they came, unless the engine knows the model by another name.
+ */
+export function dispatchForm(http: HttpServices, call: Call): Promise<Response> {
+  return withBytes(http, call, async ({ bytes, scope }) => {
+    const headers = engineHeaders(call);
+    const form = await readForm(bytes, headers["content-type"] ?? "");
+    const named = form.get("model");
+    const url = new URL(call.req.url);
+    const target = findTarget(http, { model: typeof named === "string" ? named : null }, url.pathname);
+    if ("graph" in target) throw engineModelsOnly(target.graph.name, url.pathname);
+    const { model } = target;
+    scope.model = model.name;
+    const request = { model, path: workerPath(model, url), headers, bytes, body: {} };
+    if (named === null || named === model.config.model) return await serveEngine(http, request, scope);
+    form.set("model", model.config.model);
+    const renamed = new Response(form);
+    headers["content-type"] = renamed.headers.get("content-type") ?? "";
+    return await serveEngine(http, { ...request, bytes: new Uint8Array(await renamed.arrayBuffer()) }, scope);
+  });
+}
+
+/** Throws a 400 for what is no form. */
+async function readForm(bytes: Uint8Array<ArrayBuffer>, contentType: string): Promise<FormData> {
+  const wrong = "This route takes a form with a file: send content-type: multipart/form-data";
+  if (!contentType.startsWith("multipart/form-data")) throw badRequest("content-type", wrong);
+  try {
+    return await new Response(bytes, { headers: { "content-type": contentType } }).formData();
+  } catch {
+    throw badRequest("body", "The body is not a form in the boundary that its content-type names");
+  }
+}
