@@ -2,6 +2,7 @@ import { z } from "zod";
 import { earlyExitSchema } from "./early_exit.ts";
 import { launchSchema, modelLaunchSchema } from "./launch.ts";
 import { modelOnnxSchema } from "./onnx.ts";
+import { policySchemas } from "./policies.ts";
 import { scorerSchema } from "./scorer.ts";
 
 /** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
@@ -59,9 +60,7 @@ export const modelSchema = z.strictObject({
     "Longest prompt plus answer; asked from the engine if absent",
   ),
   served: z.boolean().default(true).describe("Listed and served under its own name, too"),
-  policy: z.enum(["round_robin", "least_in_flight"]).default("least_in_flight").describe(
-    "How the worker of a request is chosen",
-  ),
+  ...policySchemas,
   max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker"),
   pair_window: z.int().min(1).default(64).describe(
     "Requests of one prefill and one decode server that may be before their first token; the others wait here",

@@ -25,7 +25,7 @@ const COUNT = { type: "number", value: "N", min: 1 } as const;
 
 const POLICIES = modelSchema.shape.policy.unwrap().options;
 /** Stands in for policies that are not known here. */
-const POLICY = "least_in_flight";
+const POLICY = "cache_aware";
 
 const options = {
   "pd-disaggregation": { type: "flag", help: "Serve prefill and decode servers, without a configuration" },

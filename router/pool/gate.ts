@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import type { Lease, LeaseHint, PlaceHint } from "./lease.ts";
 import type { Claim } from "./placer.ts";
+import type { CacheReport } from "./policies/policy.ts";
 import { fullError } from "./refusals.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 
@@ -195,6 +196,10 @@ class ClaimLease implements Lease {
 
   promptRead(): void {
     if (this.#stopReading()) this.#ends.onRead(this.home);
+  }
+
+  reported(found: CacheReport): void {
+    this.#claim.reported(found);
   }
 
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void {

@@ -1,11 +1,13 @@
+import type { CacheReport, PolicyRequest } from "./policies/policy.ts";
 import type { Placement } from "../worker/placement.ts";
 
-/** Wishes of a request about the worker that it gets. */
-export interface PlaceHint {
+/**
+ * Wishes of a request about the worker that it gets. Equal sticky keys go to the same worker while it is in service (an
+ * agent's warms and its generate).
+ */
+export interface PlaceHint extends PolicyRequest {
   /** Workers (by id) that an earlier attempt failed on; of a pair they are avoided, not ruled out. */
   readonly exclude?: ReadonlySet<string> | undefined;
-  /** Equal keys go to the same worker while it is in service (an agent's warms and its generate). */
-  readonly stickyKey?: string | undefined;
 }
 
 /** Wishes of a request, and its turn in the queue. */
@@ -23,4 +25,6 @@ export interface LeaseHint extends PlaceHint {
 export interface Lease extends Placement {
   /** Id of the worker that reads the prompt and keeps its prefix: of a pair, the prefill half. */
   readonly home: string;
+  /** Tells the policy what the engine has found of the prompt in its cache. */
+  reported(found: CacheReport): void;
 }

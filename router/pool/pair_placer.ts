@@ -1,8 +1,11 @@
 import { CanopyError } from "../../base/errors.ts";
+import type { PolicyName } from "../../cfgs/schema/policies.ts";
+import { admitted } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
 import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
+import { createPolicy } from "./policies/create_policy.ts";
+import type { CacheReport, Policy } from "./policies/policy.ts";
 import { fullError, unusableError } from "./refusals.ts";
-import { admitted, Selector } from "./selector.ts";
 import type { Worker, WorkerShare } from "./worker.ts";
 import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
@@ -16,8 +19,8 @@ import type { WorkerAccess } from "../worker/worker_access.ts";
  */
 export class PairPlacer implements Placer {
   readonly #options: PlacerOptions;
-  readonly #prefillSelector: Selector;
-  readonly #decodeSelector: Selector;
+  readonly #prefillPolicy: Policy;
+  readonly #decodePolicy: Policy;
   /** Requests in their hand-off, by `pairKey`; pairs with none are absent. */
   readonly #handOffs = new Map<string, number>();
 
@@ -25,8 +28,10 @@ export class PairPlacer implements Placer {
     const { config, random } = options;
     const most = Math.max(1, 2 * config.workers.length);
     this.#options = options;
-    this.#prefillSelector = new Selector(config.policy, random.int(most) - 1);
-    this.#decodeSelector = new Selector(config.policy, random.int(most) - 1);
+    const policyOf = (name: PolicyName | undefined) =>
+      createPolicy(name ?? config.policy, { random, lastOrdinal: random.int(most) - 1 });
+    this.#prefillPolicy = policyOf(config.prefill_policy);
+    this.#decodePolicy = policyOf(config.decode_policy);
   }
 
   get ready(): boolean {
@@ -54,9 +59,10 @@ export class PairPlacer implements Placer {
           `${max_in_flight} requests in flight`,
       );
     }
-    const prefill = this.#prefillSelector.choose(prefills, givers, hint.stickyKey);
+    const prefill = this.#prefillPolicy.choose({ candidates: givers, usable: prefills }, hint);
     const free = takers.filter((decode) => open(prefill, decode));
-    return this.#take(prefill, this.#decodeSelector.choose(decodes, free, hint.stickyKey));
+    const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
+    return this.#take(prefill, decode, hint);
   }
 
   checkRole({ url, role }: WorkerAccess): void {
@@ -79,8 +85,8 @@ export class PairPlacer implements Placer {
     if (free.length === 0) {
       throw fullError(this.#options.model, `every usable decode server has ${limit} requests in flight`);
     }
-    const decode = this.#decodeSelector.choose(decodes, free, hint.stickyKey);
-    return claimOf(decode);
+    const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
+    return claimOf(decode, this.#decodePolicy, hint);
   }
 
   #inService(role: "prefill" | "decode"): Worker[] {
@@ -98,15 +104,24 @@ export class PairPlacer implements Placer {
     return admitted(others.length > 0 ? others : inService);
   }
 
-  #take(prefill: Worker, decode: Worker): Claim {
+  #take(prefill: Worker, decode: Worker, hint: PlaceHint): Claim {
     const key = pairKey(prefill, decode);
     this.#handOffs.set(key, (this.#handOffs.get(key) ?? 0) + 1);
-    return new PairClaim(prefill, decode, () => {
-      const left = (this.#handOffs.get(key) ?? 1) - 1;
-      if (left === 0) this.#handOffs.delete(key);
-      else this.#handOffs.set(key, left);
+    return new PairClaim(prefill, decode, {
+      onHandedOff: () => {
+        const left = (this.#handOffs.get(key) ?? 1) - 1;
+        if (left === 0) this.#handOffs.delete(key);
+        else this.#handOffs.set(key, left);
+      },
+      onReported: (found) => this.#prefillPolicy.reported?.(prefill.ordinal, hint, found),
     });
   }
+}
+
+/** The placer, as told by a claim. */
+interface PairEvents {
+  readonly onHandedOff: () => void;
+  readonly onReported: (found: CacheReport) => void;
 }
 
 /** A request's shares of both of its servers. */
@@ -116,11 +131,11 @@ class PairClaim implements Claim {
   readonly prefill: PrefillSide;
   readonly #prefillShare: WorkerShare;
   readonly #decodeShare: WorkerShare;
-  readonly #onHandedOff: () => void;
+  readonly #events: PairEvents;
   /** True once a half was named as the one that failed. */
   #blamed = false;
 
-  constructor(prefill: Worker, decode: Worker, onHandedOff: () => void) {
+  constructor(prefill: Worker, decode: Worker, events: PairEvents) {
     this.workerId = decode.id;
     this.url = decode.url;
     this.prefill = {
@@ -131,7 +146,11 @@ class PairClaim implements Claim {
     };
     this.#prefillShare = prefill.take();
     this.#decodeShare = decode.take();
-    this.#onHandedOff = onHandedOff;
+    this.#events = events;
+  }
+
+  reported(found: CacheReport): void {
+    this.#events.onReported(found);
   }
 
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean {
@@ -147,7 +166,7 @@ class PairClaim implements Claim {
 
   #releasePrefill(outcome: PlacementOutcome): boolean {
     const freed = this.#prefillShare.release(outcome);
-    if (freed) this.#onHandedOff();
+    if (freed) this.#events.onHandedOff();
     return freed;
   }
 }

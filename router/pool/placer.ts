@@ -1,6 +1,7 @@
 import type { Random } from "../../base/random.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { PlaceHint } from "./lease.ts";
+import type { CacheReport, Policy, PolicyRequest } from "./policies/policy.ts";
 import type { WorkerRegistry } from "./registry.ts";
 import type { Worker } from "./worker.ts";
 import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
@@ -23,6 +24,8 @@ export interface Claim {
   readonly prefill?: PrefillSide | undefined;
   /** Gives back what is still held (with a `side`, of that half); false when that is nothing. */
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean;
+  /** Tells the policy by which the reader of the prompt was chosen what was in its cache. */
+  reported(found: CacheReport): void;
 }
 
 /** Chooses workers for requests, as whole servers or in pairs. Knows nothing of queues. */
@@ -36,11 +39,12 @@ export interface Placer {
 }
 
 /** A share of a whole server, or of a decode server that works alone. */
-export function claimOf(worker: Worker): Claim {
+export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest): Claim {
   const share = worker.take();
   return {
     workerId: worker.id,
     url: worker.url,
     release: (outcome, side) => side !== "prefill" && share.release(outcome),
+    reported: (found) => policy.reported?.(worker.ordinal, request, found),
   };
 }

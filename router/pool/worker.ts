@@ -1,4 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
+import { fnv1a } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Breaker } from "./breaker.ts";
@@ -47,6 +48,8 @@ export class Worker {
   readonly ordinal: number;
   readonly access: WorkerAccess;
   readonly url: string;
+  /** A hash of its address, by which all routers know it. */
+  readonly identity: number;
   /** Lower-case headers that every request to it carries. */
   readonly headers: Readonly<Record<string, string>>;
   readonly breaker: Breaker;
@@ -66,6 +69,7 @@ export class Worker {
     this.ordinal = options.ordinal;
     this.access = options.access;
     this.url = options.access.url;
+    this.identity = fnv1a(this.url);
     this.headers = workerHeaders(config, options.access);
     this.breaker = new Breaker({ clock, failures: config.breaker.failures, openMs: config.breaker.open_ms });
     this.#onChange = options.onChange;

@@ -1,19 +1,22 @@
 import { CanopyError } from "../../base/errors.ts";
+import { admitted } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
 import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
+import { createPolicy } from "./policies/create_policy.ts";
+import type { Policy } from "./policies/policy.ts";
 import { fullError, unusableError } from "./refusals.ts";
-import { admitted, Selector } from "./selector.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** Whole servers: each request goes to one of them. */
 export class WorkerPlacer implements Placer {
   readonly #options: PlacerOptions;
-  readonly #selector: Selector;
+  readonly #policy: Policy;
 
   constructor(options: PlacerOptions) {
     const { config, random } = options;
     this.#options = options;
-    this.#selector = new Selector(config.policy, random.int(Math.max(1, config.workers.length)) - 1);
+    const lastOrdinal = random.int(Math.max(1, config.workers.length)) - 1;
+    this.#policy = createPolicy(config.policy, { random, lastOrdinal });
   }
 
   get ready(): boolean {
@@ -30,7 +33,7 @@ export class WorkerPlacer implements Placer {
       }
       throw unusableError(model, "worker", workers, (hint.exclude?.size ?? 0) > 0);
     }
-    return claimOf(this.#selector.choose(usable, candidates, hint.stickyKey));
+    return claimOf(this.#policy.choose({ candidates, usable }, hint), this.#policy, hint);
   }
 
   checkRole({ url, role }: WorkerAccess): void {

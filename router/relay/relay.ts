@@ -9,9 +9,9 @@ import type { Lease, LeaseHint } from "../pool/lease.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
+import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody } from "./refusal_body.ts";
 import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
-import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody } from "./refusal_body.ts";
 import { RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
@@ -112,6 +112,7 @@ class WorkerRelay implements Relay {
       arrival: this.#options.arrivals.next(),
       priority: plan.priority,
       stickyKey: request.headers[STICKY_HEADER],
+      prompt: plan.prompt,
     };
     const exclude = new Set<string>();
     let lease = await model.pool.gate.lease(hint, signal);

@@ -1,5 +1,6 @@
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
+import { PromptPrefix } from "../pool/prompt_prefix.ts";
 import { allRewrites, type AnswerRewrite } from "./answer_rewrite.ts";
 import { ModelRename } from "./model_rename.ts";
 import type { RelayRequest } from "./relay_types.ts";
@@ -11,8 +12,9 @@ import {
   type RequestIds,
   takesRequestId,
 } from "./request_ids.ts";
-import type { ServedModel } from "../served/served_model.ts";
 import { RidRename } from "./rid_rename.ts";
+import type { ServedModel } from "../served/served_model.ts";
+import { findValue } from "../wire/json_scan.ts";
 import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "../wire/splice_json.ts";
 import type { PrefillSide } from "../worker/placement.ts";
 
@@ -24,6 +26,9 @@ export interface AttemptBody {
 }
 
 const BOOTSTRAP = ["bootstrap_host", "bootstrap_port", "bootstrap_room"];
+/** Members in which a prompt begins, whatever the path. */
+const PROMPT_MEMBERS = ["messages", "system", "prompt", "text", "input_ids", "input", "instructions"];
+const PROMPT_NAMES = PROMPT_MEMBERS.map((name) => new TextEncoder().encode(name));
 const LOGPROBS = ["return_logprob", "logprob_start_len", "token_ids_logprob", "echo", "logprobs"];
 
 /** Changes that a request needs on its way, found in one scan of its body; without need, nothing is scanned. */
@@ -93,6 +98,13 @@ export class RequestPlan {
     return { bytes: applyEdits(this.#body, setMembers(top, members)), ids };
   }
 
+  /** The prompt as policies look at it; undefined for a request without a body. */
+  get prompt(): PromptPrefix | undefined {
+    if (this.#body.length === 0) return undefined;
+    const top = this.#top;
+    return PromptPrefix.ofBody(this.#body, (body) => promptInTop(top) ?? findValue(body, PROMPT_NAMES));
+  }
+
   /** True when answers may have to be changed. */
   get rewrites(): boolean {
     return this.askedModel !== undefined || this.ownRids !== undefined;
@@ -113,6 +125,16 @@ export class RequestPlan {
     const each = own.map((rid, i) => [rid, rids.slice(i, i + 1)] as const);
     return this.#oneRid === undefined ? each : [[this.#oneRid, rids], ...each];
   }
+}
+
+/** Where a prompt begins that the scan of the body has found already. */
+function promptInTop(top: TopLevel | undefined): number | undefined {
+  let first: number | undefined;
+  for (const name of top === undefined ? [] : PROMPT_MEMBERS) {
+    const start = top?.values.get(name)?.[0]?.start;
+    if (start !== undefined && start < (first ?? Infinity)) first = start;
+  }
+  return first;
 }
 
 /** The body's `priority`; undefined without one, and where the body is no JSON object, which its server will say. */

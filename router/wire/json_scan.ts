@@ -73,6 +73,29 @@ export function walkObject(bytes: Uint8Array, start: number, visit: MemberVisito
   }
 }
 
+/**
+ * The index at which the value of the first member with one of these names begins; undefined where there is none, or
+ * the grammar is broken before it. What is behind it is not looked at.
+ */
+export function findValue(bytes: Uint8Array, names: readonly Uint8Array[]): number | undefined {
+  try {
+    let at = skipSpace(bytes, 0);
+    if (bytes[at] !== OPEN_OBJECT) return undefined;
+    do {
+      const keyStart = skipSpace(bytes, at + 1);
+      const keyEnd = skipString(bytes, keyStart);
+      const key = { start: keyStart + 1, end: keyEnd - 1 };
+      const start = skipSpace(bytes, skipColon(bytes, keyEnd));
+      if (names.some((name) => contentIs(bytes, key, name))) return start;
+      at = skipSpace(bytes, skipValue(bytes, start));
+    } while (bytes[at] === COMMA);
+    return undefined;
+  } catch (error) {
+    if (error instanceof JsonFault) return undefined;
+    throw error;
+  }
+}
+
 /** Walks the items of the JSON array that starts at `start`; throws as `walkObject` does. */
 export function walkArray(bytes: Uint8Array, start: number, visit: (item: ByteRange) => void): void {
   let at = skipSpace(bytes, start + 1);

@@ -1,15 +1,51 @@
+import type { PromptPrefix } from "../prompt_prefix.ts";
+
 /** A worker that may take a request, as a policy sees it. */
 export interface Candidate {
   /** Place in the order in which workers joined; never reused. Candidate lists are sorted by it. */
   readonly ordinal: number;
+  /** A hash of its address: the same in every router, whatever the order in which workers joined. */
+  readonly identity: number;
   readonly inFlight: number;
 }
 
-/**
- * Chooses one of a non-empty list of candidates. Pure: `lastOrdinal` is the ordinal of the worker that the pool
- * chose last (its seeded start value before the first choice), and is all the memory that a policy has.
- */
-export type Policy = <C extends Candidate>(candidates: readonly C[], lastOrdinal: number) => C;
+/** What a policy may look at of a request. */
+export interface PolicyRequest {
+  /** Equal keys belong together. */
+  readonly stickyKey?: string | undefined;
+  readonly prompt?: PromptPrefix | undefined;
+}
+
+/** Workers among which a policy chooses. */
+export interface WorkerChoice<C extends Candidate> {
+  /** Those with room; at least one. */
+  readonly candidates: readonly C[];
+  /** Those and the ones that are only full for the moment. */
+  readonly usable: readonly C[];
+}
+
+/** One way to choose a worker for a request, with what it has to remember for that. */
+export interface Policy {
+  /** True where a key alone decides; under the others the pool remembers where a key went. */
+  readonly placesKeys?: true;
+  /** One of the candidates. */
+  choose<C extends Candidate>(choice: WorkerChoice<C>, request: PolicyRequest): C;
+  /** An engine has said how many of a prompt's tokens it found in its cache. */
+  reported?(ordinal: number, request: PolicyRequest, found: CacheReport): void;
+}
+
+/** Tokens of a prompt, and those of them that were in the worker's prefix cache. */
+export interface CacheReport {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
+/** The candidates with the fewest requests in flight. */
+export function idlestOf<C extends Candidate>(candidates: readonly C[]): readonly C[] {
+  let fewest = Infinity;
+  for (const candidate of candidates) fewest = Math.min(fewest, candidate.inFlight);
+  return candidates.filter((candidate) => candidate.inFlight === fewest);
+}
 
 /** The first candidate behind `lastOrdinal`, wrapping round: whoever waits longest in the rotation. */
 export function nextInRotation<C extends Candidate>(candidates: readonly C[], lastOrdinal: number): C {

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { fc } from "../../properties.ts";
 import { stringify } from "yaml";
 import { toCanopy } from "../../../cfgs/formats/canopy.ts";
 import { loadConfig } from "../../../cfgs/load/load.ts";
 import { presetNames } from "../../../cfgs/presets/presets.ts";
 import { load } from "../helpers.ts";
+import { fc } from "../../properties.ts";
 
 const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs");
 
@@ -39,7 +39,7 @@ const model = fc.record({
   tokenizer: fc.oneof(fc.string(), fc.constant(false)),
   context_tokens: positive,
   served: fc.boolean(),
-  policy: fc.constantFrom("round_robin", "least_in_flight"),
+  policy: fc.constantFrom("round_robin", "least_load"),
   max_in_flight: fc.constantFrom(256, 1, 7),
   sampling,
   chat_template_arguments: fc.dictionary(name, fc.oneof(fc.boolean(), fc.string()), { maxKeys: 2 }),

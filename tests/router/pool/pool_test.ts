@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc } from "../../properties.ts";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
@@ -12,11 +11,13 @@ import {
   TransportError,
 } from "../../../base/transport.ts";
 import { type ModelConfig, modelSchema } from "../../../cfgs/schema/config.ts";
-import type { Lease } from "../../../router/pool/lease.ts";
+import { POLICY_NAMES } from "../../../cfgs/schema/policies.ts";
 import { createPool } from "../../../router/pool/create_pool.ts";
+import type { Lease } from "../../../router/pool/lease.ts";
 import type { ManagedPool } from "../../../router/pool/pool.ts";
 import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 import { workerHeaders, workerUrl } from "../../../router/worker/worker_access.ts";
+import { fc } from "../../properties.ts";
 
 /** Answers health checks as told, after `delayMs`; notes what was asked when, and how many at once. */
 class CheckedWorkers implements Transport {
@@ -254,7 +255,7 @@ test("requests in flight are counted exactly under any interleaving, however oft
   fc.assert(
     fc.property(
       fc.array(step, { maxLength: 100 }),
-      fc.constantFrom("round_robin", "least_in_flight"),
+      fc.constantFrom(...POLICY_NAMES),
       (steps, policy) => {
         const { pool } = setUp({ policy, max_in_flight: 4, breaker: { failures: 2 } });
         const live: Lease[] = [];
