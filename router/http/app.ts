@@ -58,6 +58,7 @@ export function createApp(services: AppServices): Hono<Env> {
   const app = new Hono<Env>();
   app.onError((error) => errorResponse(error, http.drain.draining ? { connection: "close" } : {}));
   app.notFound((call) => errorResponse(notFound(call.req.path)));
+  app.use(http.metrics.http.counted());
   app.use(identified(http.random));
   if (config.server.cors_origins.length > 0) app.use(crossOrigin(config.server.cors_origins));
   for (

@@ -41,7 +41,12 @@ export function errorResponse(
   extraHeaders: Readonly<Record<string, string>> = {},
 ): Response {
   const error = asCanopyError(thrown);
-  const headers = new Headers({ "content-type": "application/json", ...extraHeaders });
+  const headers = new Headers({
+    "content-type": "application/json",
+    // SGLang's gateway names it so, and tools that watch one read it.
+    "x-smg-error-code": error.code,
+    ...extraHeaders,
+  });
   if (error.status === 429 || error.status === 503) {
     headers.set("retry-after", String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1))));
   } else if (error.status >= 499 || error instanceof EngineError) headers.set("x-should-retry", "false");

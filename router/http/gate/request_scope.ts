@@ -27,7 +27,8 @@ export class RequestScope {
   readonly #leave: () => void;
   readonly #unlink: () => void;
   readonly #atEnd: ((outcome: Outcome) => void)[] = [];
-  #ended = false;
+  /** Undefined while it lasts. */
+  #outcome: Outcome | undefined;
 
   /** Throws `draining` (503). */
   constructor(request: Request, requestId: string, services: RequestScopeServices) {
@@ -62,22 +63,22 @@ export class RequestScope {
   }
 
   /** Calls `callback` when the scope ends; at once if it has. */
-  onEnd(callback: () => void): void {
-    if (this.#ended) callback();
+  onEnd(callback: (outcome: Outcome) => void): void {
+    if (this.#outcome !== undefined) callback(this.#outcome);
     else this.#atEnd.push(callback);
   }
 
   /** Stops everything that works for the request, and ends it. */
   abort(reason: unknown): void {
-    if (this.#ended) return;
+    if (this.#outcome !== undefined) return;
     this.#controller.abort(reason);
     this.end("cancelled");
   }
 
   /** The answer is complete. Calling it again does nothing. */
   end(outcome: Outcome): void {
-    if (this.#ended) return;
-    this.#ended = true;
+    if (this.#outcome !== undefined) return;
+    this.#outcome = outcome;
     this.#unlink();
     this.#leave();
     for (const callback of this.#atEnd) callback(outcome);

@@ -2,6 +2,8 @@ import type { Clock } from "../../../base/clock.ts";
 import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
 import { byModel } from "./by_model.ts";
 import { ExitMetrics } from "./exit_metrics.ts";
+import { HttpMetrics } from "./http_metrics.ts";
+import { ModelMetrics } from "./model_metrics.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 /** Upper bounds in seconds of the duration histogram. */
@@ -22,9 +24,13 @@ export class Metrics {
     DURATION_BUCKETS_S,
   );
   readonly #exits = new ExitMetrics();
+  readonly http: HttpMetrics;
+  readonly models: ModelMetrics;
 
   constructor(clock: Clock) {
     this.#clock = clock;
+    this.http = new HttpMetrics(clock);
+    this.models = new ModelMetrics(clock);
   }
 
   /** Counts a request that has ended. `model`: a configured name, or `unknown`. */
@@ -62,6 +68,8 @@ export class Metrics {
     for (const family of [this.#requests, this.#agentCalls, this.#tokens, this.#runSeconds, this.#exits]) {
       family.write(text);
     }
+    this.http.write(text);
+    this.models.write(text);
   }
 }
 

@@ -29,6 +29,10 @@ export async function serveEngine(
     path: path.split("?")[0] ?? path,
     body,
   });
+  const stream = body["stream"] === true;
+  const backend = model.config.engine.endsWith("-pd") ? "pd" : "regular";
+  const timer = http.metrics.models.begin({ model: model.name, backend, path, stream });
+  scope.onEnd((outcome) => timer.ended(outcome));
   const release = await http.admission.take(scope.signal);
   scope.onEnd(release);
   const { status, headers: returned, body: answer } = await http.relay.relay(
@@ -36,6 +40,7 @@ export async function serveEngine(
     { method: "POST", path, headers, body: bytes, owner: scope.owner },
     scope.signal,
   );
+  if (status < 400) timer.first();
   const init = { status, headers: returned };
   if (answer === undefined || answer instanceof Uint8Array) {
     scope.end(outcomeOf(status));

@@ -41,7 +41,15 @@ export async function serveVirtual(
   const plan = request.kind === "chat"
     ? readChat(body, target, headers)
     : readCompletion(body, target, headers);
-  guardRoot(target, plan, request.kind);
+  const path = request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions";
+  guardRoot(target, plan, path);
+  const timer = http.metrics.models.begin({
+    model: graph.name,
+    backend: "graph",
+    path,
+    stream: plan.stream,
+  });
+  scope.onEnd((outcome) => timer.ended(outcome));
 
   const group = await RunGroup.start({
     moa: http.moa,
@@ -62,6 +70,7 @@ export async function serveVirtual(
     });
   }
   const first = await events.next();
+  timer.first();
   const pieces = streamed(first, events, { group, plan, answer, scope });
   return new Response(pulledBody(pieces, scope), {
     headers: { "content-type": "text/event-stream", "cache-control": "no-cache", ...runHeaders(group.runs) },
@@ -69,14 +78,14 @@ export async function serveVirtual(
 }
 
 /** Throws 400 for parameters of the root that would kill its engine. */
-function guardRoot({ root }: RunTarget, plan: CompletionPlan, kind: VirtualRequest["kind"]): void {
+function guardRoot({ root }: RunTarget, plan: CompletionPlan, path: string): void {
   const { extra, ...own } = plan.inputs[0]?.rootSampling ?? {};
   if (root === undefined) return;
   refuseDeadly({
     engine: root.config.engine,
     version: root.engine.capabilities.version,
     vocabSize: root.tokenizer?.vocabSize,
-    path: kind === "chat" ? "/v1/chat/completions" : "/v1/completions",
+    path,
     body: { ...extra, ...own },
   });
 }

@@ -1,7 +1,8 @@
 import { MergedMetrics } from "../../../base/merged_metrics.ts";
 import type { Call } from "../gate/context.ts";
+import { naming } from "../gate/naming.ts";
 import type { HttpServices } from "../gate/services.ts";
-import { askWorkers, isGood, naming, unanswered, workersToAsk } from "./worker_fan_out.ts";
+import { askWorkers, isGood, unanswered, workersToAsk } from "./worker_fan_out.ts";
 
 const ANSWER_MS = 5_000;
 

@@ -7,6 +7,7 @@ import { parseJsonObject, readBody } from "../gate/body.ts";
 import type { Call, Env } from "../gate/context.ts";
 import { isSet, shown } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
+import { naming } from "../gate/naming.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { askHealth } from "./ask_health.ts";
@@ -15,7 +16,6 @@ import {
   askWorkers,
   type FanOutTarget,
   isGood,
-  naming,
   unanswered,
   type WorkerAnswer,
   workersToAsk,

@@ -1,7 +1,6 @@
 import { deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { readText } from "../../../base/read_body.ts";
-import type { Call } from "../gate/context.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -92,12 +91,6 @@ export function workersToAsk(models: readonly ServedModel[]): FanOutTarget[] {
 /** True for an answer of a status of success. */
 export function isGood({ status }: WorkerAnswer): boolean {
   return status >= 200 && status < 300;
-}
-
-/** Names workers as the caller may know them: by their addresses to the operator, to others by their ids. */
-export function naming({ keys }: HttpServices, call: Call): (worker: WorkerStatus) => string {
-  const operator = keys.mayTouch(undefined, call.req.header("authorization"));
-  return ({ id, url }) => operator ? url : id;
 }
 
 /** The 502 when none of the servers has answered. */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { isJsonObject } from "../../../base/json.ts";
@@ -144,10 +145,43 @@ test("metrics count requests, runs, calls and tokens in Prometheus' format", asy
       "canopy_requests_in_flight 0",
       'canopy_worker_in_flight{model="small",worker="small-1"} 2',
       'canopy_worker_up{model="big",worker="big-1"} 1',
+      'smg_http_requests_total{method="POST",path="/v1/chat/completions"} 3',
+      'smg_http_responses_total{path="/v1/chat/completions",status_code="400",error_code="invalid_value"} 1',
+      'smg_http_responses_total{path="/v1/completions",status_code="404",error_code="model_not_found"} 1',
+      "smg_http_connections_active 1",
+      'smg_router_requests_total{router_type="http",backend_type="graph",connection_mode="http",model="moa",' +
+      'endpoint="chat",streaming="true"} 1',
+      'smg_router_requests_total{router_type="http",backend_type="regular",connection_mode="http",' +
+      'model="small",endpoint="completions",streaming="false"} 1',
+      'smg_router_ttft_seconds_count{router_type="http",backend_type="graph",connection_mode="http",' +
+      'model="moa",endpoint="chat"} 1',
+      'smg_worker_health{worker="http://worker",model="small"} 1',
+      'smg_worker_cb_state{worker="http://worker",model="small"} 0',
+      'smg_worker_cb_outcomes_total{worker="http://worker",model="small",outcome="success"} 7',
+      'smg_worker_pool_size{worker_type="regular",connection_mode="http",model="small"} 1',
     ]
   ) assert.ok(text.split("\n").includes(line), `${line}\nis not in\n${text}`);
+  const series = text.split("\n").filter((line) => !line.startsWith("#")).map((line) =>
+    line.replace(/ \S+$/, "")
+  );
+  assert.equal(new Set(series).size, series.length, "no series stands there twice");
   for (const line of text.trimEnd().split("\n")) {
     assert.match(line, /^(# (HELP|TYPE) \w+ .+|\w+(\{(\w+="[^"]*",?)+\})? -?\d+(\.\d+)?(e-?\d+)?)$/);
+  }
+});
+
+test("every series of the dashboard is one that is written", async () => {
+  const { app, chat, post } = fakeApp();
+  await (await chat({ stream: true })).text();
+  await chat({ n: 0 });
+  await (await post("/v1/completions", { model: "small" })).text();
+  await settle();
+  const written = await (await app.request("/metrics")).text();
+  const dashboard = readFileSync(new URL("../../../docs/grafana-dashboard.json", import.meta.url), "utf8");
+  const names = new Set(dashboard.match(/\b(?:canopy|smg)_[a-z_]+(?=[\[{)"])/g));
+  assert.ok(names.size > 12);
+  for (const name of names) {
+    assert.match(written, new RegExp(`^# TYPE ${name.replace(/_bucket$/, "")} `, "m"), name);
   }
 });
 

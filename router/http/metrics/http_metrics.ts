@@ -1,0 +1,52 @@
+import type { MiddlewareHandler } from "hono";
+import { matchedRoutes } from "hono/route";
+import type { Clock } from "../../../base/clock.ts";
+import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
+
+/** Upper bounds in seconds, those of SGLang's gateway. */
+export const GATEWAY_BUCKETS_S: readonly number[] = [
+  ...[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+  ...[15, 30, 45, 60, 90, 120, 180, 240],
+];
+
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+
+/** Counts of HTTP requests under the names of SGLang's gateway, so that its dashboards work. */
+export class HttpMetrics {
+  readonly #clock: Clock;
+  readonly #requests = new Counter("smg_http_requests_total", "Requests that arrived.");
+  readonly #responses = new Counter("smg_http_responses_total", "Requests by the head of their answer.");
+  readonly #seconds = new Histogram(
+    "smg_http_request_duration_seconds",
+    "Time from a request to the head of its answer.",
+    GATEWAY_BUCKETS_S,
+  );
+  #active = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts what passes it. Paths are those of the routes, methods the known ones, so that clients add no series. */
+  counted(): MiddlewareHandler {
+    return async (call, next) => {
+      const startedMs = this.#clock.now();
+      this.#active++;
+      await next();
+      this.#active--;
+      const route = matchedRoutes(call).find(({ path }) => path !== "/*");
+      const { method } = call.req;
+      const at = { method: METHODS.has(method) ? method : "other", path: route?.path ?? "unknown" };
+      this.#requests.add(at);
+      this.#seconds.observe(at, (this.#clock.now() - startedMs) / 1000);
+      const { status, headers } = call.res;
+      const error_code = status < 400 ? "" : headers.get("x-smg-error-code") ?? "";
+      this.#responses.add({ path: at.path, status_code: String(status), error_code });
+    };
+  }
+
+  write(text: MetricsText): void {
+    for (const family of [this.#requests, this.#responses, this.#seconds]) family.write(text);
+    text.gauge("smg_http_connections_active", "Requests whose answer has not begun.", this.#active);
+  }
+}

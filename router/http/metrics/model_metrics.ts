@@ -1,0 +1,77 @@
+import type { Clock } from "../../../base/clock.ts";
+import { Counter, Histogram, type Labels, type MetricsText } from "../../../base/prometheus.ts";
+import { GATEWAY_BUCKETS_S } from "./http_metrics.ts";
+
+/** One request for a model, whose answer is timed. */
+export interface TimedRequest {
+  /** Name of an engine model or a graph. */
+  readonly model: string;
+  readonly backend: "regular" | "pd" | "graph";
+  readonly path: string;
+  readonly stream: boolean;
+}
+
+/** Times an answer. */
+export interface AnswerTimer {
+  /** The first piece of a stream is here. */
+  first(): void;
+  /** The answer has ended; `ok`, or what became of it. */
+  ended(outcome: string): void;
+}
+
+/** Requests for models, with their latencies: ours, and under the names of SGLang's gateway. */
+export class ModelMetrics {
+  readonly #clock: Clock;
+  readonly #requests = new Counter("smg_router_requests_total", "Requests for models.");
+  readonly #errors = new Counter(
+    "smg_router_request_errors_total",
+    "Requests for models that did not end well.",
+  );
+  readonly #seconds = new Histogram(
+    "smg_router_request_duration_seconds",
+    "Time from a request for a model to the end of its answer.",
+    GATEWAY_BUCKETS_S,
+  );
+  readonly #ttft = new Histogram(
+    "smg_router_ttft_seconds",
+    "Time from a request for a model to the first piece of its stream.",
+    GATEWAY_BUCKETS_S,
+  );
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Counts a request and begins to time its answer. */
+  begin({ model, backend, path, stream }: TimedRequest): AnswerTimer {
+    const startedMs = this.#clock.now();
+    const seconds = () => (this.#clock.now() - startedMs) / 1000;
+    const labels: Labels = {
+      router_type: "http",
+      backend_type: backend,
+      connection_mode: "http",
+      model,
+      endpoint: endpointOf(path),
+    };
+    this.#requests.add({ ...labels, streaming: String(stream) });
+    return {
+      first: () => {
+        if (stream) this.#ttft.observe(labels, seconds());
+      },
+      ended: (outcome) => {
+        this.#seconds.observe(labels, seconds());
+        if (outcome !== "ok") this.#errors.add({ ...labels, error_type: outcome });
+      },
+    };
+  }
+
+  write(text: MetricsText): void {
+    for (const family of [this.#requests, this.#errors, this.#seconds, this.#ttft]) family.write(text);
+  }
+}
+
+/** The gateway's word for a path: `chat` for `/v1/chat/completions`, else the path without its version. */
+function endpointOf(path: string): string {
+  const plain = path.split("?")[0]!.replace(/^\/(v1\/)?/, "");
+  return plain === "chat/completions" ? "chat" : plain.replaceAll("/", "_");
+}
