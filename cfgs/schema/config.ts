@@ -72,7 +72,9 @@ export const modelSchema = z.strictObject({
   connect_timeout_ms: z.number().positive().default(5_000).describe("Longest wait for a connection"),
   first_token_timeout_ms: z.number().positive().default(600_000).describe("Longest wait for the first token"),
   idle_timeout_ms: z.number().positive().default(120_000).describe("Longest silence inside a stream"),
-  retries: z.int().min(0).default(1).describe("Attempts on other workers before the first token"),
+  retries: z.int().min(0).default(1).describe(
+    "Attempts in a row on other workers that may get no further, before a failure counts",
+  ),
   health: z.strictObject({
     interval_ms: z.number().positive().default(10_000).describe("Time between two checks of a worker"),
     timeout_ms: z.number().positive().default(5_000).describe("Longest wait for its answer"),

@@ -1,5 +1,5 @@
 import { messageOf } from "../../base/errors.ts";
-import { Detokenizer } from "./detokenizer.ts";
+import { Detokenizer } from "../../ml/tokenizers/detokenizer.ts";
 import type { DrawnToken, Generator, SequenceRequest } from "../scheduler/generator.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { TokenLogprob } from "../../router/engines/engine.ts";

@@ -93,7 +93,7 @@ export interface EngineUsage {
   /** Of the prompt's tokens, those found in the prefix cache; undefined when not reported. */
   readonly cachedTokens: number | undefined;
   /** Of the completion's tokens, those of a reasoning phase; undefined when not reported. */
-  readonly reasoningTokens?: number;
+  readonly reasoningTokens?: number | undefined;
   /** False when the engine sent no usage: `completionTokens` is then its number of deltas, `promptTokens` 0. */
   readonly reported?: boolean;
 }
@@ -121,7 +121,7 @@ export type GenerateEvent =
     readonly type: "end";
     readonly finishReason: FinishReason;
     /** The stop string or token id that ended it, where reported. */
-    readonly stopReason?: string | number;
+    readonly stopReason?: string | number | undefined;
     readonly usage: EngineUsage;
     /** Of a pair: why its decode half read the prompt by itself; absent when the prefill half did. */
     readonly decodedAlone?: string;

@@ -1,29 +1,11 @@
-import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { EngineCapabilities } from "./engine.ts";
 import { pairDiesOfTopLogprobs } from "./guards/refuse_deadly.ts";
+import { askedJson, askedText, asObject, type ProbeOptions } from "./probe_get.ts";
 import { fakeBootstrapWarms } from "./sglang/bootstrap.ts";
 import { olderThan } from "./version.ts";
 import { cacheFacts, schedulesByPriority } from "./vllm/vllm_facts.ts";
-import { workerUrl } from "../worker/worker_access.ts";
-import { connectionError, workerRefusal } from "../worker/worker_errors.ts";
-
-/** Longest answer to a probe; SGLang's server info is some 32 kB. */
-const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
-
-/** Options of `probe`. */
-export interface ProbeOptions {
-  readonly config: ModelConfig;
-  readonly transport: Transport;
-  readonly clock: Clock;
-  /** The worker's base URL; the decode side of a pair. */
-  readonly url: string;
-  /** As `workerHeaders` gives them. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
-}
 
 /** Abilities of the newest version of the model's family, for servers that have not been asked yet. */
 export function defaultCapabilities(
@@ -63,7 +45,7 @@ export async function probe(options: ProbeOptions): Promise<EngineCapabilities> 
   const base = defaultCapabilities(config);
   if (config.engine === "vllm" || config.engine === "vllm-pd") return await probeVllm(options, base);
   if (config.engine === "sglang" || config.engine === "sglang-pd") return await probeSglang(options, base);
-  const models = await get(options, "/v1/models");
+  const models = await askedJson(options, "/v1/models");
   const computes = cardOf(models, config.model)?.computes;
   return {
     ...base,
@@ -74,8 +56,8 @@ export async function probe(options: ProbeOptions): Promise<EngineCapabilities> 
 
 async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promise<EngineCapabilities> {
   const [models, about, metrics, info] = await Promise.all([
-    get(options, "/v1/models"),
-    get(options, "/version"),
+    askedJson(options, "/v1/models"),
+    askedJson(options, "/version"),
     ifAnswered(options, "/metrics"),
     ifAnswered(options, "/server_info?config_format=json"),
   ]);
@@ -98,8 +80,8 @@ async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promi
 }
 
 async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Promise<EngineCapabilities> {
-  const models = await get(options, "/v1/models");
-  const info = await get(options, "/get_server_info") ?? await get(options, "/server_info");
+  const models = await askedJson(options, "/v1/models");
+  const info = await askedJson(options, "/get_server_info") ?? await askedJson(options, "/server_info");
   const version = typeof info?.version === "string" ? info.version : undefined;
   const old = (than: string) => version !== undefined && olderThan(version, than);
   const incremental = version === undefined
@@ -126,65 +108,18 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
   };
 }
 
-/** A GET's JSON object; undefined for 404 and the like, and for anything that is not an object. */
-async function get(options: ProbeOptions, path: string): Promise<JsonObject | undefined> {
-  const text = await getText(options, path);
-  return text === undefined ? undefined : asObject(text);
-}
-
 /** An answer that is good to have, but not needed: undefined when it cannot be had. */
 async function ifAnswered(options: ProbeOptions, path: string): Promise<string | undefined> {
   try {
-    return await getText(options, path);
+    return await askedText(options, path);
   } catch {
     options.signal.throwIfAborted();
     return undefined;
-  }
-}
-
-/** The body of a GET's 200; undefined for 404 and the like. */
-async function getText(options: ProbeOptions, path: string): Promise<string | undefined> {
-  const { transport, clock, url, headers, config } = options;
-  const late = new Error(`No answer to ${path} within ${config.health.timeout_ms} ms`);
-  const { signal, release } = deadlineSignal(clock, config.health.timeout_ms, late, options.signal);
-  try {
-    const response = await transport.send({
-      method: "GET",
-      url: workerUrl(url, path),
-      lane: "control",
-      headers,
-      connectTimeoutMs: config.connect_timeout_ms,
-    }, signal);
-    const decoder = new TextDecoder();
-    let text = "";
-    for await (const chunk of response.body) {
-      text += decoder.decode(chunk, { stream: true });
-      if (text.length > MAX_ANSWER_BYTES) return undefined;
-    }
-    const { status } = response;
-    if (status === 401 || status === 403 || status === 429 || status >= 500) {
-      throw workerRefusal({ workerId: url, url }, status, text);
-    }
-    return status === 200 ? text : undefined;
-  } catch (error) {
-    options.signal.throwIfAborted();
-    throw connectionError({ workerId: url, url }, error);
-  } finally {
-    release();
   }
 }
 
 function isCount(value: unknown): value is number {
   return typeof value === "number" && Number.isInteger(value) && value > 0;
-}
-
-function asObject(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isJsonObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** vLLM's `root` of a model: the folder or Hub id that it was started with; of an adapter, that of its base model. */

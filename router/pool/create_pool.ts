@@ -5,6 +5,7 @@ import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig, WorkerConfig } from "../../cfgs/schema/config.ts";
 import { Gate } from "./gate.ts";
+import type { ModelCheck } from "./health.ts";
 import { PairPlacer } from "./pair_placer.ts";
 import type { Placer } from "./placer.ts";
 import type { ManagedPool } from "./pool.ts";
@@ -22,6 +23,8 @@ export interface PoolOptions {
   readonly random: Random;
   readonly transport: Transport;
   readonly log: Logger;
+  /** A worker that it finds wrong is out of service until it is right. */
+  readonly findWrongModel?: ModelCheck | undefined;
 }
 
 /**

@@ -4,6 +4,7 @@ import type { Lease, LeaseHint, PlaceHint } from "./lease.ts";
 import type { Claim } from "./placer.ts";
 import type { CacheReport } from "./policies/policy.ts";
 import { fullError } from "./refusals.ts";
+import type { EngineError } from "../worker/engine_error.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 
 /** Options of a `Gate`. */
@@ -183,6 +184,8 @@ class ClaimLease implements Lease {
   readonly #claim: Claim;
   readonly #ends: LeaseEnds;
   #reading: boolean;
+  #lost: EngineError | undefined;
+  #onLost: ((error: EngineError) => void) | undefined;
 
   constructor(claim: Claim, ends: LeaseEnds) {
     this.workerId = claim.workerId;
@@ -192,6 +195,15 @@ class ClaimLease implements Lease {
     this.#claim = claim;
     this.#ends = ends;
     this.#reading = ends.stopReading !== undefined;
+    claim.lost = (error) => {
+      this.#lost ??= error;
+      this.#onLost?.(error);
+    };
+  }
+
+  onLost(listener: (error: EngineError) => void): void {
+    this.#onLost = listener;
+    if (this.#lost !== undefined) listener(this.#lost);
   }
 
   promptRead(): void {

@@ -51,14 +51,19 @@ export class HealthState {
   }
 }
 
+/** Asks a worker whether it serves another model than it should: a sentence's end if so. Rejects when it cannot be asked. */
+export type ModelCheck = (worker: WorkerAccess, signal: AbortSignal) => Promise<string | undefined>;
+
 /** Options of a `HealthChecker`. */
 export interface HealthCheckerOptions {
   readonly config: ModelConfig;
   readonly access: WorkerAccess;
   readonly clock: Clock;
   readonly transport: Transport;
-  /** Called after every check. */
-  readonly onCheck: (result: CheckResult) => void;
+  /** Asked beside each check; what it says counts when the worker is well. */
+  readonly findWrongModel?: ModelCheck | undefined;
+  /** Called after every check. `wrongModel`: what is wrong with the model that the worker serves. */
+  readonly onCheck: (result: CheckResult, wrongModel: string | undefined) => void;
 }
 
 /**
@@ -71,6 +76,7 @@ export class HealthChecker {
   #lastStartMs = -Infinity;
   #dueMs = 0;
   #wake: AbortController | undefined;
+  #wrongModel: string | undefined;
 
   constructor(options: HealthCheckerOptions) {
     this.#options = options;
@@ -82,11 +88,12 @@ export class HealthChecker {
     const { clock, config } = this.#options;
     while (!signal.aborted) {
       this.#lastStartMs = clock.now();
-      const result = await this.#check(signal);
+      const [result, wrongModel] = await Promise.all([this.#check(signal), this.#checkModel(signal)]);
       if (signal.aborted) return;
       this.state.record(result === undefined);
-      this.#options.onCheck(result);
-      const interval = this.state.suspect
+      if (result === undefined) this.#wrongModel = wrongModel;
+      this.#options.onCheck(result, this.#wrongModel);
+      const interval = this.state.suspect || this.#wrongModel !== undefined
         ? Math.min(SUSPECT_INTERVAL_MS, config.health.interval_ms)
         : config.health.interval_ms;
       this.#dueMs = clock.now() + interval;
@@ -120,6 +127,16 @@ export class HealthChecker {
       await clock.sleep(this.#dueMs - clock.now(), wake.signal).catch(() => {});
       this.#wake = undefined;
       signal.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Without an answer the last one holds. */
+  async #checkModel(signal: AbortSignal): Promise<string | undefined> {
+    const { access, findWrongModel } = this.#options;
+    try {
+      return await findWrongModel?.(access, signal);
+    } catch {
+      return this.#wrongModel;
     }
   }
 

@@ -129,6 +129,7 @@ class PairClaim implements Claim {
   readonly workerId: string;
   readonly url: string;
   readonly prefill: PrefillSide;
+  lost: Claim["lost"];
   readonly #prefillShare: WorkerShare;
   readonly #decodeShare: WorkerShare;
   readonly #events: PairEvents;
@@ -144,8 +145,8 @@ class PairClaim implements Claim {
       bootstrapHost: prefill.access.bootstrapHost ?? new URL(prefill.url).hostname,
       bootstrapPort: prefill.access.bootstrapPort,
     };
-    this.#prefillShare = prefill.take();
-    this.#decodeShare = decode.take();
+    this.#prefillShare = prefill.take((error) => this.lost?.(error));
+    this.#decodeShare = decode.take((error) => this.lost?.(error));
     this.#events = events;
   }
 

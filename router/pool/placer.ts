@@ -4,6 +4,7 @@ import type { PlaceHint } from "./lease.ts";
 import type { CacheReport, Policy, PolicyRequest } from "./policies/policy.ts";
 import type { WorkerRegistry } from "./registry.ts";
 import type { Worker } from "./worker.ts";
+import type { EngineError } from "../worker/engine_error.ts";
 import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
@@ -22,6 +23,8 @@ export interface Claim {
   readonly workerId: string;
   readonly url: string;
   readonly prefill?: PrefillSide | undefined;
+  /** Called when a worker of which a share is still held is taken out of service. */
+  lost?: ((error: EngineError) => void) | undefined;
   /** Gives back what is still held (with a `side`, of that half); false when that is nothing. */
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean;
   /** Tells the policy by which the reader of the prompt was chosen what was in its cache. */
@@ -40,11 +43,12 @@ export interface Placer {
 
 /** A share of a whole server, or of a decode server that works alone. */
 export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest): Claim {
-  const share = worker.take();
-  return {
+  const share = worker.take((error) => claim.lost?.(error));
+  const claim: Claim = {
     workerId: worker.id,
     url: worker.url,
     release: (outcome, side) => side !== "prefill" && share.release(outcome),
     reported: (found) => policy.reported?.(worker.ordinal, request, found),
   };
+  return claim;
 }

@@ -27,9 +27,11 @@ function problemOf(workers: readonly WorkerStatus[], kind: string): string | und
   return workers.length > MAX_NAMED ? `${named} and ${workers.length - MAX_NAMED} more` : named;
 }
 
-function stateOf({ health, breaker }: WorkerStatus): string | undefined {
+function stateOf({ health, breaker, missingModel }: WorkerStatus): string | undefined {
   if (health === "unknown") return "was not heard of yet";
   if (health === "draining") return "is draining";
-  if (health === "unhealthy") return "is out of service";
+  if (health === "unhealthy") {
+    return missingModel === undefined ? "is out of service" : `does not serve "${missingModel}"`;
+  }
   return breaker === "open" ? "has failed too often (its breaker is open)" : undefined;
 }

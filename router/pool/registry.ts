@@ -3,6 +3,7 @@ import { CanopyError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import type { ModelCheck } from "./health.ts";
 import { Worker } from "./worker.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
@@ -14,6 +15,7 @@ export interface WorkerRegistryOptions {
   readonly clock: Clock;
   readonly transport: Transport;
   readonly log: Logger;
+  readonly findWrongModel?: ModelCheck | undefined;
   /** Called after a worker has joined, left, or changed its state: there may be more or less room than before. */
   readonly onChange: () => void;
 }
@@ -49,7 +51,7 @@ export class WorkerRegistry {
 
   /** Adds a worker and returns its id. Throws 409 `worker_exists` for a URL that is there already. */
   add(access: WorkerAccess): string {
-    const { model, config, clock, transport } = this.#options;
+    const { model, config, clock, transport, findWrongModel } = this.#options;
     if (this.#workers.some((worker) => worker.url === access.url)) {
       throw new CanopyError(`Cannot add worker ${access.url}: model ${model} has it already`, {
         code: "worker_exists",
@@ -66,6 +68,7 @@ export class WorkerRegistry {
       config,
       clock,
       transport,
+      findWrongModel,
       onChange: (changed) => {
         this.#logChange(changed);
         this.#options.onChange();

@@ -3,9 +3,11 @@ import { fnv1a } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Breaker } from "./breaker.ts";
-import { type CheckResult, HealthChecker } from "./health.ts";
+import { type CheckedHealth, type CheckResult, HealthChecker, type ModelCheck } from "./health.ts";
+import type { EngineError } from "../worker/engine_error.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
+import { lostWorker } from "../worker/worker_errors.ts";
 
 /** State of one server process that serves a model. */
 export interface WorkerStatus {
@@ -22,6 +24,8 @@ export interface WorkerStatus {
   readonly served: number;
   readonly failures: number;
   readonly lastError: string | undefined;
+  /** The model that it should serve and does not, by the name that requests give it. */
+  readonly missingModel?: string | undefined;
 }
 
 /** Options of a `Worker`. */
@@ -32,6 +36,7 @@ export interface WorkerOptions {
   readonly config: ModelConfig;
   readonly clock: Clock;
   readonly transport: Transport;
+  readonly findWrongModel?: ModelCheck | undefined;
   /** Called when the worker's health changes, or a new process serves in its place. */
   readonly onChange: (worker: Worker) => void;
 }
@@ -55,9 +60,12 @@ export class Worker {
   readonly breaker: Breaker;
   draining = false;
   #down: string | undefined;
+  #wrongModel: string | undefined;
+  readonly #model: string;
   readonly #checker: HealthChecker;
   readonly #onChange: (worker: Worker) => void;
-  #inFlight = 0;
+  /** What is told to those that the worker works for when it is taken out of service. */
+  readonly #inFlight = new Set<(error: EngineError) => void>();
   #served = 0;
   #failures = 0;
   #lastError: string | undefined;
@@ -70,6 +78,7 @@ export class Worker {
     this.access = options.access;
     this.url = options.access.url;
     this.identity = fnv1a(this.url);
+    this.#model = config.model;
     this.headers = workerHeaders(config, options.access);
     this.breaker = new Breaker({ clock, failures: config.breaker.failures, openMs: config.breaker.open_ms });
     this.#onChange = options.onChange;
@@ -78,17 +87,18 @@ export class Worker {
       access: options.access,
       clock,
       transport: options.transport,
-      onCheck: (result) => this.#onCheck(result),
+      findWrongModel: options.findWrongModel,
+      onCheck: (result, wrongModel) => this.#onCheck(result, wrongModel),
     });
   }
 
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#inFlight.size;
   }
 
   /** True for a worker that is not known to be ill and takes new work; its breaker and load are other questions. */
   get inService(): boolean {
-    return !this.draining && this.#down === undefined && this.#checker.state.health !== "unhealthy";
+    return !this.draining && this.#checkedHealth !== "unhealthy";
   }
 
   get status(): WorkerStatus {
@@ -96,17 +106,14 @@ export class Worker {
       id: this.id,
       url: this.url,
       role: this.access.role,
-      health: this.draining
-        ? "draining"
-        : this.#down === undefined
-        ? this.#checker.state.health
-        : "unhealthy",
+      health: this.draining ? "draining" : this.#checkedHealth,
       bootstrapPort: this.access.bootstrapPort,
       breaker: this.breaker.state,
-      inFlight: this.#inFlight,
+      inFlight: this.#inFlight.size,
       served: this.#served,
       failures: this.#failures,
-      lastError: this.#down ?? this.#lastError,
+      lastError: this.#down ?? this.#wrongModel ?? this.#lastError,
+      missingModel: this.#wrongModel === undefined ? undefined : this.#model,
     };
   }
 
@@ -120,6 +127,7 @@ export class Worker {
     if (reason !== undefined) {
       this.#lastHealth = "unhealthy";
       this.#onChange(this);
+      this.#lose(reason);
     } else if (wasDown) {
       this.#lastError = undefined;
       this.breaker.reset();
@@ -134,16 +142,14 @@ export class Worker {
     return this.#checker.run(signal);
   }
 
-  /** Counts a request here until it is given back. */
-  take(): WorkerShare {
+  /** Counts a request here until it is given back; `onLost` is called when the worker is taken out of service by then. */
+  take(onLost: (error: EngineError) => void): WorkerShare {
     const permit = this.breaker.begin();
-    this.#inFlight++;
-    let held = true;
+    const lost = (error: EngineError) => onLost(error);
+    this.#inFlight.add(lost);
     return {
       release: (outcome) => {
-        if (!held) return false;
-        held = false;
-        this.#inFlight--;
+        if (!this.#inFlight.delete(lost)) return false;
         this.breaker.end(permit, outcome);
         this.#count(outcome);
         return true;
@@ -159,11 +165,24 @@ export class Worker {
     this.#checker.poke();
   }
 
-  #onCheck(result: CheckResult): void {
+  get #checkedHealth(): CheckedHealth {
+    const isOut = this.#down !== undefined || this.#wrongModel !== undefined;
+    return isOut ? "unhealthy" : this.#checker.state.health;
+  }
+
+  #onCheck(result: CheckResult, wrongModel: string | undefined): void {
     this.#lastError = result;
-    const { health } = this.#checker.state;
+    this.#wrongModel = wrongModel;
+    const health = this.#checkedHealth;
     if (health === this.#lastHealth) return;
     this.#lastHealth = health;
     this.#onChange(this);
+    if (health === "unhealthy") this.#lose(this.status.lastError ?? "its checks fail");
+  }
+
+  /** Tells everybody whose request is here: no more is to be expected. Those who give up now may come back at once. */
+  #lose(reason: string): void {
+    const error = lostWorker(this, reason);
+    for (const onLost of [...this.#inFlight]) onLost(error);
   }
 }

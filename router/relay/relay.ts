@@ -173,6 +173,8 @@ class WorkerRelay implements Relay {
     };
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
+    // For as long as the place is held: a stream that has begun ends with this error.
+    lease.onLost?.((error) => void call.stop(error));
     try {
       if (job.signal.aborted) throw job.signal.reason;
       const response = await call.open();

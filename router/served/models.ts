@@ -6,12 +6,15 @@ import type { Transport } from "../../base/transport.ts";
 import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities } from "../engines/engine.ts";
+import { findWrongModel as askModel } from "../engines/find_wrong_model.ts";
 import { defaultCapabilities, probe } from "../engines/probe.ts";
 import { createPool } from "../pool/create_pool.ts";
+import type { ModelCheck } from "../pool/health.ts";
 import type { ManagedPool } from "../pool/pool.ts";
 import { findTokenizer, noTokenizerText, wantsTokenizer } from "./find_tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import type { Membership, ServedModel } from "./served_model.ts";
+import { workerHeaders } from "../worker/worker_access.ts";
 
 /** Options of `createModels`. */
 export interface ModelsOptions {
@@ -50,7 +53,19 @@ export class ModelService implements ServedModel {
     this.name = name;
     this.config = config;
     this.#options = options;
-    this.pool = createPool({ model: name, config, clock, random, transport, log: logger("pool") });
+    const findWrongModel: ModelCheck = (access, signal) => {
+      const { url } = access;
+      return askModel({ config, transport, clock, url, headers: workerHeaders(config, access), signal });
+    };
+    this.pool = createPool({
+      model: name,
+      config,
+      clock,
+      random,
+      transport,
+      log: logger("pool"),
+      findWrongModel,
+    });
     this.membership = {
       addWorker: (worker) => {
         const id = this.pool.addWorker(worker);

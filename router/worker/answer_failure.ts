@@ -36,7 +36,7 @@ export function callFailure(worker: CalledWorker, error: unknown): AttemptFailur
   return {
     error: workerError(worker, "did not answer", "worker_unreachable", error),
     outcome: "failed",
-    retryable: broken,
+    retryable: broken || isLost(error),
     deliverable: false,
     unseen: broken && error.code === "reset_before_head" && error.reusedSocket,
   };
@@ -98,6 +98,11 @@ export function errorEventStatus(events: Uint8Array | undefined): number | undef
   const finish = member(member(event, "meta_info"), "finish_reason");
   const status = member(finish, "status_code");
   return member(finish, "type") === "abort" && typeof status === "number" ? status : undefined;
+}
+
+/** True for a worker that was taken out of service: it says nothing about the request. */
+function isLost(error: unknown): boolean {
+  return error instanceof EngineError && error.code === "worker_lost";
 }
 
 /** SGLang's word for a request that a client has called off by its id: nobody wants it again. */

@@ -1,3 +1,5 @@
+import type { EngineError } from "./engine_error.ts";
+
 /** The prefill half of a pair. */
 export interface PrefillSide {
   readonly workerId: string;
@@ -24,6 +26,11 @@ export interface Placement {
    * it was (then the last call's `failed` counts against no other).
    */
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void;
+  /**
+   * Calls the listener when a worker of the place that still works for the call is taken out of service: no more is to
+   * be expected of it. At most one listener; at once when it has happened already.
+   */
+  onLost?(listener: (error: EngineError) => void): void;
   /**
    * Tells the pool that the prompt has been read (of a pair, by the prefill half): warms may use that server again.
    * Implied when it is given back.

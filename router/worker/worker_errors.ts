@@ -141,6 +141,22 @@ export function overdue(worker: NamedWorker, limitMs: number, begun: boolean): E
   });
 }
 
+/** A worker that was taken out of service while it worked for a request. */
+export function lostWorker(
+  worker: { readonly id: string; readonly url: string },
+  reason: string,
+): EngineError {
+  return new EngineError(
+    `Worker ${worker.id} was taken out of service before its answer was whole: ${reason}`,
+    {
+      code: "worker_lost",
+      status: 502,
+      workerUrl: worker.url,
+      retryable: true,
+    },
+  );
+}
+
 /** A worker's answer that breaks its own protocol. */
 export function invalidAnswer(worker: NamedWorker, what: string, cause?: unknown): EngineError {
   return new EngineError(`${nameOf(worker)} sent an invalid answer: ${what}`, {

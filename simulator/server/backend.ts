@@ -216,7 +216,12 @@ export class Backend {
   }
 
   #connector(options: PdOptions, hooks: BackendHooks): KvConnector {
-    const hex = this.randomHex(32);
+    const host = reachable(options.bootstrapHost);
+    const port = options.bootstrapPort ?? SIDE_CHANNEL_PORT;
+    // Servers of the same seed still have ids of their own: KV is found by them.
+    const hex = new Random(this.options.seed).stream(`simulator/${this.model}/engine ${host}:${port}`).hex(
+      32,
+    );
     return new KvConnector({
       die: () => void this.die(),
       strike: hooks.strike,
@@ -227,8 +232,8 @@ export class Backend {
       engineId: [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join(
         "-",
       ),
-      host: reachable(options.bootstrapHost),
-      port: options.bootstrapPort ?? SIDE_CHANNEL_PORT,
+      host,
+      port,
       speedup: this.options.speedup ?? 1,
       loadFailurePolicy: options.loadFailurePolicy ?? "fail",
       sourceOf: (prompt) => new HashedSource(this.speech, prompt, this.model, undefined),

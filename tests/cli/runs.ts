@@ -50,6 +50,8 @@ export function recordOf(graph: Graph, facts: Record<string, AgentFacts>, durati
       startedAtMs: undefined,
       firstTokenAtMs: undefined,
       endedAtMs: undefined,
+      resumes: 0,
+      restarts: 0,
       usage: {
         agent: node.id,
         model: node.model,

@@ -63,6 +63,10 @@ export class OpenAiDecoder implements AnswerDecoder {
     return delta;
   }
 
+  get finished(): boolean {
+    return this.#finish !== undefined;
+  }
+
   /** The last event. Throws `EngineError` when the generation is not over. */
   end(): End {
     if (this.#finish === undefined) throw cutStream(this.#worker);

@@ -1,6 +1,13 @@
 import type { GenerateEvent } from "../engine.ts";
 import { DONE, SseParser } from "../../wire/sse.ts";
-import { accepted, type CalledWorker, restAsText, type UpstreamCall } from "../../worker/upstream_call.ts";
+import { EngineError } from "../../worker/engine_error.ts";
+import {
+  accepted,
+  type CalledWorker,
+  type Read,
+  restAsText,
+  type UpstreamCall,
+} from "../../worker/upstream_call.ts";
 import { invalidAnswer } from "../../worker/worker_errors.ts";
 
 /** The content of one event of an engine. */
@@ -16,12 +23,24 @@ export interface AnswerDecoder {
   push(data: string): DecodedDelta | undefined;
   /** True when the next event of the stream, if it is there already, says all that this one does. */
   repeats?(next: string): boolean;
+  /** True once the generation is over, whatever else its stream may tell. */
+  readonly finished: boolean;
   /** The last event. Throws `EngineError` when the generation is not over. */
   end(): End;
 }
 
 /** Longest answer accepted from a server that does not stream though it was asked to. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
+
+/** The next read; the end where the worker is lost after the last word of its answer. */
+async function nextRead(call: UpstreamCall, decoder: AnswerDecoder): Promise<Read> {
+  try {
+    return await call.next();
+  } catch (error) {
+    if (decoder.finished && error instanceof EngineError) return { done: true, value: undefined };
+    throw error;
+  }
+}
 
 /** Opens a call and reads its answer, streamed or whole, into events. `open`: in other words, such as a retry's. */
 export async function* readEvents(
@@ -40,7 +59,7 @@ export async function* readEvents(
     const parser = new SseParser({ tooLong: (what) => invalidAnswer(worker, what) });
     let done = false;
     while (!done) {
-      const read = await call.next();
+      const read = await nextRead(call, decoder);
       if (read.done === true) break;
       const events = parser.push(read.value);
       for (let at = 0; at < events.length; at++) {

@@ -5,7 +5,7 @@
 export class StopFilter {
   readonly #stops: readonly string[];
   #held = "";
-  #stopped = false;
+  #found: string | undefined;
 
   constructor(stops: readonly string[]) {
     this.#stops = stops;
@@ -13,22 +13,27 @@ export class StopFilter {
 
   /** True once a stop was found: nothing comes out any more. */
   get stopped(): boolean {
-    return this.#stopped;
+    return this.#found !== undefined;
+  }
+
+  /** The stop string that ended the text; undefined before. */
+  get found(): string | undefined {
+    return this.#found;
   }
 
   /** Takes more text in; gives what can be sent now. */
   push(text: string): string {
-    if (this.#stopped) return "";
+    if (this.#found !== undefined) return "";
     const pending = this.#held + text;
     let end = pending.length;
     for (const stop of this.#stops) {
       const at = pending.indexOf(stop);
       if (at < 0 || at >= end) continue;
       end = at;
-      this.#stopped = true;
+      this.#found = stop;
     }
-    if (!this.#stopped) end -= heldTail(pending, this.#stops);
-    this.#held = this.#stopped ? "" : pending.slice(end);
+    if (!this.stopped) end -= heldTail(pending, this.#stops);
+    this.#held = this.stopped ? "" : pending.slice(end);
     return pending.slice(0, end);
   }
 

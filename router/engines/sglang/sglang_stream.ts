@@ -77,6 +77,10 @@ export class SglangDecoder implements AnswerDecoder {
     return this.#incremental === false && next.startsWith('{"text":');
   }
 
+  get finished(): boolean {
+    return this.#end !== undefined;
+  }
+
   /** The last event. Throws `EngineError` when the generation is not over. */
   end(): End {
     if (this.#end === undefined) throw cutStream(this.#worker);

@@ -17,6 +17,10 @@ export class Metrics {
   readonly #clock: Clock;
   readonly #requests = new Counter("canopy_requests_total", "Requests that ended, by model and outcome.");
   readonly #agentCalls = new Counter("canopy_agent_calls_total", "Engine calls of runs, by model.");
+  readonly #failovers = new Counter(
+    "canopy_agent_failovers_total",
+    "Answers of agents that broke off, by model and what came of it: resumed elsewhere, or restarted.",
+  );
   readonly #tokens = new Counter("canopy_tokens_total", "Tokens of runs as the engines counted them.");
   readonly #runSeconds = new Histogram(
     "canopy_run_duration_seconds",
@@ -43,7 +47,12 @@ export class Metrics {
     const startedMs = this.#clock.now();
     void run.ended.then(() => {
       this.#runSeconds.observe({ graph }, (this.#clock.now() - startedMs) / 1000);
-      this.#exits.add(graph, run.record());
+      const record = run.record();
+      this.#exits.add(graph, record);
+      for (const { model, resumes, restarts } of record.agents) {
+        if (resumes > 0) this.#failovers.add({ model, kind: "resumed" }, resumes);
+        if (restarts > 0) this.#failovers.add({ model, kind: "restarted" }, restarts);
+      }
       for (const [model, counts] of byModel(run.usage().agents)) {
         this.#agentCalls.add({ model }, counts.calls);
         const kinds = {
@@ -65,9 +74,8 @@ export class Metrics {
 
   /** Writes what was counted so far. */
   write(text: MetricsText): void {
-    for (const family of [this.#requests, this.#agentCalls, this.#tokens, this.#runSeconds, this.#exits]) {
-      family.write(text);
-    }
+    const calls = [this.#requests, this.#agentCalls, this.#failovers, this.#tokens];
+    for (const family of [...calls, this.#runSeconds, this.#exits]) family.write(text);
     this.http.write(text);
     this.models.write(text);
   }

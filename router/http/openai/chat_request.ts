@@ -31,6 +31,7 @@ export function readChat(
       rootSampling: sampling,
       rootLogprobs: logprobs,
       choices: common.choices,
+      whole: !common.stream && ownStops.length === 0,
       headers,
     }],
     logprobs: logprobs !== undefined,

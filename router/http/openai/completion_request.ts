@@ -27,6 +27,7 @@ export function readCompletion(
       rootSampling: sampling,
       rootLogprobs: logprobs,
       choices: common.choices,
+      whole: !common.stream && ownStops.length === 0,
       headers,
     })),
     logprobs: logprobs !== undefined,

@@ -152,6 +152,8 @@ function agentBody(agent: AgentRecord): Json {
     started_at_ms: agent.startedAtMs ?? null,
     first_token_at_ms: agent.firstTokenAtMs ?? null,
     ended_at_ms: agent.endedAtMs ?? null,
+    resumes: agent.resumes,
+    restarts: agent.restarts,
   };
 }
 

@@ -15,6 +15,7 @@ import {
 import type { AgentContext } from "./agent_context.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
+import { resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
@@ -36,6 +37,8 @@ export interface AgentCallOptions {
 /** Gets a call's events, one at a time; while it waits, the engine's stream is not read. */
 export interface EventSink {
   push(event: GenerateEvent, signal: AbortSignal): Promise<void>;
+  /** Takes back all that was pushed; absent where somebody may have seen it. */
+  restart?(): void;
 }
 
 /** A prompt, and parameters that may depend on its length. */
@@ -60,6 +63,26 @@ export interface AgentRequest {
 
 type PlacedRequest = AgentRequest & Asked;
 
+/** The last event of a generation. */
+type End = Extract<GenerateEvent, { type: "end" }>;
+
+/** One attempt: its place, and what is left to write of an answer that broke off elsewhere. */
+interface Attempt {
+  readonly lease: Lease;
+  readonly rest: ResumedAnswer | undefined;
+  /** The caller's. */
+  readonly signal: AbortSignal;
+}
+
+/** An attempt under way. */
+interface Reading extends Attempt {
+  readonly generate: GenerateRequest;
+  /** Aborts with `signal`, and with an `EngineError` when the place is lost. */
+  readonly lost: AbortSignal;
+}
+
+/** An attempt that got so many tokens further does not count against the retries: a request that kills its workers does not. */
+const PROGRESS_TOKENS = 4;
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const RETRY_PAUSE_MS = { least: 25, random: 100 };
 
@@ -84,7 +107,11 @@ export class AgentCall {
   /** Its prompt opens a `<think>` block, so that its output begins with reasoning; undefined until somebody asks. */
   #reasonsFirst: boolean | undefined;
   #calls = 0;
-  #end: Extract<GenerateEvent, { type: "end" }> | undefined;
+  #end: End | undefined;
+  /** Tokens of an attempt whose answer was given up for another's. */
+  #discardedTokens = 0;
+  #resumes = 0;
+  #restarts = 0;
   /** The last running usage that the engine sent. */
   #running: EngineUsage | undefined;
   #finishReason: FinishReason | undefined;
@@ -207,9 +234,12 @@ export class AgentCall {
    */
   usage(): AgentUsage | undefined {
     if (this.#calls === 0) return undefined;
-    const usage = this.#end?.usage ?? this.#running;
-    const completionTokens = this.#end?.usage.completionTokens ??
-      Math.max(this.#running?.completionTokens ?? 0, this.log.tokens);
+    const last = this.#end?.usage;
+    const usage = last === undefined || last.reported === false ? this.#running ?? last : last;
+    const answerTokens = usage === last && last !== undefined
+      ? last.completionTokens
+      : Math.max(usage?.completionTokens ?? 0, this.log.tokens);
+    const completionTokens = this.#discardedTokens + answerTokens;
     const read = usage !== undefined || this.log.tokens > 0;
     const knownPromptTokens = read && this.#prompt?.kind === "tokens" ? this.#prompt.ids.length : 0;
     const wasted = this.#state === "failed" || this.#state === "cancelled";
@@ -221,7 +251,7 @@ export class AgentCall {
       completionTokens,
       cachedTokens: usage?.cachedTokens,
       reasoningTokens: usage?.reasoningTokens ?? 0,
-      wastedTokens: wasted ? completionTokens : 0,
+      wastedTokens: wasted ? completionTokens : this.#discardedTokens,
     };
   }
 
@@ -239,42 +269,96 @@ export class AgentCall {
       startedAtMs: this.#startedAtMs,
       firstTokenAtMs: this.#firstTokenAtMs,
       endedAtMs: this.#endedAtMs,
+      resumes: this.#resumes,
+      restarts: this.#restarts,
       usage: this.usage(),
     };
   }
 
-  /** Tries workers until one answers; another one is tried only while no token has come. */
-  async #generate(
-    request: PlacedRequest,
-    signal: AbortSignal,
-  ): Promise<Extract<GenerateEvent, { type: "end" }>> {
+  /**
+   * Tries workers until one answers. An answer that breaks off is gone on with elsewhere, or begun anew while nobody has
+   * had any of it. Attempts in a row that do not get (noticeably) further than those before are limited by the model's
+   * `retries`; those that reached no worker are not counted.
+   */
+  async #generate(request: PlacedRequest, signal: AbortSignal): Promise<End> {
+    const { retries } = this.#model.config;
     const failedOn = new Set<string>();
     let failure: unknown;
     let logprobs = request.logprobs;
-    for (let retriesLeft = this.#model.config.retries;; retriesLeft--) {
+    let rest: ResumedAnswer | undefined;
+    let retriesLeft = retries;
+    let mostTokens = 0;
+    while (true) {
       const lease = await this.#lease(request, failedOn, failure, signal);
       try {
-        return await this.#attempt({ ...request, logprobs }, lease, signal);
+        return await this.#attempt({ ...request, logprobs }, { lease, rest, signal });
       } catch (error) {
         signal.throwIfAborted();
-        const untouched = this.log.tokens === 0;
         const what = { worker: lease.workerId, error: messageOf(error) };
+        const untouched = this.log.tokens === 0;
         if (untouched && logprobs !== undefined && request.logprobsOptional === true && isRefused(error)) {
           logprobs = undefined;
-          retriesLeft++;
           this.#note("agent_retried", { ...what, without: "logprobs" });
           continue;
         }
-        const retryable = error instanceof EngineError && error.retryable && untouched;
-        if (!retryable || retriesLeft === 0) throw error;
+        if (this.log.tokens >= mostTokens + PROGRESS_TOKENS) {
+          retriesLeft = retries;
+          failedOn.clear();
+        }
+        mostTokens = Math.max(mostTokens, this.log.tokens);
+        if (!(error instanceof EngineError && error.retryable)) throw error;
+        const workers = lease.prefill === undefined
+          ? [lease.workerId]
+          : [lease.workerId, lease.prefill.workerId];
+        // Nothing was sent: the request is not to blame. Once a worker, or a pair would be asked for ever.
+        const isFree = error.code === "worker_unreachable" && !workers.some((worker) => failedOn.has(worker));
+        if (!isFree && retriesLeft-- === 0) throw error;
         failure = error;
-        failedOn.add(lease.workerId);
-        if (lease.prefill !== undefined) failedOn.add(lease.prefill.workerId);
+        for (const worker of workers) failedOn.add(worker);
         this.#note("agent_retried", what);
+        rest = this.#rest(request, error);
+        if (rest !== undefined) mostTokens = rest.tokens;
+        const ended = rest?.ended();
+        if (ended !== undefined) return await this.#deliverEnd(ended, request.sink, signal);
       }
       const pauseMs = RETRY_PAUSE_MS.least + this.#random.next() * RETRY_PAUSE_MS.random;
       await this.#context.clock.sleep(pauseMs, signal);
     }
+  }
+
+  /**
+   * What is left of an answer that broke off with `error`; undefined where it has not begun, or begins anew. Where it
+   * would not go on as it would have, it rather begins anew. Throws the error where neither can be.
+   */
+  #rest(request: PlacedRequest, error: EngineError): ResumedAnswer | undefined {
+    const { log } = this;
+    if (log.tokens === 0) return undefined;
+    const { prompt, sampling, sink } = request;
+    const rest = resumeAnswer({
+      prompt,
+      sampling,
+      log,
+      usage: this.#running,
+      tokenizer: this.#model.tokenizer,
+      engine: this.#model.config.engine,
+    });
+    const reason = typeof rest === "string" ? rest : rest.divergence;
+    const begun = typeof rest === "string" ? undefined : rest;
+    // One that is only to come out the same again is begun anew once: later it goes on at least.
+    if (reason === undefined || begun !== undefined && this.#restarts > 0) return begun;
+    const { completionTokens = 0 } = this.usage() ?? {};
+    if (sink !== undefined && sink.restart === undefined || !log.restart()) {
+      if (begun === undefined) throw error;
+      return begun;
+    }
+    sink?.restart?.();
+    this.#state = "queued";
+    this.#firstTokenAtMs = undefined;
+    this.#running = undefined;
+    this.#discardedTokens = completionTokens;
+    this.#restarts++;
+    this.#note("agent_restarted", { discarded: completionTokens, reason });
+    return undefined;
   }
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
@@ -295,20 +379,15 @@ export class AgentCall {
     }
   }
 
-  async #attempt(
-    request: PlacedRequest,
-    lease: Lease,
-    signal: AbortSignal,
-  ): Promise<Extract<GenerateEvent, { type: "end" }>> {
+  async #attempt(request: PlacedRequest, { lease, rest, signal }: Attempt): Promise<End> {
     const generate: GenerateRequest = {
       id: this.#context.nextRequestId(),
-      prompt: request.prompt,
-      sampling: request.sampling,
+      prompt: rest?.prompt ?? request.prompt,
+      sampling: rest?.sampling ?? request.sampling,
       logprobs: request.logprobs,
       headers: request.headers,
     };
     this.#worker = lease.workerId;
-    this.#placedAtMs = this.#context.trace.nowMs;
     this.#calls++;
     const { computes } = this.#model.engine.capabilities;
     this.#note("agent_placed", {
@@ -316,40 +395,80 @@ export class AgentCall {
       request: generate.id,
       ...(computes === undefined ? {} : { computes }),
     });
+    if (rest === undefined) this.#placedAtMs = this.#context.trace.nowMs;
+    else {
+      this.#resumes++;
+      this.#note("agent_resumed", { worker: lease.workerId, tokens: rest.tokens });
+    }
+    // Aborts with the caller's signal, and when the worker is given up.
+    const attempt = new AbortController();
+    const onAbort = () => attempt.abort(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
+    if (signal.aborted) onAbort();
+    lease.onLost?.((error) => attempt.abort(error));
     let outcome: PlacementOutcome = "aborted";
     try {
-      let end: Extract<GenerateEvent, { type: "end" }> | undefined;
-      for await (const event of this.#model.engine.generate(generate, lease, signal)) {
-        signal.throwIfAborted();
-        if (event.type === "end") end = event;
-        else {
-          if (this.#onDelta(event)) lease.promptRead();
-          if (request.sink !== undefined) await request.sink.push(event, signal);
-        }
-      }
+      const end = await this.#read(request.sink, { generate, lease, rest, signal, lost: attempt.signal });
       signal.throwIfAborted();
-      if (end === undefined) throw unfinishedError(lease);
       outcome = "ok";
       return this.#end = end;
     } catch (error) {
       if (!signal.aborted) outcome = attemptOutcome(error);
       throw error;
     } finally {
+      signal.removeEventListener("abort", onAbort);
       lease.release(outcome);
     }
   }
 
-  /** Takes in what came; true once that is the first token. */
-  #onDelta(delta: OutputDelta): boolean {
+  /** Reads an attempt's events to the last one. */
+  async #read(sink: EventSink | undefined, { generate, lease, rest, signal, lost }: Reading): Promise<End> {
+    let promptRead = false;
+    let end: End | undefined;
+    for await (const event of this.#model.engine.generate(generate, lease, lost)) {
+      lost.throwIfAborted();
+      if (!promptRead && event.type === "delta" && tokensOf(event) > 0) {
+        promptRead = true;
+        lease.promptRead();
+      }
+      for (const whole of rest?.take(event, lease) ?? [event]) {
+        if (whole.type === "end") end = whole;
+        else await this.#deliver(whole, sink, signal);
+      }
+      // At a stop that the engine cannot have seen: leaving the stream tells it to stop.
+      if (end !== undefined && event.type !== "end") return end;
+    }
+    lost.throwIfAborted();
+    if (end === undefined) throw unfinishedError(lease);
+    return end;
+  }
+
+  async #deliver(delta: OutputDelta, sink: EventSink | undefined, signal: AbortSignal): Promise<void> {
+    this.#onDelta(delta);
+    if (sink !== undefined) await sink.push(delta, signal);
+  }
+
+  /** The last events of an answer that turned out to be whole. */
+  async #deliverEnd(
+    events: readonly GenerateEvent[],
+    sink: EventSink | undefined,
+    signal: AbortSignal,
+  ): Promise<End> {
+    for (const event of events) {
+      if (event.type === "end") return this.#end = event;
+      await this.#deliver(event, sink, signal);
+    }
+    throw new Error("The answer has no end");
+  }
+
+  #onDelta(delta: OutputDelta): void {
     if (delta.usage !== undefined) this.#running = delta.usage;
-    const first = this.#state === "queued" && tokensOf(delta) > 0;
-    if (first) {
+    if (this.#state === "queued" && tokensOf(delta) > 0) {
       this.#state = "running";
       this.#firstTokenAtMs = this.#context.trace.nowMs;
       this.#note("agent_first_token");
     }
     this.log.append(delta);
-    return first;
   }
 
   #complete(end: { readonly finishReason: FinishReason }): void {

@@ -12,18 +12,19 @@ export type News = Required<Pick<OutputDelta, "text" | "reasoning" | "tokenIds" 
 const MAX_OUTPUT_SIZE = 16 * 1024 * 1024;
 
 /**
- * An agent's output so far: an append-only record that grows while successors and scorers look. Subscribers are called
+ * An agent's output so far: a record that grows while successors and scorers look. Subscribers are called
  * with each token; readers come at their own pace. It keeps sums, not pieces: a token costs its characters and its id,
  * and a reader that is slow gets much at a time.
  */
 export class OutputLog {
-  readonly #tokenIds: number[] = [];
-  readonly #logprobs: TokenLogprob[] = [];
+  #tokenIds: number[] = [];
+  #logprobs: TokenLogprob[] = [];
   #text = "";
   #reasoning = "";
   #tokens = 0;
   #size = 0;
   #ended = false;
+  #isRead = false;
   readonly #changed = new Notify();
   readonly #subscribers: ((tokens: number) => void)[] = [];
 
@@ -78,6 +79,21 @@ export class OutputLog {
     if (tokens > 0) { for (const subscriber of this.#subscribers) subscriber(tokens); }
   }
 
+  /**
+   * Forgets all that has come: the answer begins anew. False, and nothing happens, once a reader has had some of it,
+   * and after the end.
+   */
+  restart(): boolean {
+    if (this.#isRead || this.#ended) return false;
+    this.#tokenIds = [];
+    this.#logprobs = [];
+    this.#text = "";
+    this.#reasoning = "";
+    this.#tokens = 0;
+    this.#size = 0;
+    return true;
+  }
+
   /** Calls `onTokens` with the number of new tokens, right when they have come. */
   subscribe(onTokens: (tokens: number) => void): void {
     this.#subscribers.push(onTokens);
@@ -98,6 +114,7 @@ export class OutputLog {
     while (true) {
       signal.throwIfAborted();
       if (seen.size < this.#size) {
+        this.#isRead = true;
         const news = {
           text: this.#text.slice(seen.text),
           reasoning: this.#reasoning.slice(seen.reasoning),

@@ -17,6 +17,8 @@ export interface RunInput {
   readonly choices: number;
   /** The client whose run it is, by a name that only comparing makes sense of; undefined for nobody in particular. */
   readonly owner?: string | undefined;
+  /** The client gets the answer in one piece: until its end it may be begun anew. */
+  readonly whole?: boolean | undefined;
   /** Headers to pass on to the engines. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }

@@ -23,6 +23,10 @@ export interface AgentRecord {
   readonly startedAtMs: number | undefined;
   readonly firstTokenAtMs: number | undefined;
   readonly endedAtMs: number | undefined;
+  /** How often its answer broke off and was gone on with on another worker. */
+  readonly resumes: number;
+  /** How often its answer broke off and was begun anew. */
+  readonly restarts: number;
   readonly usage: AgentUsage | undefined;
 }
 

@@ -91,6 +91,8 @@ export class MoaRun implements Run {
   #completions = 0;
   #rootSkipped = false;
   #joined = false;
+  /** The root's calls whose last word is out: until then the output stays open. */
+  readonly #answeredRoots = new Set<AgentCall>();
   #hasEnded = false;
   /** Long prompts that are being counted. */
   readonly #checks: readonly Promise<void>[];
@@ -294,7 +296,9 @@ export class MoaRun implements Run {
     });
     const asked = request.asked instanceof Promise ? request.asked.then(seeded) : seeded(request.asked);
     if (asked instanceof Promise) asked.catch(() => {});
-    return { ...request, asked, sink: this.output.choice(choice) };
+    const { whole } = this.#options.input;
+    const sink = whole === true ? this.output.wholeChoice(choice) : this.output.choice(choice);
+    return { ...request, asked, sink };
   }
 
   #onCallEnded(call: AgentCall): void {
@@ -349,7 +353,13 @@ export class MoaRun implements Run {
 
   #onRootEnded(call: AgentCall): void {
     if (call.state === "failed") this.#finish("failed", rootFailure(call.node, call.error));
-    else if (this.#rootIsDone()) this.#finish("done", undefined);
+    else {
+      this.#answeredRoots.add(call);
+      const { ofRoot } = this.#calls;
+      if (this.#rootIsDone() && ofRoot.every((one) => this.#answeredRoots.has(one))) {
+        this.#finish("done", undefined);
+      }
+    }
   }
 
   #rootIsDone(): boolean {

@@ -1,6 +1,7 @@
 import { AsyncQueue } from "../../../base/queue.ts";
 import { pythonStripper } from "../prompt/compat_moa_vllm.ts";
 import type { EventSink } from "../agent/agent_call.ts";
+import type { GenerateEvent } from "../../engines/engine.ts";
 import type { RunEvent } from "./run.ts";
 
 /** Events that wait for the reader before the engines' streams are paused. */
@@ -29,6 +30,22 @@ export class RunOutput implements AsyncIterable<RunEvent> {
         }
         const { finishReason, stopReason } = event;
         return this.#queue.push({ type: "end", index, finishReason, stopReason }, signal);
+      },
+    };
+  }
+
+  /** As `choice`, for a reader who wants nothing before the end: until then the answer may be begun anew. */
+  wholeChoice(index: number): EventSink {
+    const sink = this.choice(index);
+    let held: GenerateEvent[] = [];
+    return {
+      push: async (event, signal) => {
+        held.push(event);
+        if (event.type === "delta") return;
+        for (const one of held) await sink.push(one, signal);
+      },
+      restart: () => {
+        held = [];
       },
     };
   }

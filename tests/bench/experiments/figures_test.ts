@@ -35,6 +35,8 @@ function record(
     startedAtMs,
     firstTokenAtMs,
     endedAtMs,
+    resumes: 0,
+    restarts: 0,
     usage: undefined,
     ...more,
   };

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fc } from "../../properties.ts";
 import { EmbeddedAnswer } from "../../../embedded/http/answers.ts";
-import { Detokenizer } from "../../../embedded/http/detokenizer.ts";
 import { NEUTRAL_SAMPLING } from "../../../embedded/scheduler/sampling.ts";
 import { tinyTokenizer } from "../tiny_model.ts";
 
@@ -26,27 +25,6 @@ const text = fc.array(
   ),
   { maxLength: 12 },
 ).map((parts) => parts.join(""));
-
-test("the pieces of a detokenizer are the text of all ids, and only whole characters are shown", () => {
-  fc.assert(fc.property(text, text, (prompt, answer) => {
-    const ids = tokenizer.encode(answer);
-    const detokenizer = new Detokenizer(tokenizer, tokenizer.encode(prompt), true);
-    let shown = "";
-    for (const id of ids) {
-      shown += detokenizer.push(id);
-      assert.ok(answer.startsWith(shown), JSON.stringify([shown, answer]));
-    }
-    assert.equal(shown + detokenizer.flush(), answer);
-  }));
-});
-
-test("ids that make no characters give the text that the tokenizer itself makes of them", () => {
-  fc.assert(fc.property(fc.array(fc.nat(1910), { maxLength: 60 }), (ids) => {
-    const detokenizer = new Detokenizer(tokenizer, [], true);
-    const pieces = ids.map((id) => detokenizer.push(id));
-    assert.equal(pieces.join("") + detokenizer.flush(), tokenizer.decode(ids));
-  }));
-});
 
 function answerTo(stop: readonly string[], includeStop = false, minTokens = 0): EmbeddedAnswer {
   return new EmbeddedAnswer({

@@ -145,6 +145,8 @@ class FakeRun implements Run {
       startedAtMs: 0,
       firstTokenAtMs: 1,
       endedAtMs: 5,
+      resumes: 0,
+      restarts: 0,
       usage: undefined,
     });
     return {

@@ -202,7 +202,7 @@ function runningUsage(script: Script, pieces: number): { usage?: EngineUsage } {
 /** An error that allows another worker to be tried. */
 export function brokenWorker(worker: string, message = "connection reset"): EngineError {
   return new EngineError(message, {
-    code: "worker_unreachable",
+    code: "worker_connection_lost",
     status: 502,
     workerUrl: `http://${worker}`,
     retryable: true,

@@ -90,6 +90,125 @@ test("after the first token nothing is retried: the client would see it twice", 
   assert.equal(world.engines.get("a")!.calls.length, 1);
 });
 
+test("a proposer that breaks off is asked again elsewhere: nobody has had its text", async () => {
+  const world = makeWorld({
+    graph: two,
+    script: ({ prompt, workerId }) => {
+      if (prompt.startsWith("Final")) return { pieces: [prompt] };
+      return workerId === "w1"
+        ? { pieces: ["ha", "lf"], failAt: { piece: 1, error: brokenWorker("w1") } }
+        : { pieces: ["who", "le"] };
+    },
+    capacity: 1,
+  });
+  await world.clock.run(async () => {
+    const run = world.start();
+    const [text] = await readAll(run);
+    assert.match(text!, /1\. whole\n\n2\. whole$/);
+    assert.deepEqual(traced(run, "agent_restarted"), ["agent_restarted l1.c1.a1"]);
+    const [first] = run.record().agents;
+    assert.deepEqual([first?.restarts, first?.resumes, first?.usage?.calls], [1, 0, 2]);
+    const { completionTokens, wastedTokens, promptTokens } = first!.usage!;
+    assert.deepEqual([completionTokens, wastedTokens, promptTokens], [3, 1, 10]);
+  });
+  world.assertIdle();
+});
+
+test("a root whose client waits for the whole answer is asked again elsewhere", async () => {
+  const world = makeWorld({
+    graph: single,
+    script: ({ workerId }) =>
+      workerId === "w1"
+        ? { pieces: ["ha", "lf"], failAt: { piece: 1, error: brokenWorker("w1") } }
+        : { pieces: ["who", "le"] },
+  });
+  await world.clock.run(async () => {
+    const run = world.start({ whole: true });
+    assert.deepEqual(await readAll(run), ["whole"]);
+    assert.deepEqual(traced(run, "agent_restarted"), ["agent_restarted l1.c1.a1"]);
+  });
+  world.assertIdle();
+});
+
+test("every one of many long choices is told whole to a client that waits", async () => {
+  const pieces = Array.from({ length: 90 }, (_, index) => `${index} `);
+  const world = makeWorld({ graph: single, script: () => ({ pieces }), capacity: 16 });
+  await world.clock.run(async () => {
+    const run = world.start({ whole: true, choices: 16 });
+    assert.deepEqual(await readAll(run), Array(16).fill(pieces.join("")));
+  });
+  world.assertIdle();
+});
+
+test("an answer that somebody follows is not begun anew", async () => {
+  const world = makeWorld({
+    graph: two,
+    script: () => ({ pieces: ["ha", "lf"], stepMs: 10, failAt: { piece: 1, error: brokenWorker("w1") } }),
+  });
+  await world.clock.run(async () => {
+    const run = world.start();
+    const follower = run.agentEvents(new AbortController().signal)[Symbol.asyncIterator]();
+    assert.equal((await follower.next()).done, false);
+    assert.match(String(await errorOf(run)), /connection reset/);
+    assert.deepEqual(traced(run, "agent_restarted"), []);
+    await follower.return?.();
+  });
+});
+
+test("restarts are bounded by the model's `retries`", async () => {
+  for (const retries of [0, 2]) {
+    const world = makeWorld({
+      graph: { layers: [{ agents: [agent] }, { agents: [agent] }] },
+      workers: ["w1", "w2", "w3", "w4"],
+      modelFields: { retries },
+      script: ({ workerId }) => ({ pieces: ["x", "y"], failAt: { piece: 1, error: brokenWorker(workerId) } }),
+    });
+    await world.clock.run(async () => void await errorOf(world.start()));
+    assert.equal(world.engines.get("a")!.calls.length, retries + 1);
+  }
+});
+
+test("an answer that always breaks off at the same place is not begun anew for ever", async () => {
+  const world = makeWorld({
+    graph: { layers: [{ agents: [agent] }, { agents: [agent] }] },
+    workers: ["w1", "w2", "w3", "w4"],
+    script: ({ workerId }) => ({
+      pieces: Array.from({ length: 30 }, () => "x"),
+      failAt: { piece: 20, error: brokenWorker(workerId) },
+    }),
+  });
+  await world.clock.run(async () => void await errorOf(world.start()));
+  assert.equal(world.engines.get("a")!.calls.length, 2);
+  world.assertIdle();
+});
+
+test("workers that cannot be reached do not count as attempts: each is asked once", async () => {
+  const unreachable = (worker: string) =>
+    new EngineError(`Worker ${worker} cannot be reached`, {
+      code: "worker_unreachable",
+      status: 502,
+      workerUrl: `http://${worker}`,
+      retryable: true,
+    });
+  for (const wellWorker of ["w4", "none"]) {
+    const world = makeWorld({
+      graph: single,
+      workers: ["w1", "w2", "w3", "w4"],
+      script: ({ workerId }) =>
+        workerId === wellWorker
+          ? { pieces: ["fine"] }
+          : { pieces: [], failAt: { piece: 0, error: unreachable(workerId) } },
+    });
+    await world.clock.run(async () => {
+      const run = world.start();
+      if (wellWorker === "none") assert.match(String(await errorOf(run)), /w4 cannot be reached/);
+      else assert.deepEqual(await readAll(run), ["fine"]);
+    });
+    assert.equal(world.engines.get("a")!.calls.length, 4);
+    world.assertIdle();
+  }
+});
+
 test("a call that is broken off has cost what its engine had counted by then", async () => {
   for (const [tokensPerPiece, expected] of [[3, [12, 6, 4]], [undefined, [0, 2, undefined]]] as const) {
     const world = makeWorld({

@@ -1,4 +1,4 @@
-import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import type { ModelTokenizer } from "./model_tokenizer.ts";
 
 /** Tokens before the answer that its first tokens are read behind: some tokenizers drop a text's first space. */
 const PROMPT_TOKENS = 5;
