@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import fc from "fast-check";
+import { fc } from "../../properties.ts";
 import { Detokenizer } from "../../../ml/tokenizers/detokenizer.ts";
 import { tinyTokenizer } from "../../embedded/tiny_model.ts";
 

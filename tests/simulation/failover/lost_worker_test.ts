@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Router } from "../../router/router.ts";
-import { ask, eventsOf, makeWarmWorld } from "./warm_world.ts";
-import type { World } from "./world.ts";
+import type { Router } from "../../../router/router.ts";
+import { ask, eventsOf, makeWarmWorld } from "../warm_world.ts";
+import type { World } from "../world.ts";
 
 /** The longest time until the checks of a stopped worker have failed often enough, and it was asked to abort. */
 const KNOWN_DEAD_MS = 35_000;

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { VirtualClock } from "../../base/clock.ts";
-import { Random } from "../../base/random.ts";
-import { configSchema } from "../../cfgs/schema/config.ts";
-import { createRouter } from "../../router/router.ts";
-import { MemoryTransport } from "../../router/transport/memory.ts";
-import { createSimulator } from "../../simulator/simulator.ts";
+import { VirtualClock } from "../../../base/clock.ts";
+import { Random } from "../../../base/random.ts";
+import { configSchema } from "../../../cfgs/schema/config.ts";
+import { createRouter } from "../../../router/router.ts";
+import { MemoryTransport } from "../../../router/transport/memory.ts";
+import { createSimulator } from "../../../simulator/simulator.ts";
 
 /** A router before two workers of one model; `serve` starts another process at the second one's address. */
 async function withTwo(
