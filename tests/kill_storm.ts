@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { SystemClock } from "../base/clock.ts";
+import "./loopback.ts";
 
 const clock = new SystemClock();
 /** Longest wait for a worker to be back, or for a victim to have work. */

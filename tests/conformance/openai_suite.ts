@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, { APIError, APIUserAbortError, BadRequestError, NotFoundError } from "openai";
+import "../loopback.ts";
+import { until } from "../until.ts";
 
 /** A served tree (`moa`), its dense baseline, and the engine models beside it. */
 export interface Target {
@@ -219,16 +221,14 @@ export function openAIClientSuite(target: () => Target): void {
   });
 }
 
-/** Waits until the router's workers have no request in flight; fails after some 100 looks. */
+/** Waits until the router's workers have no request in flight. */
 async function idle(baseUrl: string): Promise<void> {
-  for (let look = 0; look < 100; look++) {
+  await until("no request is in flight", async () => {
     const text = await (await fetch(`${baseUrl}/metrics`)).text();
     const inFlight = [...text.matchAll(/^canopy_worker_in_flight\{[^}]*\} (\d+)$/gm)].map((match) =>
       Number(match[1])
     );
     assert.ok(inFlight.length > 0, "the router's metrics show its workers");
-    if (inFlight.every((count) => count === 0)) return;
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-  assert.fail("requests are still in flight");
+    return inFlight.every((count) => count === 0);
+  });
 }

@@ -6,11 +6,27 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { binaryPath } from "./binary.ts";
+import { SystemClock } from "../../base/clock.ts";
 import { mortalEnv } from "../lifeline.ts";
+import { holdPort } from "../ports.ts";
+import { HANG_MS } from "../until.ts";
+import { binaryPath } from "./binary.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const pages = ["README.md", ...readdirSync(join(root, "docs")).map((name) => `docs/${name}`)];
+
+/** The pages name their ports: of several runs of these tests on one host, who listens here has them. */
+const TURN_PORT = 9_999;
+
+/** Waits for its turn; gives what ends it. */
+async function takeTurn(): Promise<() => void> {
+  const clock = new SystemClock();
+  while (true) {
+    const server = await holdPort(TURN_PORT);
+    if (server !== undefined) return () => server.close();
+    await clock.sleep(100);
+  }
+}
 
 interface Block {
   readonly language: string;
@@ -36,7 +52,7 @@ function run(script: string, folder: string): Promise<{ code: number | null; out
     cwd: folder,
     env: { ...mortalEnv(), PATH: `${folder}/bin:${process.env["PATH"]}`, NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "pipe"],
-    signal: AbortSignal.timeout(120_000),
+    signal: AbortSignal.timeout(HANG_MS),
   });
   let output = "";
   child.stdout.on("data", (chunk) => output += chunk);
@@ -52,6 +68,7 @@ for (const page of pages) {
   if (!blocks.some((block) => block.language === "sh")) continue;
   test(`Every command of ${page} works as it stands`, async () => {
     const folder = mkdtempSync(join(tmpdir(), "canopy-docs-"));
+    const done = await takeTurn();
     try {
       await run(`mkdir bin`, folder);
       symlinkSync(binaryPath, join(folder, "bin", "canopy"));
@@ -62,6 +79,7 @@ for (const page of pages) {
         assert.equal(code, 0, `${block.code}\n${output}`);
       }
     } finally {
+      done();
       rmSync(folder, { recursive: true, force: true });
     }
   });

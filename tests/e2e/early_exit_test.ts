@@ -4,16 +4,17 @@ import { createServer, type Server, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { HANG_MS } from "../until.ts";
 import { startBinary } from "./binary.ts";
 import { modelFolder } from "../scorer/onnx/onnx_reference.ts";
 
 // Early exit in the binary, over sockets, with the embedding model inside of it.
 
-/** What a model says, word by word; a slow one is still at it when the others are done. */
+/** What a model says, word by word; a slow one goes on for hours. */
 const answers: Readonly<Record<string, { text: string; wordMs: number }>> = {
   fast: { text: "16 - 7 = 9 eggs are left. The answer is 9.", wordMs: 5 },
   steady: { text: "She has used 7 of the 16 eggs, so that 9 are left. The answer is 9.", wordMs: 10 },
-  slow: { text: "Let me think about the eggs again. ".repeat(200), wordMs: 50 },
+  slow: { text: "Let me think about the eggs again. ".repeat(50_000), wordMs: 50 },
   root: { text: "Nine.", wordMs: 5 },
 };
 
@@ -22,11 +23,14 @@ interface FakeEngine {
   readonly url: string;
   /** Models whose answers somebody did not wait for. */
   readonly abandoned: string[];
+  /** Resolves when there is the first of them. */
+  readonly left: Promise<void>;
 }
 
 /** An OpenAI-compatible server that streams these answers with log-probabilities. */
 async function startEngine(): Promise<FakeEngine> {
   const abandoned: string[] = [];
+  const { promise: left, resolve: leave } = Promise.withResolvers<void>();
   const server = createServer((request, response) => {
     let body = "";
     request.on("data", (chunk) => body += chunk);
@@ -61,13 +65,15 @@ async function startEngine(): Promise<FakeEngine> {
     }, wordMs);
     response.on("close", () => {
       clearInterval(timer);
-      if (!response.writableEnded) abandoned.push(model);
+      if (response.writableEnded) return;
+      abandoned.push(model);
+      leave();
     });
   };
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const address = server.address();
   assert.ok(address !== null && typeof address === "object");
-  return { server, url: `http://127.0.0.1:${address.port}`, abandoned };
+  return { server, url: `http://127.0.0.1:${address.port}`, abandoned, left };
 }
 
 const metrics = {
@@ -77,7 +83,7 @@ const metrics = {
 
 for (const [metric, early_exit] of Object.entries(metrics)) {
   test(`the binary ends a cluster by ${metric}, with its embedding model's similarity`, {
-    timeout: 60_000,
+    timeout: HANG_MS,
   }, async () => {
     const folder = await mkdtemp(join(tmpdir(), "canopy-exit-"));
     const engine = await startEngine();
@@ -93,7 +99,7 @@ for (const [metric, early_exit] of Object.entries(metrics)) {
       );
       const router = await startBinary(["serve", "canopy.json", "--port", "0"], { cwd: folder });
       try {
-        while (!/The scorer is ready/.test(router.output())) await new Promise((go) => setTimeout(go, 50));
+        await router.says(/The scorer is ready/);
         const response = await fetch(`${router.url}/v1/chat/completions`, {
           method: "POST",
           headers: { "content-type": "application/json" },
@@ -116,7 +122,7 @@ for (const [metric, early_exit] of Object.entries(metrics)) {
         const states = canopy.panel.map(({ state }: { state: string }) => state).sort();
         assert.deepEqual(states, ["cancelled", "done", "done"]);
         assert.ok(canopy.usage.wasted_tokens > 0);
-        while (engine.abandoned.length === 0) await new Promise((go) => setTimeout(go, 10));
+        await engine.left;
         assert.deepEqual(engine.abandoned, ["slow"]);
         assert.equal(await router.stop(), 0);
       } finally {

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { isJsonObject } from "../../base/json.ts";
+import { HANG_MS } from "../until.ts";
 import { startBinary } from "./binary.ts";
 import { tinyFiles } from "../embedded/tiny_model.ts";
 
@@ -12,7 +13,7 @@ import { tinyFiles } from "../embedded/tiny_model.ts";
 
 const greedyFile = fileURLToPath(new URL("../fixtures/tiny-qwen3-onnx/greedy.json", import.meta.url));
 
-test("canopy serve runs an embedded model and a tree over it", { timeout: 120_000 }, async () => {
+test("canopy serve runs an embedded model and a tree over it", { timeout: HANG_MS }, async () => {
   const folder = await mkdtemp(join(tmpdir(), "canopy-embedded-"));
   try {
     for (const [name, path] of Object.entries(tinyFiles)) {

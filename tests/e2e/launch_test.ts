@@ -3,15 +3,27 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { takePorts } from "../ports.ts";
 import { runBinary } from "./binary.ts";
 
 test("the binary starts itself as simulated engines, serves a tree over them detached, and ends all of it", async () => {
   const folder = mkdtempSync(join(tmpdir(), "canopy-launch-"));
   const where = ["--state-dir", folder];
+  const ports = await takePorts();
   try {
     const quick = ["--set", "launch.sim_args=--speedup,100,--scripted"];
     const launched = await runBinary([
-      ...["launch", "moa-9-3-1", "--engine", "sim", "--detach", "--port", "0", "--base-port", "21500"],
+      ...[
+        "launch",
+        "moa-9-3-1",
+        "--engine",
+        "sim",
+        "--detach",
+        "--port",
+        "0",
+        "--base-port",
+        `${ports.base}`,
+      ],
       ...quick,
       ...where,
     ]);
@@ -27,5 +39,6 @@ test("the binary starts itself as simulated engines, serves a tree over them det
     const stopped = await runBinary(["stop", ...where]);
     assert.equal(stopped.stdout, 'Launch "default" has ended\n');
     rmSync(folder, { recursive: true });
+    await ports.release();
   }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { setTimeout as delay } from "node:timers/promises";
 import { after, before, test } from "node:test";
 import { openAIClientSuite, type Target } from "../conformance/openai_suite.ts";
+import { until } from "../until.ts";
 import { type RunningBinary, startBinary } from "./binary.ts";
 
 let binary: RunningBinary;
@@ -21,6 +21,6 @@ openAIClientSuite(() => target);
 test("SIGTERM ends the served demo with exit code 0", async () => {
   const other = await startBinary(["demo", "--serve-only", "--port", "0"]);
   // 503 until every engine has answered its first check.
-  while ((await fetch(`${other.url}/readiness`)).status === 503) await delay(20);
+  await until("readiness", async () => (await fetch(`${other.url}/readiness`)).status === 200);
   assert.equal(await other.stop(), 0);
 });

@@ -3,14 +3,14 @@ import { cp, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { setTimeout } from "node:timers/promises";
+import { HANG_MS } from "../until.ts";
 import { runBinary, startBinary } from "./binary.ts";
 import { exports, modelFolder, reference, referenceText } from "../scorer/onnx/onnx_reference.ts";
 
 // ONNX Runtime is inside of the binary, which runs far away from its sources.
 
 for (const { file, tolerances } of exports) {
-  test(`canopy score gives the reference's similarities with ${file}`, { timeout: 60_000 }, async () => {
+  test(`canopy score gives the reference's similarities with ${file}`, { timeout: HANG_MS }, async () => {
     const folder = await mkdtemp(join(tmpdir(), "canopy-score-"));
     try {
       for (const name of ["tokenizer.json", "tokenizer_config.json", "model.onnx_data", file]) {
@@ -47,7 +47,7 @@ for (const { file, tolerances } of exports) {
   });
 }
 
-test("canopy serve runs the model in a thread of its own, and stops", { timeout: 60_000 }, async () => {
+test("canopy serve runs the model in a thread of its own, and stops", { timeout: HANG_MS }, async () => {
   const folder = await mkdtemp(join(tmpdir(), "canopy-score-"));
   try {
     const model = { model: "m" };
@@ -65,7 +65,7 @@ test("canopy serve runs the model in a thread of its own, and stops", { timeout:
       }),
     );
     const server = await startBinary(["serve", "canopy.json", "--port", "0"], { cwd: folder });
-    while (!/The scorer (is ready|cannot|'s thread)/.test(server.output())) await setTimeout(50);
+    await server.says(/The scorer (is ready|cannot|'s thread)/);
     assert.match(server.output(), /The scorer is ready: [^]*model_kv\.onnx/);
     assert.equal(await server.stop(), 0);
   } finally {

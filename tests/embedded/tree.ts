@@ -7,6 +7,7 @@ import type { Router } from "../../router/router.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { fakeIo } from "../cli/fake_io.ts";
 import { TINY_FOLDER } from "./tiny_model.ts";
+import "../loopback.ts";
 
 /** The names of the models; their weights are the same. */
 const SIZES = ["small", "middle", "large"];

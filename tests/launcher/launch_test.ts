@@ -19,26 +19,23 @@ import { systemProcessTable } from "../../launcher/supervise/process_table.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { type FakeIo, fakeIo } from "../cli/fake_io.ts";
 import { mortalEnv } from "../lifeline.ts";
+import { type PortBlock, takePorts } from "../ports.ts";
+import { HANG_MS, until } from "../until.ts";
 
 const clock = new SystemClock();
 const table = systemProcessTable();
-/** Longest wait for anything here; a test that hangs is a failure that says for what. */
-const LIMIT_MS = 60_000;
 
 /** Recorded output of `nvidia-smi`. */
 function hostFile(name: string): string {
   return fileURLToPath(new URL(`../fixtures/launcher/${name}`, import.meta.url));
 }
 
-/** Polls until this gives something. */
-async function until<T>(what: string, look: () => T | undefined): Promise<T> {
-  const giveUpAtMs = clock.now() + LIMIT_MS;
-  while (true) {
-    const found = look();
-    if (found !== undefined) return found;
-    assert.ok(clock.now() < giveUpAtMs, `no ${what} within ${LIMIT_MS / 1000} s`);
-    await clock.sleep(20);
-  }
+/** Waits until this gives something. */
+async function found<T>(what: string, look: () => T | undefined): Promise<T> {
+  let seen: T | undefined;
+  await until(what, () => (seen = look()) !== undefined);
+  assert.ok(seen !== undefined);
+  return seen;
 }
 
 /** A run of the program: in a process of its own, or, where nobody needs that process, in this one. */
@@ -53,7 +50,7 @@ interface Canopy {
 }
 
 function says(one: { out(): string; err(): string }, code: () => unknown, pattern: RegExp) {
-  return until(`output like ${pattern}`, () => {
+  return found(`output like ${pattern}`, () => {
     const match = pattern.exec(one.out());
     assert.ok(match !== null || code() === undefined, `it ended:\n${one.out()}\n${one.err()}`);
     return match ?? undefined;
@@ -76,7 +73,7 @@ class CanopyProcess implements Canopy {
 
   out = () => this.#out;
   err = () => this.#err;
-  ended = () => until("end of the program", () => this.#code);
+  ended = () => found("end of the program", () => this.#code);
   says = (pattern: RegExp) => says(this, () => this.#code, pattern);
 
   // Not `child.kill`: under Deno the exit event then names the signal, whatever the exit code was.
@@ -100,13 +97,15 @@ class CanopyHere implements Canopy {
 
   out = () => this.#io.out.text;
   err = () => this.#io.err.text;
-  ended = () => until("end of the command", () => this.#code);
+  ended = () => found("end of the command", () => this.#code);
   says = (pattern: RegExp) => says(this, () => this.#code, pattern);
   interrupt = () => this.#io.interrupt();
 }
 
 interface Stage {
   readonly folder: string;
+  /** Ports of the engines. */
+  readonly ports: PortBlock;
   readonly state: () => LaunchState;
   /** Starts the program; ended with the test, whatever happens. */
   readonly process: (...args: string[]) => CanopyProcess;
@@ -116,6 +115,7 @@ interface Stage {
 /** Takes what a launch of these tests needs; afterwards no process of it may be left. */
 async function onStage(use: (stage: Stage) => Promise<void>): Promise<void> {
   const root = mkdtempSync(join(tmpdir(), "canopy-launch-"));
+  const ports = await takePorts();
   const folder = join(root, "default");
   const started: (CanopyProcess | CanopyHere)[] = [];
   const ids = new Set<string>();
@@ -133,6 +133,7 @@ async function onStage(use: (stage: Stage) => Promise<void>): Promise<void> {
   try {
     await use({
       folder,
+      ports,
       state,
       process: (...args) => add(new CanopyProcess([...args, "--state-dir", root])),
       here: (...args) => add(new CanopyHere([...args, "--state-dir", root])),
@@ -146,23 +147,14 @@ async function onStage(use: (stage: Stage) => Promise<void>): Promise<void> {
     for (const one of started) await one.ended();
     for (const { pid } of left()) table.signal(pid, "SIGKILL");
     rmSync(root, { recursive: true, force: true });
+    await ports.release();
   }
 }
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", () => resolve()));
-  const address = server.address();
-  await new Promise<void>((resolve) => server.close(() => resolve()));
-  assert.ok(typeof address === "object" && address !== null);
-  return address.port;
-}
-
 /** A launch of the 13-agent tree over quick simulated engines. */
-async function launchArgs(host: string, ...more: string[]): Promise<string[]> {
-  const ports = ["--port", "0", "--base-port", String(10_000 + await freePort() % 20_000)];
-  const quick = ["--set", "launch.sim_args=--speedup,100,--scripted"];
-  return ["launch", "moa-9-3-1", "--engine", "sim", "--gpus", hostFile(host), ...ports, ...quick, ...more];
+function launchArgs({ ports: { base } }: Stage, host: string, ...more: string[]): string[] {
+  const ports = ["--port", "0", "--base-port", String(base)];
+  return ["launch", "moa-9-3-1", "--engine", "sim", "--gpus", hostFile(host), ...ports, ...QUICK, ...more];
 }
 
 /** Asks the tree; gives the status and the answer. */
@@ -173,7 +165,7 @@ async function ask(url: string): Promise<{ status: number; text: string }> {
     const headers = { "content-type": "application/json" };
     const response = await transport.send(
       { method: "POST", url: `${url}/v1/chat/completions`, headers, body },
-      AbortSignal.timeout(LIMIT_MS),
+      AbortSignal.timeout(HANG_MS),
     );
     let text = "";
     const decoder = new TextDecoder();
@@ -184,12 +176,15 @@ async function ask(url: string): Promise<{ status: number; text: string }> {
   }
 }
 
+/** Simulated engines that answer at once, and no log in between the tests. */
+const QUICK = ["--set", "launch.sim_args=--speedup,100,--scripted", "--set", "server.log_level=fatal"];
 const LISTENING = /listening on (http:\/\/\S+)/;
 
 test("on six GPUs: the tree is served, an engine that is killed is back and no run is lost, a stop leaves nothing", async () => {
-  await onStage(async ({ process, here, state }) => {
+  await onStage(async (stage) => {
+    const { process, here, state } = stage;
     const twice = ["--set", "models.4b.workers=http://127.0.0.1:30000,http://127.0.0.1:30003"];
-    const launched = process(...await launchArgs("h200x6.txt", ...twice));
+    const launched = process(...launchArgs(stage, "h200x6.txt", ...twice));
     const url = (await launched.says(LISTENING))[1] ?? "";
     const before = state();
     assert.equal(before.phase, "serving");
@@ -221,7 +216,7 @@ test("on six GPUs: the tree is served, an engine that is killed is back and no r
 
     const status = here("status");
     assert.equal(await status.ended(), 0);
-    assert.match(status.out(), /^preset moa-9-3-1: serving on http:\S+, process \d+, for 0 minutes\n/);
+    assert.match(status.out(), /^preset moa-9-3-1: serving on http:\S+, process \d+, for \d+ minutes?\n/);
     assert.match(status.out(), /\n4b-1 +ready +\d+ +http:\S+ +1 +the engine was killed: /);
     const stop = here("stop");
     assert.equal(await stop.ended(), 0);
@@ -231,8 +226,9 @@ test("on six GPUs: the tree is served, an engine that is killed is back and no r
 });
 
 test("on one GPU: what a launch that was killed has left is ended by the next one, which goes on detached", async () => {
-  await onStage(async ({ process, here, state }) => {
-    const args = await launchArgs("h200x1.txt");
+  await onStage(async (stage) => {
+    const { process, here, state } = stage;
+    const args = launchArgs(stage, "h200x1.txt");
     const first = process(...args);
     // In the middle of its start: engines that share a GPU come one after the other.
     await first.says(/4b: ready/);
@@ -267,12 +263,13 @@ test("on one GPU: what a launch that was killed has left is ended by the next on
 });
 
 test("pairs on six GPUs: a simulated prefill and decode server hand over, and SIGTERM ends all in order", async () => {
-  await onStage(async ({ process, state }) => {
-    const ports = ["--port", "0", "--base-port", String(10_000 + await freePort() % 20_000)];
+  await onStage(async (stage) => {
+    const { process, state } = stage;
+    const ports = ["--port", "0", "--base-port", String(stage.ports.base)];
     const launched = process(
       ...["launch", "launch-6-gpus-pd", "--engine", "sim", "--gpus", hostFile("h200x6.txt"), ...ports],
-      ...["--set", "launch.sim_args=--speedup,100,--scripted"],
-      ...["--set", `launch.bootstrap_port=${10_000 + await freePort() % 20_000}`],
+      ...QUICK,
+      ...["--set", `launch.bootstrap_port=${stage.ports.base + 50}`],
     );
     const url = (await launched.says(LISTENING))[1] ?? "";
     assert.ok(state().engines.length >= 1);
@@ -285,7 +282,8 @@ test("pairs on six GPUs: a simulated prefill and decode server hand over, and SI
 });
 
 test("on two GPUs: a port of the router that is taken is told before any engine starts", async () => {
-  await onStage(async ({ here }) => {
+  await onStage(async (stage) => {
+    const { here } = stage;
     const server = createServer();
     const port = await new Promise<number>((resolve) =>
       server.listen(0, "127.0.0.1", () => {
@@ -294,7 +292,7 @@ test("on two GPUs: a port of the router that is taken is told before any engine 
       })
     );
     try {
-      const launched = here(...await launchArgs("a100x2.txt"), "--port", String(port));
+      const launched = here(...launchArgs(stage, "a100x2.txt"), "--port", String(port));
       assert.equal(await launched.ended(), 1);
       assert.equal(
         launched.err(),
@@ -304,7 +302,7 @@ test("on two GPUs: a port of the router that is taken is told before any engine 
     } finally {
       server.close();
     }
-    const served = here(...await launchArgs("a100x2.txt"));
+    const served = here(...launchArgs(stage, "a100x2.txt"));
     const url = (await served.says(LISTENING))[1] ?? "";
     assert.equal((await ask(url)).status, 200);
     served.interrupt();
@@ -313,16 +311,16 @@ test("on two GPUs: a port of the router that is taken is told before any engine 
 });
 
 test("MoA-vllm's configuration on two GPUs: its programs find the engines in model2port.json beside it", async () => {
-  await onStage(async ({ folder, here, state }) => {
-    const base = 10_000 + await freePort() % 20_000;
+  await onStage(async (stage) => {
+    const { folder, here, state } = stage;
+    const { base } = stage.ports;
     const path = `${folder}.configs.json`;
     const fixture = new URL("../fixtures/cfgs/moa_vllm/configs.json", import.meta.url);
     writeFileSync(path, readFileSync(fixture));
     const old = '{ "another/model": 1 }';
     writeFileSync(join(folder, "../model2port.json"), old);
-    const quick = ["--set", "launch.sim_args=--speedup,100,--scripted"];
     const where = ["--engine", "sim", "--base-port", String(base), "--port", "0"];
-    const served = here("launch", path, ...where, ...quick);
+    const served = here("launch", path, ...where, ...QUICK);
     const url = (await served.says(LISTENING))[1] ?? "";
     const ports: unknown = JSON.parse(readFileSync(join(folder, "../model2port.json"), "utf8"));
     assert.deepEqual(
@@ -337,8 +335,9 @@ test("MoA-vllm's configuration on two GPUs: its programs find the engines in mod
 });
 
 test("an engine that cannot start fails the launch with its own words", async () => {
-  await onStage(async ({ process, here }) => {
-    const launched = process(...await launchArgs("h200x1.txt"), "--set", "launch.sim_args=--no-such-option");
+  await onStage(async (stage) => {
+    const { process, here } = stage;
+    const launched = process(...launchArgs(stage, "h200x1.txt"), "--set", "launch.sim_args=--no-such-option");
     assert.equal(await launched.ended(), 1);
     assert.match(
       launched.err(),
@@ -351,7 +350,8 @@ test("an engine that cannot start fails the launch with its own words", async ()
 });
 
 test("on two GPUs: a model in this process takes none, and works beside one that is launched", async () => {
-  await onStage(async ({ folder, here, state }) => {
+  await onStage(async (stage) => {
+    const { folder, here, state } = stage;
     const path = `${folder}.mixed.json`;
     const tiny = fileURLToPath(new URL("../fixtures/tiny-qwen3", import.meta.url));
     const small = {
@@ -366,10 +366,9 @@ test("on two GPUs: a model in this process takes none, and works beside one that
     const graph = { sampling: { max_tokens: 8 }, layers };
     const big = { model: "Qwen/Qwen3-8B", engine: "vllm" };
     writeFileSync(path, JSON.stringify({ models: { small, big }, graphs: { moa: graph } }));
-    const base = 10_000 + await freePort() % 20_000;
+    const { base } = stage.ports;
     const where = ["--engine", "sim", "--gpus", hostFile("a100x2.txt"), "--base-port", String(base)];
-    const quick = ["--port", "0", "--set", "launch.sim_args=--speedup,100,--scripted"];
-    const served = here("launch", path, ...where, ...quick);
+    const served = here("launch", path, ...where, "--port", "0", ...QUICK);
     const url = (await served.says(LISTENING))[1] ?? "";
     assert.deepEqual(state().engines.map(({ name }) => name), ["big"]);
     const { status, text } = await ask(url);

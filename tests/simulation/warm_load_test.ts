@@ -93,7 +93,6 @@ function play(load: Load, seed: string, mode: "off" | "auto"): Promise<Trial> {
 for (const load of loads) {
   test(
     `Warming is never worse under load, and yields to it: ${load.name}`,
-    { timeout: 120_000 },
     async () => {
       const [off, auto]: [number[], number[]] = [[], []];
       let held = 0;

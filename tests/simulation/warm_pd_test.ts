@@ -37,9 +37,7 @@ const said = ({ agents }: RunRecord) =>
   agents.map(({ id, state, prompt, text }) => ({ id, state, prompt, text }));
 
 for (const kind of kinds) {
-  test(`Pairs (${kind.name}): warms happen, are found again and change nothing`, {
-    timeout: 120_000,
-  }, async () => {
+  test(`Pairs (${kind.name}): warms happen, are found again and change nothing`, async () => {
     const records: RunRecord[] = [];
     for (const mode of ["off", "auto"] as const) {
       const moa = {
@@ -75,7 +73,6 @@ for (const kind of kinds) {
 
 test(
   "A decode server that stalls does not keep its prefill server from warming",
-  { timeout: 120_000 },
   async () => {
     const stall: MemoryHandler = (_request, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));

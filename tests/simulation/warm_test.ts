@@ -60,9 +60,7 @@ async function play(
   assert.equal(world.clock.pendingTimers, 0, "a timer is left");
 }
 
-test("200 seeds: every prompt and every answer is the same with warming on, off and at any pace", {
-  timeout: 120_000,
-}, async () => {
+test("200 seeds: every prompt and every answer is the same with warming on, off and at any pace", async () => {
   let warms = 0;
   for (let index = 0; index < 200; index++) {
     const random = new Random(`pace ${index}`);
@@ -101,9 +99,7 @@ const aside = (incremental_prefill: unknown, slots = "declared", max_tokens = 15
 });
 
 for (const slots of ["declared", "completion"]) {
-  test(`The prompt is in the cache when it is sent, and starts ten times sooner (slots: ${slots})`, {
-    timeout: 120_000,
-  }, async () => {
+  test(`The prompt is in the cache when it is sent, and starts ten times sooner (slots: ${slots})`, async () => {
     const startMs: number[] = [];
     for (const mode of ["off", "auto"]) {
       await play("aside", aside({ mode }, slots), async (_world, record) => {
@@ -162,7 +158,7 @@ test("A raw prompt is warmed, too: it is sent as text and found in the cache", a
   );
 });
 
-test("A reader's warms and its prompt go to one worker", { timeout: 120_000 }, async () => {
+test("A reader's warms and its prompt go to one worker", async () => {
   await play("sticky", aside({ mode: "on" }), async (world, record) => {
     const ended = await Promise.all(["a", "b", "c", "d"].map((question) => record(question)));
     for (const run of ended) {
@@ -175,7 +171,7 @@ test("A reader's warms and its prompt go to one worker", { timeout: 120_000 }, a
   }, 3);
 });
 
-test("A client that leaves at any time leaves nothing running", { timeout: 120_000 }, async () => {
+test("A client that leaves at any time leaves nothing running", async () => {
   for (let index = 0; index < 40; index++) {
     const random = new Random(`leave ${index}`);
     await play(`leave ${index}`, aside({ mode: "on" }, "declared", 400), async (world, record) => {
@@ -188,7 +184,7 @@ test("A client that leaves at any time leaves nothing running", { timeout: 120_0
   }
 });
 
-test("Broken workers never change an answer because of a warm", { timeout: 120_000 }, async () => {
+test("Broken workers never change an answer because of a warm", async () => {
   let failedWarms = 0;
   for (let index = 0; index < 40; index++) {
     const random = new Random(`broken ${index}`);

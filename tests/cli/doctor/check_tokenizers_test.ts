@@ -10,6 +10,7 @@ import { serveCommand } from "../../../cli/serve/serve.ts";
 import { type FakeIo } from "../fake_io.ts";
 import { startSimulator } from "../../../simulator/serve.ts";
 import { BUILTIN_TOKENIZER } from "../../../simulator/text/tokenizer.ts";
+import "../../loopback.ts";
 import { withSystem } from "../served.ts";
 
 const OFFLINE = { HF_HUB_OFFLINE: "1", HF_HOME: "/nonexistent" };

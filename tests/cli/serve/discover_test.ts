@@ -8,6 +8,7 @@ import { chatCommand } from "../../../cli/chat/chat.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { serveCommand } from "../../../cli/serve/serve.ts";
 import { startSimulator } from "../../../simulator/serve.ts";
+import { until } from "../../until.ts";
 import { withSystem } from "../served.ts";
 
 const model = { model: "org/a", engine: "vllm", tokenizer: false };
@@ -53,14 +54,11 @@ test("canopy serve finds its workers in Kubernetes and by DNS, and serves with t
           try {
             let url: string | undefined;
             while ((url = /listening on (\S+)/.exec(io.out.text)?.[1]) === undefined) await io.clock.sleep(5);
-            for (let tries = 0;; tries++) {
-              const asked = await withSystem((own) =>
-                runCommand([chatCommand], ["chat", "Hello", "--url", url, "--model", "a"], own)
-              );
-              if (asked === 0) break;
-              assert.ok(tries < 100, `not served with ${source.join(" ")}`);
-              await io.clock.sleep(50);
-            }
+            const chat = ["chat", "Hello", "--url", url, "--model", "a"];
+            await until(
+              `served with ${source.join(" ")}`,
+              async () => await withSystem((own) => runCommand([chatCommand], chat, own)) === 0,
+            );
           } finally {
             io.interrupt();
             assert.equal(await serving, 0);

@@ -40,7 +40,7 @@ test("canopy sim starts prefill and decode servers that work together behind can
     const decodeUrls = decodes.slice(0, 2).map((line) => / decode server .* on (\S+)$/.exec(line)?.[1] ?? "");
     const servers = ["--prefill", url, port, ...decodeUrls.flatMap((decode) => ["--decode", decode])];
     await whileRunning(
-      ["serve", "--pd-disaggregation", ...servers, "--port", "0"],
+      ["serve", "--pd-disaggregation", ...servers, "--port", "0", "--set", "server.log_level=fatal"],
       4,
       (said) =>
         withSystem(async (io) => {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fakeIo } from "../../cli/fake_io.ts";
+import { until } from "../../until.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { statusCommand } from "../../../cli/launch/status.ts";
 import { stopCommand } from "../../../cli/launch/stop.ts";
@@ -34,13 +35,6 @@ async function withFolder(use: (folder: string) => Promise<void>): Promise<void>
   }
 }
 
-async function until(holds: () => boolean): Promise<void> {
-  for (let tries = 0; !holds(); tries++) {
-    assert.ok(tries < 2_000, "it did not come to pass");
-    await clock.sleep(5);
-  }
-}
-
 /** Starts `bash -c` with this script. */
 function bash(processes: SystemProcesses, folder: string, script: string, lines: string[] = []) {
   const command = { argv: ["bash", "-c", script], env: { GREETING: "hello" } } as const;
@@ -66,15 +60,15 @@ test("an engine's output is split into lines and kept, its helpers are in its gr
       "sleep 300 & printf '\\033[1m%s\\033[0m\\n' \"$GREETING\"; printf '10%%\\r20%%\\n' >&2; wait",
       lines,
     );
-    await until(() => lines.length === 3);
+    await until("three lines", () => lines.length === 3);
     assert.deepEqual([...lines].sort(), ["10%", "20%", "hello"]);
     assert.equal(table.startTime(started.pid), started.startTime);
     assert.ok(table.bearsMark(started.pid, "test-1") && !table.bearsMark(started.pid, "test-2"));
     assert.ok(table.list().filter(({ group }) => group === started.pid).length >= 2);
     started.signal("SIGTERM");
     assert.equal((await started.exited).signal, "SIGTERM");
-    await until(() => !started.groupAlive());
-    await until(() => written(join(folder, "logs", "a.log")).includes("hello"));
+    await until("the end of the group", () => !started.groupAlive());
+    await until("the log", () => written(join(folder, "logs", "a.log")).includes("hello"));
     processes.close();
   });
 });
@@ -93,13 +87,13 @@ test("a container of the same name is removed before the start, and with the cli
       onLine: () => {},
     });
     const asked = () => written(join(folder, "asked")).trim().split("\n");
-    await until(() => asked().length === 2);
+    await until("the client was asked", () => asked().length === 2);
     started.signal("SIGKILL");
-    await until(() => asked().length === 3);
+    await until("the client was asked", () => asked().length === 3);
     const [first, second, third] = asked();
     const remove = "rm --force canopy-8b";
     assert.deepEqual([first, second, third], [remove, argv.slice(1).join(" "), remove]);
-    await until(() => !started.groupAlive());
+    await until("the end of the group", () => !started.groupAlive());
     processes.close();
   });
 });
@@ -159,7 +153,7 @@ test("what a killed launch has left is found by its start time and its mark, and
     assert.deepEqual(leftoverGroups(state, table), []);
     assert.ok(groupRuns(table, other.pid));
     other.signal("SIGKILL");
-    await until(() => !other.groupAlive());
+    await until("the end of the group", () => !other.groupAlive());
     processes.close();
   });
 });
@@ -193,7 +187,7 @@ test("a state that is lost or broken hides no engine: it is found by its mark, a
     assert.equal(code, 1);
     assert.match(said, new RegExp(`runs as process ${process.pid}, but its state in .* is lost or broken`));
     running.signal("SIGKILL");
-    await until(() => !running.groupAlive());
+    await until("the end of the group", () => !running.groupAlive());
     processes.close();
     mine.close();
   });

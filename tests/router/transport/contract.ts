@@ -7,6 +7,7 @@ import {
   TransportError,
   type TransportErrorCode,
 } from "../../../base/transport.ts";
+import { HANG_MS } from "../../until.ts";
 import type { ScriptedServer, ServerScript } from "./scripted_server.ts";
 
 /** How the contract reaches one kind of transport. */
@@ -56,7 +57,7 @@ export function transportContract(harness: ContractHarness): void {
     script: ServerScript,
     run: (server: ScriptedServer & { readonly transport: Transport }) => Promise<void>,
   ) =>
-    test(`${harness.name}: ${what}`, { timeout: 30_000 }, async () => {
+    test(`${harness.name}: ${what}`, { timeout: HANG_MS }, async () => {
       const server = await harness.start(script);
       try {
         await run(server);
@@ -233,7 +234,7 @@ export function transportContract(harness: ContractHarness): void {
     });
   }
 
-  test(`${harness.name}: nobody listening is connect_failed`, { timeout: 30_000 }, async () => {
+  test(`${harness.name}: nobody listening is connect_failed`, { timeout: HANG_MS }, async () => {
     const server = await harness.start(() => {});
     const url = await harness.nobody();
     await assert.rejects(server.transport.send(post(url), never()), fails("connect_failed"));
