@@ -1,3 +1,5 @@
+import { mkdirSync, openSync, writeSync } from "node:fs";
+import { join } from "node:path";
 import process from "node:process";
 import {
   configureSync,
@@ -6,7 +8,10 @@ import {
   jsonLinesFormatter,
   type Logger,
   type LogLevel,
+  type LogRecord,
 } from "@logtape/logtape";
+
+import { CanopyError, messageOf } from "./errors.ts";
 
 export type { Logger };
 
@@ -23,15 +28,50 @@ const textFormatter = getTextFormatter({
   value: (value, inspect) => typeof value === "string" && !CONTROL.test(value) ? value : inspect(value),
 });
 
-/** Sends log records of `level` and above to the standard error stream, as JSON lines or as text. */
-export function startLog(options: { level: LogLevel; format: "json" | "text" }): void {
+/** Where log records go, and which. */
+export interface LogOptions {
+  readonly level: LogLevel;
+  readonly format: "json" | "text";
+  /** Folder of `canopy.log`, to which records are appended as well; made if it is not there. */
+  readonly folder?: string | undefined;
+}
+
+/**
+ * Sends log records of `level` and above to the standard error stream, as JSON lines or as text. Throws `CanopyError`
+ * (500) when nothing can be written into the folder.
+ */
+export function startLog(options: LogOptions): void {
   const format = options.format === "json" ? jsonLinesFormatter : textFormatter;
+  const file = options.folder === undefined ? undefined : openLog(options.folder);
+  const write = (record: LogRecord) => {
+    const line = format(record);
+    process.stderr.write(line);
+    if (file === undefined) return;
+    try {
+      writeSync(file, line);
+    } catch {
+      // A full disk must not end the service; the stream has the line.
+    }
+  };
   configureSync({
     reset: true,
-    sinks: { stderr: (record) => void process.stderr.write(format(record)) },
+    sinks: { all: write },
     loggers: [
-      { category: "canopy", lowestLevel: options.level, sinks: ["stderr"] },
-      { category: ["logtape", "meta"], lowestLevel: "error", sinks: ["stderr"] },
+      { category: "canopy", lowestLevel: options.level, sinks: ["all"] },
+      { category: ["logtape", "meta"], lowestLevel: "error", sinks: ["all"] },
     ],
   });
+}
+
+function openLog(folder: string): number {
+  const path = join(folder, "canopy.log");
+  try {
+    mkdirSync(folder, { recursive: true });
+    return openSync(path, "a");
+  } catch (error) {
+    throw new CanopyError(`Cannot write ${path}: ${messageOf(error)}`, {
+      code: "log_unwritable",
+      status: 500,
+    });
+  }
 }

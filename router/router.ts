@@ -1,7 +1,6 @@
 import type { Hono } from "hono";
 import type { Clock } from "../base/clock.ts";
 import { CanopyError } from "../base/errors.ts";
-import { listenError } from "../base/listen_error.ts";
 import { logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
 import type { Transport } from "../base/transport.ts";
@@ -11,13 +10,18 @@ import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import { createApp } from "./http/app.ts";
 import type { Env } from "./http/gate/context.ts";
+import { routerMetrics } from "./http/admin/admin.ts";
+import { admissionOf } from "./http/gate/admission.ts";
 import { Drain } from "./http/gate/drain.ts";
 import type { RouterServices } from "./http/gate/services.ts";
-import { type HttpServer, serveHttp } from "./http/serve.ts";
+import { Metrics } from "./http/metrics/metrics.ts";
+import { type Address, Listeners } from "./http/server/listeners.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
 import { Arrivals } from "./pool/arrivals.ts";
+import type { WorkerStatus } from "./pool/worker.ts";
 import { createRelay } from "./relay/relay.ts";
+import { Fleet } from "./served/fleet.ts";
 import { createModels } from "./served/models.ts";
 import type { ServedModel } from "./served/served_model.ts";
 
@@ -45,8 +49,10 @@ export interface Router {
   readonly services: RouterServices;
   /** Resolves when every worker was asked once what it can do and tokenizers were looked for, with or without success. */
   readonly ready: () => Promise<void>;
-  /** Listens on a port; 0 takes a free one. Throws `CanopyError` (500). */
-  listen(address: { host: string; port: number }): Promise<{ url: string }>;
+  /** Listens on a port; 0 takes a free one. Throws `CanopyError` (500), also for a certificate that cannot be used. */
+  listen(address: Address): Promise<{ url: string }>;
+  /** Listens on one more port, on which everybody gets the metrics and nothing else. Throws `CanopyError` (500). */
+  listenForMetrics(address: Address): Promise<{ url: string }>;
   /** Refuses new requests and lets the others finish, up to the configured time; then closes. */
   drain(): Promise<void>;
   /** Ends everything at once: runs are cancelled on their engines, connections closed. */
@@ -56,6 +62,7 @@ export interface Router {
 /** Builds a router from its configuration. Throws when a graph cannot be run. */
 export function createRouter(options: RouterOptions): Router {
   const { config, clock, random, transport } = options;
+  const { server } = config;
   const life = new AbortController();
   const models = createModels({
     config,
@@ -67,27 +74,33 @@ export function createRouter(options: RouterOptions): Router {
   });
   const { earlyExit } = options;
   const arrivals = new Arrivals();
-  const moa = createMoa({ config, clock, random, models, arrivals, earlyExit });
-  const relay = createRelay({
-    clock,
-    random: random.stream("relay"),
-    transport,
-    log: logger("relay"),
-    arrivals,
-  });
-  const services: RouterServices = { config, clock, random, transport, models, moa };
-  const drain = new Drain({ clock, timeoutMs: config.server.drain_timeout_ms });
-  const app = createApp({
-    ...services,
-    relay,
-    drain,
-    version: options.version,
-  });
-  const probed = Promise.all([...models.values()].map((model) => model.start(life.signal)));
+  const moa = createMoa({ config, clock, random, models: models.all, arrivals, earlyExit });
+  models.onAdded((model) => moa.addModel(model));
+  const fleet = config.fleet === undefined
+    ? undefined
+    : new Fleet({ config: config.fleet, clock, transport, models });
+  const log = logger("relay");
+  const relay = createRelay({ clock, random: random.stream("relay"), transport, log, arrivals });
+  const services: RouterServices = { config, clock, random, transport, models: models.all, fleet, moa };
+  const drain = new Drain({ clock, timeoutMs: server.drain_timeout_ms });
+  const metrics = new Metrics(clock);
+  const admission = admissionOf(server, clock);
+  const app = createApp({ ...services, relay, drain, metrics, admission, version: options.version });
+  const probed = Promise.all([models.start(life.signal), fleet?.start(life.signal)]);
   probed.then(() => {
-    for (const warning of contextWarnings(config, models)) logger("moa").warning("{warning}", { warning });
+    for (const warning of contextWarnings(config, models.all)) {
+      logger("moa").warning("{warning}", { warning });
+    }
   }).catch(() => {});
-  let server: HttpServer | undefined;
+  // Addresses of workers are for those who may do everything: here, where there are no keys.
+  const keyless = server.api_keys.length + server.admin_keys.length === 0 && server.admin_key === undefined;
+  const nameOf = ({ id, url }: WorkerStatus) => keyless ? url : id;
+  const listeners = new Listeners({
+    app,
+    tls: server.tls,
+    clock,
+    metricsText: () => routerMetrics({ metrics, drain, admission, models: models.all }, nameOf),
+  });
   let closed: Promise<void> | undefined;
 
   async function end(): Promise<void> {
@@ -100,21 +113,15 @@ export function createRouter(options: RouterOptions): Router {
     );
     drain.stop();
     life.abort(new Error("The router was closed"));
-    await server?.shutdown();
+    await listeners.shutdown();
   }
 
   return {
     app,
     services,
     ready: async () => void await probed,
-    listen: async ({ host, port }) => {
-      try {
-        server = await serveHttp(app, { host, port });
-      } catch (cause) {
-        throw listenError(host, port, cause);
-      }
-      return { url: server.url };
-    },
+    listen: async (address) => await listeners.listen(address),
+    listenForMetrics: async (address) => await listeners.listenForMetrics(address),
     drain: async () => {
       await drain.drain();
       await (closed ??= end());

@@ -323,8 +323,7 @@ test("workers are reached through the transports only", () => {
 /** Where a port is opened: the router's server, the simulator's, and doctor, which tries whether ports are free. */
 function isServerStart(path: string): boolean {
   return [
-    "router/http/server.ts",
-    "router/http/serve.ts",
+    "router/http/server/serve_http.ts",
     "simulator/serve.ts",
     "bench/micro/peers/engine.ts",
     "bench/micro/transport/server.ts",

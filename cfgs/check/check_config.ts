@@ -12,7 +12,7 @@ import { expandGraph } from "../topology/expand_graph.ts";
 /** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
 export function checkConfig(config: Config): ConfigFinding[] {
   const findings: ConfigFinding[] = [];
-  if (Object.keys(config.models).length === 0) {
+  if (Object.keys(config.models).length === 0 && config.fleet === undefined) {
     findings.push(findingAt(["models"], "is empty: give at least one model", { value: {} }));
   }
   for (const [name, model] of Object.entries(config.models)) findings.push(...checkModel(name, model));
@@ -29,8 +29,9 @@ export function checkConfig(config: Config): ConfigFinding[] {
 }
 
 /** Settings of the server that have no effect without another one. */
-function checkServer({ server: { admin_key: adminKey, worker_hosts: hosts } }: Config): ConfigFinding[] {
-  if (adminKey !== undefined || hosts.length === 0) return [];
+function checkServer({ server }: Config): ConfigFinding[] {
+  const { admin_key: adminKey, admin_keys: adminKeys, worker_hosts: hosts } = server;
+  if (adminKey !== undefined || adminKeys.length > 0 || hosts.length === 0) return [];
   const message = "is not in effect without server.admin_key: set it, or leave worker_hosts out";
   return [findingAt(["server", "worker_hosts"], message, { severity: "warning" })];
 }

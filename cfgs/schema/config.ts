@@ -75,7 +75,19 @@ export const modelSchema = z.strictObject({
   retries: z.int().min(0).default(1).describe(
     "Attempts in a row on other workers that may get no further, before a failure counts",
   ),
+  backoff: z.strictObject({
+    initial_ms: z.number().min(0).default(50).describe("Wait before the second attempt"),
+    factor: z.number().min(1).default(1.5).describe("Growth of each further one"),
+    max_ms: z.number().min(0).default(30_000).describe("Longest one"),
+    jitter: z.number().min(0).max(1).default(0.2).describe(
+      "Share by which each is longer or shorter, at random",
+    ),
+  }).prefault({}).describe("Waits between the attempts of a relayed request"),
   health: z.strictObject({
+    enabled: z.boolean().default(true).describe("false: no checks; failed requests alone tell"),
+    path: z.string().startsWith("/").optional().describe(
+      "Path of the checks; by default /health, and /v1/models for the engine openai",
+    ),
     interval_ms: z.number().positive().default(10_000).describe("Time between two checks of a worker"),
     timeout_ms: z.number().positive().default(5_000).describe("Longest wait for its answer"),
     failures: z.int().min(1).default(3).describe("Failed checks in a row that take a worker out"),
@@ -83,10 +95,44 @@ export const modelSchema = z.strictObject({
   }).prefault({}).describe("Health checks"),
   breaker: z.strictObject({
     failures: z.int().min(1).default(5).describe("Failed requests in a row that open the breaker"),
+    successes: z.int().min(1).default(1).describe("Requests in a row that must succeed to close it"),
     open_ms: z.number().positive().default(10_000).describe("Time until one request may try again"),
   }).prefault({}).describe("Circuit breaker of each worker"),
   onnx: modelOnnxSchema.optional(),
   launch: modelLaunchSchema.optional().describe("How its engines are planned and started"),
+});
+
+/** A server that is asked for its model. */
+export const fleetWorkerSchema = z.union([
+  workerUrl,
+  z.strictObject({
+    url: workerUrl,
+    api_key: z.string().min(1).optional().describe("Bearer token for this server only"),
+    role: z.enum(["prefill", "decode"]).optional().describe("Its half of the work; absent: all of it"),
+    bootstrap_port: z.int().min(1).max(65535).optional().describe("Port of a prefill server's registry"),
+    bootstrap_host: z.string().min(1).optional().describe(
+      "A prefill server's name for decode servers, if not the one in its URL",
+    ),
+  }),
+]);
+
+/** Servers whose models are learned from them. */
+export const fleetSchema = z.strictObject({
+  workers: z.array(fleetWorkerSchema).default([]).describe("Servers from the start; more by POST /workers"),
+  engine: z.enum(["auto", "openai", "vllm", "sglang"]).default("auto").describe(
+    "Protocol of the servers; auto: asked from them",
+  ),
+  startup_timeout_ms: z.number().min(0).default(1_800_000).describe(
+    "Longest wait for a first server, where some are named",
+  ),
+  model: modelSchema.omit({
+    model: true,
+    engine: true,
+    workers: true,
+    tokenizer: true,
+    onnx: true,
+    launch: true,
+  }).prefault({}).describe("Settings of every model that is learned"),
 });
 
 /** Layout of precursors' answers in place of `[responses]`. */
@@ -234,6 +280,36 @@ export const serverSchema = z.strictObject({
     "Bearer tokens of clients; none: everybody may ask",
   ),
   admin_key: z.string().min(1).optional().describe("Bearer token for changes to the running router"),
+  admin_keys: z.array(z.string().min(1)).default([]).describe("More such tokens"),
+  audit: z.boolean().default(false).describe(
+    "Log each change to the running router, and a part of its key's hash",
+  ),
+  tls: z.strictObject({
+    cert: z.string().min(1).describe(
+      "File with the certificate and those between it and its authority (PEM)",
+    ),
+    key: z.string().min(1).describe("File with its private key (PEM)"),
+  }).optional().describe("Serve HTTPS; files that change are read again"),
+  worker_tls: z.strictObject({
+    ca: z.array(z.string().min(1)).default([]).describe(
+      "Files with authorities to trust besides the system's (PEM)",
+    ),
+    cert: z.string().min(1).optional().describe("File with the router's own certificate (PEM)"),
+    key: z.string().min(1).optional().describe("File with its private key (PEM)"),
+  }).refine(({ cert, key }) => (cert === undefined) === (key === undefined), {
+    error: "has one of cert and key: a certificate and its key go together",
+  }).optional().describe("HTTPS to workers"),
+  metrics: z.strictObject({
+    host: z.string().default("0.0.0.0").describe("Address to listen on"),
+    port: z.int().min(0).max(65535).describe("0: any free port"),
+    required: z.boolean().default(true).describe("false: a port that is taken is no error"),
+  }).optional().describe("A second port, with nothing but GET /metrics, for everybody"),
+  request_id_headers: z.array(z.string().regex(/^[\w-]+$/)).default([
+    "x-request-id",
+    "x-correlation-id",
+    "x-trace-id",
+    "request-id",
+  ]).describe("Headers of clients that may hold a request's id; the first one counts"),
   cors_origins: z.array(z.union([z.literal("*"), z.string().regex(/^[a-z][a-z\d+.-]*:\/\/[^\s/,*]+$/)], {
     error: "must be an origin such as https://chat.example.com, without a path, or *",
   })).default([]).describe(
@@ -258,12 +334,18 @@ export const serverSchema = z.strictObject({
   max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
   log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
   log_format: z.enum(["json", "text"]).default("text"),
+  log_dir: z.string().min(1).optional().describe(
+    "Folder of canopy.log, which is written beside standard error",
+  ),
 });
 
 export const configSchema = z.strictObject({
   $schema: z.string().optional().describe("The JSON Schema of this file, for editors"),
   server: serverSchema.prefault({}).describe("The HTTP server"),
-  models: z.record(z.string().min(1), modelSchema).describe("Models by the name that agents and clients use"),
+  models: z.record(z.string().min(1), modelSchema).default({}).describe(
+    "Models by the name that agents and clients use",
+  ),
+  fleet: fleetSchema.optional().describe("Servers whose models are learned from them"),
   prompts: z.record(z.string().min(1), promptSchema).default({}).describe("Prompt templates by name"),
   graphs: z.record(z.string().min(1), graphSchema).default({}).describe(
     "Graphs of agents, each served as a model",
@@ -275,6 +357,7 @@ export const configSchema = z.strictObject({
 /** A checked configuration with all defaults filled in. */
 export type Config = z.infer<typeof configSchema>;
 export type ModelConfig = z.infer<typeof modelSchema>;
+export type FleetConfig = z.infer<typeof fleetSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type PromptConfig = z.infer<typeof promptSchema>;
 export type AgentConfig = z.infer<typeof agentSchema>;

@@ -1,6 +1,6 @@
 import type { ConfigPath } from "./config_path.ts";
 
-const SECRET_KEY = /(^|[_-])(api[_-]?keys?|admin[_-]?key|token|secret|password|authorization|cookie)$/i;
+const SECRET_KEY = /(^|[_-])(api[_-]?keys?|admin[_-]?keys?|token|secret|password|authorization|cookie)$/i;
 
 /** True for places whose value must never be printed: keys, tokens, and headers that carry them. */
 export function isSecretPath(path: ConfigPath): boolean {

@@ -13,10 +13,6 @@ export interface ParseOptions {
   readonly negatable?: readonly string[];
   /** Other spellings of an option: `{ help: ["h"] }`. */
   readonly alias?: Readonly<Record<string, readonly string[]>>;
-  /** String options that may be followed by a second value of this form; the two are joined by a blank. */
-  readonly second?: Readonly<Record<string, RegExp>>;
-  /** Called for an option that is not known, which is skipped together with its value; absent: it is an error. */
-  readonly unknown?: ((rawName: string) => void) | undefined;
 }
 
 /** A parsed command line: options under their first spelling, and all else in `_`. */
@@ -53,8 +49,6 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
   }
 
   const positional: string[] = [];
-  /** Takes the next positional argument for the option before it; false when it belongs to none. */
-  let follower: ((text: string) => boolean) | undefined;
   const values = new Map<string, boolean | string | string[]>();
   // Not strict: the messages for what is wrong are ours.
   const { tokens } = nodeParseArgs({
@@ -65,9 +59,7 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
     tokens: true,
   });
   for (const token of tokens ?? []) {
-    const takes = follower;
-    follower = undefined;
-    if (token.kind === "positional" && takes?.(token.value) !== true) positional.push(token.value);
+    if (token.kind === "positional") positional.push(token.value);
     if (token.kind !== "option") continue;
     const spelling = token.name.replace(/^short /, "");
     const name = canonical.get(spelling);
@@ -77,9 +69,7 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
         values.set(positive, false);
         continue;
       }
-      if (options.unknown === undefined) throw unknownOption(token.rawName, canonical);
-      options.unknown(token.rawName);
-      if (token.value === undefined) follower = () => true;
+      throw unknownOption(token.rawName, canonical);
     } else if (booleans.has(name)) {
       if (token.value !== undefined) {
         throw new UsageError(`Option ${token.rawName} takes no value: current value is "${token.value}"`);
@@ -90,17 +80,10 @@ export function parseArgs(args: readonly string[], options: ParseOptions): Parse
         throw new UsageError(`Option ${token.rawName} needs a value: write ${token.rawName}=VALUE`);
       }
       const earlier = values.get(name);
-      const list = collect.has(name) ? [...(Array.isArray(earlier) ? earlier : []), token.value] : undefined;
-      values.set(name, list ?? token.value);
-      const form = options.second?.[name];
-      if (form === undefined) continue;
-      const first = token.value;
-      follower = (text) => {
-        if (!form.test(text)) return false;
-        const both = `${first} ${text}`;
-        values.set(name, list === undefined ? both : [...list.slice(0, -1), both]);
-        return true;
-      };
+      values.set(
+        name,
+        collect.has(name) ? [...(Array.isArray(earlier) ? earlier : []), token.value] : token.value,
+      );
     }
   }
   return { _: positional, values };

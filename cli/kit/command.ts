@@ -11,8 +11,6 @@ export interface Option {
   readonly value?: string;
   /** Other spellings; those of one letter are short options. */
   readonly alias?: readonly string[];
-  /** A second value that may follow, of this form; the two are joined by a blank. */
-  readonly second?: RegExp;
   /** The only values allowed. */
   readonly choices?: readonly string[];
   /** Bounds of a number, both included. */
@@ -54,8 +52,6 @@ export interface CommandSpec<T extends Options> {
   /** Most positional arguments. */
   readonly maxArguments: number;
   readonly options: T;
-  /** Options of other programs are named on standard error and skipped, so that their launch scripts work. */
-  readonly skipsUnknown?: boolean;
   /** Further paragraphs and examples of the help. */
   readonly details?: string;
   run(values: OptionValues<T>, positional: readonly string[], io: Io): Promise<number>;
@@ -79,10 +75,6 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
           help: ["h"],
           ...Object.fromEntries(entries.map(([name, option]) => [name, option.alias ?? []])),
         },
-        second: Object.fromEntries(
-          entries.flatMap(([name, { second }]) => second === undefined ? [] : [[name, second]]),
-        ),
-        unknown: spec.skipsUnknown === true ? (name) => skipped(name, io) : undefined,
       });
       if (parsed.values.get("help") === true) {
         io.out.write(helpOf(spec, textColumns(io.out)));
@@ -97,10 +89,6 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
       return await spec.run(valuesOf(spec.options, parsed), parsed._, io);
     },
   };
-}
-
-function skipped(name: string, io: Io): void {
-  io.err.write(`Option ${name} is not known here and has no effect\n`);
 }
 
 function valuesOf<T extends Options>(options: T, parsed: ParsedArgs): OptionValues<T> {

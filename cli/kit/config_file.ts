@@ -56,15 +56,20 @@ export const OVERRIDE_OPTIONS = {
   },
 } as const;
 
-/** Values that flags put over the file. Throws `UsageError` for a `--set` without `=`. */
-export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Override[] {
-  const overrides = values.set.map((text): Override => {
+/** Values of `--set`. Throws `UsageError` for one without `=`. */
+export function setOverrides(texts: readonly string[]): Override[] {
+  return texts.map((text): Override => {
     const at = text.indexOf("=");
     if (at < 1) {
       throw new UsageError(`Option --set must look like server.port=9000: current value is "${text}"`);
     }
     return { path: text.slice(0, at), value: text.slice(at + 1), origin: `--set ${text.slice(0, at)}` };
   });
+}
+
+/** Values that flags put over the file. Throws `UsageError` for a `--set` without `=`. */
+export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Override[] {
+  const overrides = setOverrides(values.set);
   if (values.host !== undefined) {
     overrides.push({ path: "server.host", value: values.host, origin: "--host" });
   }

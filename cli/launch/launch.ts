@@ -98,7 +98,7 @@ interface Launching {
 
 async function launch({ loaded, values, folder, name, io }: Launching): Promise<number> {
   const { server } = loaded.config;
-  startLog({ level: server.log_level, format: server.log_format });
+  startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
   const table = systemProcessTable();
   const rules: SuperviseRules = {
     ...DEFAULT_RULES,

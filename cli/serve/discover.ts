@@ -6,6 +6,8 @@ import type { OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import type { Beside } from "../kit/router/serve_loaded.ts";
 import { type DnsName, followDns, systemResolver } from "../../router/discovery/dns.ts";
+import type { PodSelectors } from "../kit/router_flags/config_of_flags.ts";
+import { FleetMembers } from "../../router/discovery/fleet_members.ts";
 import { followPods } from "../../router/discovery/kubernetes.ts";
 import { type KubernetesAccess, KubernetesPods } from "../../router/discovery/kubernetes_api.ts";
 import { DiscoveredWorkers } from "../../router/discovery/membership.ts";
@@ -100,34 +102,62 @@ export function discoveryOf(values: Values, config: Config, io: Io): Beside | un
   };
 }
 
-/** The API server that was named, or the one that this pod belongs to. */
-function accessOf(values: Values, io: Io): KubernetesAccess & { readonly ca: string | undefined } {
-  const read = (name: string): string | undefined => {
-    try {
-      return readFileSync(join(ACCOUNT_FOLDER, name), "utf8").trim();
-    } catch {
-      return undefined;
+/** Discovery with the selectors of SGLang's routers: the servers say themselves which model they have. */
+export function podDiscovery(selectors: PodSelectors, given: string | undefined, io: Io): Beside {
+  const access = { ...apiServer(given, "--service-discovery", io), namespace: selectors.namespace };
+  const transport = access.ca === undefined ? io.transport : systemTransport({ ca: access.ca });
+  return ({ services: { fleet, models } }, _, signal) => {
+    if (fleet === undefined) return;
+    for (const role of ["whole", "prefill", "decode"] as const) {
+      const labels = selectors[role];
+      if (labels.length === 0) continue;
+      const members = new FleetMembers(fleet, models);
+      void followPods({
+        pods: new KubernetesPods(access, transport, labels.join(",")),
+        rules: { models: undefined, role, port: selectors.port },
+        clock: io.clock,
+        onMembers: (all) => members.set(all),
+      }, signal);
     }
   };
-  const namespace = values["discover-namespace"] ?? read("namespace") ?? "default";
-  const given = values["kubernetes-api"];
+}
+
+function accessOf(values: Values, io: Io): KubernetesAccess & { readonly ca: string | undefined } {
+  const namespace = values["discover-namespace"] ?? readAccount("namespace") ?? "default";
+  return { ...apiServer(values["kubernetes-api"], "--discover kubernetes", io), namespace };
+}
+
+/** A file of this pod's service account; undefined outside of a cluster. */
+function readAccount(name: string): string | undefined {
+  try {
+    return readFileSync(join(ACCOUNT_FOLDER, name), "utf8").trim();
+  } catch {
+    return undefined;
+  }
+}
+
+/** The API server that was named, or the one that this pod belongs to. */
+function apiServer(
+  given: string | undefined,
+  option: string,
+  io: Io,
+): Omit<KubernetesAccess, "namespace"> & { readonly ca: string | undefined } {
   if (given !== undefined) {
     if (!URL.canParse(given)) {
       throw new UsageError(`Option --kubernetes-api must be a URL: current value is "${given}"`);
     }
-    return { url: given.replace(/\/+$/, ""), namespace, token: () => io.env.KUBERNETES_TOKEN, ca: undefined };
+    return { url: given.replace(/\/+$/, ""), token: () => io.env.KUBERNETES_TOKEN, ca: undefined };
   }
   const { KUBERNETES_SERVICE_HOST: host, KUBERNETES_SERVICE_PORT: port } = io.env;
   if (host === undefined || port === undefined) {
     throw new UsageError(
-      "Option --discover kubernetes works in a pod: elsewhere run kubectl proxy and add --kubernetes-api http://127.0.0.1:8001",
+      `Option ${option} works in a pod: elsewhere run kubectl proxy and add --kubernetes-api http://127.0.0.1:8001`,
     );
   }
   return {
     url: `https://${host.includes(":") ? `[${host}]` : host}:${port}`,
-    namespace,
-    token: () => read("token"),
-    ca: read("ca.crt"),
+    token: () => readAccount("token"),
+    ca: readAccount("ca.crt"),
   };
 }
 

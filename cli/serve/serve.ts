@@ -1,9 +1,14 @@
+import { nearest } from "../../base/nearest.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import type { Io } from "../kit/io.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
+import { isFlag } from "../kit/router_flags/read_flags.ts";
+import { ROUTER_SPELLINGS, routerFlag } from "../kit/router_flags/table.ts";
 import { discoverOptions, discoveryOf } from "./discover.ts";
-import { servePdCommand } from "./serve_pd.ts";
+import { asksForRouter, serveRouterCommand } from "./serve_router.ts";
 
 const configured = defineCommand({
   name: "serve",
@@ -16,8 +21,9 @@ const configured = defineCommand({
 it the configuration in this folder is used. SIGTERM or Ctrl-C lets the running requests finish, a second one
 ends at once. Every value can also be set by an environment variable, such as CANOPY_SERVER_PORT.
 
-Without a file, in front of SGLang prefill and decode servers, it takes the place of SGLang's own routers:
-  canopy serve --pd-disaggregation --prefill URL [PORT] --decode URL   (more: --pd-disaggregation --help)
+Without a file, in front of running servers, it takes the place of SGLang's own routers, with their options:
+  canopy serve --worker-urls URL …                                     (more: --worker-urls --help)
+  canopy serve --pd-disaggregation --prefill URL [PORT] --decode URL
 
 Examples:
   canopy serve canopy.jsonc --port 9000
@@ -43,6 +49,22 @@ Examples:
 /** `canopy serve`: the router. */
 export const serveCommand: Command = {
   ...configured,
-  run: (args, io) =>
-    args.includes("--pd-disaggregation") ? servePdCommand.run(args, io) : configured.run(args, io),
+  run: (args, io) => takesRouterFlags(args, io) ? serveRouterCommand.run(args, io) : configured.run(args, io),
 };
+
+/** True for the command line of a router in front of servers, rather than of a configuration. */
+function takesRouterFlags(args: readonly string[], io: Io): boolean {
+  const names = args.flatMap((arg) => /^--([^=]+)/.exec(arg)?.[1] ?? []);
+  const ours = { ...OVERRIDE_OPTIONS, ...discoverOptions };
+  const strange = names.filter((name) => !Object.hasOwn(ours, name) && name !== "help");
+  const unknown = strange.find((name) => routerFlag(name) === undefined);
+  if (unknown !== undefined) {
+    const near = nearest(unknown, [...Object.keys(ours), ...ROUTER_SPELLINGS]);
+    throw new UsageError(
+      `Unknown option --${unknown}` + (near === undefined ? "" : `: did you mean --${near}?`),
+    );
+  }
+  if (strange.length > 0) return true;
+  const positional = args.some((arg, at) => !isFlag(arg) && !isFlag(args[at - 1] ?? ""));
+  return !positional && names.every((name) => routerFlag(name) !== undefined) && asksForRouter(io.env);
+}

@@ -7,7 +7,8 @@ import type { IncomingResponse, Transport } from "../../base/transport.ts";
 export interface KubernetesAccess {
   /** Such as `https://10.96.0.1:443`. */
   readonly url: string;
-  readonly namespace: string;
+  /** All namespaces when undefined. */
+  readonly namespace: string | undefined;
   /** The bearer token, read anew for each request: the cluster replaces it every hour. */
   readonly token: () => string | undefined;
 }
@@ -93,7 +94,9 @@ export class KubernetesPods {
     const bearer = token();
     const response = await this.#transport.send({
       method: "GET",
-      url: `${url}/api/v1/namespaces/${encodeURIComponent(namespace)}/pods?${parameters}`,
+      url: namespace === undefined
+        ? `${url}/api/v1/pods?${parameters}`
+        : `${url}/api/v1/namespaces/${encodeURIComponent(namespace)}/pods?${parameters}`,
       headers: {
         accept: "application/json",
         "accept-encoding": "identity",

@@ -5,8 +5,8 @@ import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** A server that was found, and what it is for. */
 export interface Member {
-  /** Key of `models`. */
-  readonly model: string;
+  /** Key of `models`; undefined where the server says which model it has. */
+  readonly model: string | undefined;
   readonly worker: WorkerAccess;
   /** It is about to end: it finishes what it has and gets nothing new. */
   readonly leaving: boolean;
@@ -36,7 +36,7 @@ export class DiscoveredWorkers {
       const next = wanted.get(key);
       if (next !== undefined && JSON.stringify(next.worker) === JSON.stringify(member.worker)) continue;
       this.#joined.delete(key);
-      this.#models.get(member.model)?.membership.removeWorker(id);
+      this.#modelOf(member)?.membership.removeWorker(id);
       this.#log.info("{url} of model {model} has left", { url: member.worker.url, model: member.model });
     }
     for (const key of this.#refused) if (!wanted.has(key)) this.#refused.delete(key);
@@ -53,7 +53,7 @@ export class DiscoveredWorkers {
     if (member.leaving || this.#refused.has(key)) return undefined;
     const { url } = member.worker;
     try {
-      const model = this.#models.get(member.model);
+      const model = this.#modelOf(member);
       if (model === undefined) {
         const names = [...this.#models.keys()].join(", ");
         throw new CanopyError(`there is no model ${member.model} (${names})`, {
@@ -74,8 +74,12 @@ export class DiscoveredWorkers {
   }
 
   #setLeaving(key: string, { id }: Joined, member: Member): void {
-    this.#models.get(member.model)?.membership.setDraining(id, member.leaving);
+    this.#modelOf(member)?.membership.setDraining(id, member.leaving);
     this.#joined.set(key, { member, id });
+  }
+
+  #modelOf({ model = "" }: Member): ServedModel | undefined {
+    return this.#models.get(model);
   }
 }
 

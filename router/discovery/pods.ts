@@ -3,8 +3,10 @@ import type { Member } from "./membership.ts";
 
 /** Rules by which a pod is a worker: by its labels, those of `canopy plan --emit kubernetes`. */
 export interface PodRules {
-  /** Keys of `models`; a single one needs no label. */
-  readonly models: readonly string[];
+  /** Keys of `models`, of which a single one needs no label; undefined where the servers say which model they have. */
+  readonly models: readonly string[] | undefined;
+  /** Half of the work that all these pods do; undefined: each one's label says it. */
+  readonly role?: "whole" | "prefill" | "decode" | undefined;
   /** Port of all pods; undefined: each one's first container port. */
   readonly port: number | undefined;
 }
@@ -20,11 +22,10 @@ export function memberOf(pod: JsonObject, rules: PodRules): Member | undefined {
   const labels = objectOr(metadata.labels);
   const address = status.podIP;
   const port = rules.port ?? containerPort(spec);
-  const model = modelOf(labels[MODEL_LABEL], rules.models);
-  const role = labels[ROLE_LABEL] ?? "whole";
-  if (typeof address !== "string" || address === "" || port === undefined || model === undefined) {
-    return undefined;
-  }
+  const model = rules.models === undefined ? undefined : modelOf(labels[MODEL_LABEL], rules.models);
+  const role = rules.role ?? labels[ROLE_LABEL] ?? "whole";
+  if (typeof address !== "string" || address === "" || port === undefined) return undefined;
+  if (model === undefined && rules.models !== undefined) return undefined;
   if (role !== "whole" && role !== "regular" && role !== "prefill" && role !== "decode") return undefined;
   const leaving = metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null;
   if (!leaving && !isReady(status)) return undefined;
@@ -41,9 +42,10 @@ export function memberOf(pod: JsonObject, rules: PodRules): Member | undefined {
   };
 }
 
-/** A pod's name within its namespace. */
+/** A pod's namespace and name. */
 export function nameOf(pod: JsonObject): string {
-  return String(objectsOf(pod).metadata.name ?? "");
+  const { namespace = "", name = "" } = objectsOf(pod).metadata;
+  return `${namespace}/${name}`;
 }
 
 function objectsOf(pod: JsonObject): Record<"metadata" | "spec" | "status", JsonObject> {

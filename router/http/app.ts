@@ -6,7 +6,7 @@ import type { JsonObject } from "../../base/json.ts";
 import { adminRoutes } from "./admin/admin.ts";
 import { healthRoutes } from "./admin/health.ts";
 import { workerRoutes } from "./admin/workers.ts";
-import { Admission } from "./gate/admission.ts";
+import { type Admission, admissionOf } from "./gate/admission.ts";
 import { Keys } from "./gate/auth.ts";
 import type { Env } from "./gate/context.ts";
 import { Drain } from "./gate/drain.ts";
@@ -46,20 +46,16 @@ export function createApp(services: AppServices): Hono<Env> {
     startedAt: unixSeconds(clock),
     keys: new Keys(config.server),
     sites: new Sites(config.server),
+    audit: config.server.audit,
     metrics: services.metrics ?? new Metrics(clock),
     drain: services.drain ?? new Drain({ clock, timeoutMs: config.server.drain_timeout_ms }),
-    admission: services.admission ?? new Admission({
-      clock,
-      maxRunning: config.server.max_running,
-      maxQueued: config.server.max_queued,
-      queueTimeoutMs: config.server.queue_timeout_ms,
-    }),
+    admission: services.admission ?? admissionOf(config.server, clock),
   };
   const app = new Hono<Env>();
   app.onError((error) => errorResponse(error, http.drain.draining ? { connection: "close" } : {}));
   app.notFound((call) => errorResponse(notFound(call.req.path)));
   app.use(http.metrics.http.counted());
-  app.use(identified(http.random));
+  app.use(identified(http.random, config.server.request_id_headers));
   if (config.server.cors_origins.length > 0) app.use(crossOrigin(config.server.cors_origins));
   for (
     const routes of [

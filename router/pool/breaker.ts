@@ -10,8 +10,8 @@ export interface BreakerPermit {
 }
 
 /**
- * Opens after `failures` failed requests in a row, lets one probe through once `openMs` have passed, and closes
- * when a probe succeeds. Rejections (4xx, 429, 503) and aborts say nothing about the worker and never count.
+ * Opens after `failures` failed requests in a row, lets one probe at a time through once `openMs` have passed, and
+ * closes when `successes` of them in a row succeed. Rejections (4xx, 429, 503) and aborts say nothing about the worker and never count.
  * The outcome of a request counts only in the period (between two changes of state) in which it was started, so
  * that stragglers from before a change cannot undo it.
  */
@@ -19,16 +19,20 @@ export class Breaker {
   readonly #clock: Clock;
   readonly #failures: number;
   readonly #openMs: number;
+  readonly #successes: number;
   #state: BreakerState = "closed";
   #period = 0;
   #failed = 0;
+  #succeeded = 0;
   #openedAtMs = 0;
   #probing = false;
 
-  constructor(options: { clock: Clock; failures: number; openMs: number }) {
+  /** `successes`: probes in a row that have to succeed; 1 by default. */
+  constructor(options: { clock: Clock; failures: number; openMs: number; successes?: number | undefined }) {
     this.#clock = options.clock;
     this.#failures = options.failures;
     this.#openMs = options.openMs;
+    this.#successes = options.successes ?? 1;
   }
 
   get state(): BreakerState {
@@ -64,7 +68,8 @@ export class Breaker {
     if (permit.period !== this.#period) return;
     if (outcome === "ok") {
       this.#failed = 0;
-      if (state !== "closed") this.#enter("closed");
+      this.#probing = false;
+      if (state !== "closed" && ++this.#succeeded >= this.#successes) this.#enter("closed");
     } else if (outcome === "failed") {
       this.#failed++;
       if (state === "half_open" || (state === "closed" && this.#failed >= this.#failures)) {
@@ -83,6 +88,7 @@ export class Breaker {
     this.#state = state;
     this.#period++;
     this.#failed = 0;
+    this.#succeeded = 0;
     this.#probing = false;
   }
 }

@@ -83,9 +83,10 @@ export class HealthChecker {
     this.state = new HealthState(options.config.health);
   }
 
-  /** Checks until the signal aborts; the first time at once. Never rejects. */
+  /** Checks until the signal aborts, the first time at once, unless there are to be no checks. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock, config } = this.#options;
+    if (!config.health.enabled) return;
     while (!signal.aborted) {
       this.#lastStartMs = clock.now();
       const [result, wrongModel] = await Promise.all([this.#check(signal), this.#checkModel(signal)]);
@@ -143,7 +144,7 @@ export class HealthChecker {
   async #check(signal: AbortSignal): Promise<CheckResult> {
     const { config, access, clock, transport } = this.#options;
     const anyCompatible = config.engine === "openai";
-    const path = anyCompatible ? "/v1/models" : "/health";
+    const path = config.health.path ?? (anyCompatible ? "/v1/models" : "/health");
     const timeoutMs = config.health.timeout_ms;
     const late = new Error(`GET ${path} gave no answer within ${timeoutMs} ms`);
     const deadline = deadlineSignal(clock, timeoutMs, late, signal);

@@ -80,7 +80,8 @@ export class Worker {
     this.identity = fnv1a(this.url);
     this.#model = config.model;
     this.headers = workerHeaders(config, options.access);
-    this.breaker = new Breaker({ clock, failures: config.breaker.failures, openMs: config.breaker.open_ms });
+    const { failures, successes, open_ms: openMs } = config.breaker;
+    this.breaker = new Breaker({ clock, failures, successes, openMs });
     this.#onChange = options.onChange;
     this.#checker = new HealthChecker({
       config,

@@ -80,11 +80,11 @@ function callWith(
   const { config } = model;
   const rids = ids?.rids ?? [];
   const callOf = (worker: CalledWorker, { path, body, firstTokenDueMs }: Sending = {}): WorkerCall => {
-    const workerHeaders = model.pool.headers?.(worker.workerId) ?? {};
+    const { headers: workerHeaders, clientsKey } = accessTo(worker, sendable);
     return new WorkerCall({
       ...options,
       config,
-      worker,
+      worker: { workerId: worker.workerId, url: worker.url, clientsKey },
       request: {
         method: request.method,
         url: workerUrl(worker.url, path ?? request.path),
@@ -115,6 +115,19 @@ function callWith(
     keepPrefill: plan.needsPrefillLogprobs,
   });
   return plan.needsPrefillLogprobs ? new MergedCall(pair, request.path) : pair;
+}
+
+/** The headers of a worker's own, or the client's credentials where the router has none for it. */
+function accessTo(
+  { workerId }: CalledWorker,
+  { model, request: { credentials } }: Sendable,
+): { headers: Readonly<Record<string, string>>; clientsKey: boolean } {
+  const headers = model.pool.headers?.(workerId) ?? {};
+  if (credentials === undefined || headers["authorization"] !== undefined) {
+    return { headers, clientsKey: false };
+  }
+  const { authorization } = credentials;
+  return { headers: authorization === undefined ? headers : { ...headers, authorization }, clientsKey: true };
 }
 
 /** A request to a pair of vLLM servers: decode gets the client's own bytes, with what it has to know spliced in. */

@@ -28,10 +28,6 @@ import { isHandOffFailure } from "../worker/pair_call.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 import type { UpstreamCall } from "../worker/upstream_call.ts";
 
-/** Back-off before the second attempt; each further one waits half as long again, all of them ±20 %. */
-const BACKOFF_MS = 50;
-const BACKOFF_FACTOR = 1.5;
-const BACKOFF_JITTER = 0.2;
 /** A JSON answer longer than this keeps the engine's own model name. */
 const MAX_RENAMED_BYTES = 64 * 1024 * 1024;
 /** Clients and load balancers that want one worker for one key say so here (SGLang's bench client sends it). */
@@ -279,10 +275,11 @@ class WorkerRelay implements Relay {
     });
   }
 
-  async #backOff({ signal }: Job, retry: number, lease: Lease): Promise<void> {
-    const jitter = 1 + BACKOFF_JITTER * (2 * this.#jitter.next() - 1);
+  async #backOff({ model, signal }: Job, retry: number, lease: Lease): Promise<void> {
+    const { initial_ms, factor, max_ms, jitter } = model.config.backoff;
+    const waitMs = Math.min(max_ms, initial_ms * factor ** retry);
     try {
-      await this.#options.clock.sleep(BACKOFF_MS * BACKOFF_FACTOR ** retry * jitter, signal);
+      await this.#options.clock.sleep(waitMs * (1 + jitter * (2 * this.#jitter.next() - 1)), signal);
     } catch (error) {
       lease.release("aborted");
       throw error;

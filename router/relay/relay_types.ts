@@ -1,6 +1,11 @@
 import type { LiveRid } from "./live_rids.ts";
 import type { ServedModel } from "../served/served_model.ts";
 
+/** A client's own credentials, which pass through to workers that the router has no key for. */
+export interface ClientCredentials {
+  readonly authorization: string | undefined;
+}
+
 /** A client's request for an engine model: the body is opaque bytes. */
 export interface RelayRequest {
   readonly method: "GET" | "POST";
@@ -9,6 +14,8 @@ export interface RelayRequest {
   /** The client's headers, lower case; hop-by-hop ones, host, length and our own authorization are dropped. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
+  /** Present where the workers know the client rather than the router. */
+  readonly credentials?: ClientCredentials | undefined;
   /** The client, by a name that only comparing makes sense of: its ids are its own. */
   readonly owner?: string | undefined;
 }

@@ -204,11 +204,53 @@ export class ModelService implements ServedModel {
   }
 }
 
+/** The models that are served now: those of the configuration, and those that were learned from workers since. */
+export class Models {
+  readonly #options: ModelsOptions;
+  readonly #models: Map<string, ModelService>;
+  readonly #onAdded: ((model: ServedModel) => void)[] = [];
+  #life: AbortSignal | undefined;
+
+  /** Use `createModels`. */
+  constructor(options: ModelsOptions, models: Map<string, ModelService>) {
+    this.#options = options;
+    this.#models = models;
+  }
+
+  /** By name; changes as models are added. */
+  get all(): ReadonlyMap<string, ModelService> {
+    return this.#models;
+  }
+
+  /** True when a model has a worker at this URL. */
+  has(url: string): boolean {
+    return [...this.#models.values()].some(({ pool }) => pool.workers().some((worker) => worker.url === url));
+  }
+
+  /** Serves one more model, without workers at first. */
+  add(name: string, config: ModelConfig): ModelService {
+    const model = new ModelService(name, config, this.#options);
+    this.#models.set(name, model);
+    if (this.#life !== undefined) void model.start(this.#life);
+    for (const tell of this.#onAdded) tell(model);
+    return model;
+  }
+
+  onAdded(listener: (model: ServedModel) => void): void {
+    this.#onAdded.push(listener);
+  }
+
+  /** Watches all workers until the signal aborts; resolves when each was asked once what it can do. */
+  async start(signal: AbortSignal): Promise<void> {
+    this.#life = signal;
+    await Promise.all([...this.#models.values()].map((model) => model.start(signal)));
+  }
+}
+
 /** Makes the models of a configuration. */
-export function createModels(options: ModelsOptions): Map<string, ModelService> {
-  return new Map(
-    Object.entries(options.config.models).map((
-      [name, config],
-    ) => [name, new ModelService(name, config, options)]),
+export function createModels(options: ModelsOptions): Models {
+  const models = Object.entries(options.config.models).map(
+    ([name, config]) => [name, new ModelService(name, config, options)] as const,
   );
+  return new Models(options, new Map(models));
 }

@@ -29,15 +29,33 @@ export interface Break {
   readonly cause: Error;
 }
 
+/** Sides of TLS to workers, all in PEM. */
+export interface TlsClientOptions {
+  /** Certificates to trust instead of the system's. */
+  readonly ca?: string | undefined;
+  /** Certificates to trust besides the system's. */
+  readonly moreCa?: readonly string[] | undefined;
+  /** The certificate that is shown to servers that ask for one, and its key. */
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+}
+
 /** Options of a connection. */
 export interface ConnectionOptions {
   readonly clock: Clock;
   /** Time limit of the name's look-up, the connection and TLS's handshake together, in ms. */
   readonly connectTimeoutMs: number;
-  /** Certificates (PEM) to trust instead of the system's. */
-  readonly ca?: string | undefined;
+  readonly tls?: TlsClientOptions | undefined;
   /** Called when the other side closes it between two requests. */
   readonly onIdleClose: (connection: Connection) => void;
+}
+
+function tlsOptions({ ca, moreCa = [], cert, key }: TlsClientOptions = {}): tls.ConnectionOptions {
+  const trusted = moreCa.length === 0 ? ca : [...tls.rootCertificates, ...moreCa];
+  return {
+    ...(trusted === undefined ? {} : { ca: trusted }),
+    ...(cert === undefined || key === undefined ? {} : { cert, key }),
+  };
 }
 
 /** One socket to a worker, for one request at a time. */
@@ -68,7 +86,7 @@ export class Connection {
         port,
         ALPNProtocols: ["http/1.1"],
         ...(net.isIP(host) === 0 ? { servername: host } : {}),
-        ...(options.ca === undefined ? {} : { ca: options.ca }),
+        ...tlsOptions(options.tls),
       })
       : net.connect({ host, port, noDelay: true });
     if (target.tls) socket.setNoDelay(true);

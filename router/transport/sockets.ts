@@ -6,7 +6,7 @@ import {
   type Transport,
   TransportError,
 } from "../../base/transport.ts";
-import { Connection } from "./connection.ts";
+import { Connection, type TlsClientOptions } from "./connection.ts";
 import { Exchange } from "./exchange.ts";
 import { type Target, targetOf } from "./target.ts";
 
@@ -21,10 +21,8 @@ const MAX_WAITING = 16_384;
 const MAX_TARGETS = 1_024;
 
 /** What `SocketTransport` can be given. */
-export interface SocketTransportOptions {
+export interface SocketTransportOptions extends TlsClientOptions {
   readonly clock?: Clock | undefined;
-  /** Certificates (PEM) to trust instead of the system's. */
-  readonly ca?: string | undefined;
   /** Most requests in flight to one worker, of each lane; 4,096 and 256 by default. */
   readonly atOnce?: Readonly<Record<Lane, number>> | undefined;
 }
@@ -36,7 +34,7 @@ export interface SocketTransportOptions {
  */
 export class SocketTransport implements Transport {
   readonly #clock: Clock;
-  readonly #ca: string | undefined;
+  readonly #tls: TlsClientOptions;
   readonly #atOnce: Readonly<Record<Lane, number>>;
   readonly #targets = new Map<string, Target>();
   readonly #workers = new Map<string, WorkerSockets>();
@@ -47,7 +45,8 @@ export class SocketTransport implements Transport {
 
   constructor(options: SocketTransportOptions = {}) {
     this.#clock = options.clock ?? new SystemClock();
-    this.#ca = options.ca;
+    const { ca, moreCa, cert, key } = options;
+    this.#tls = { ca, moreCa, cert, key };
     this.#atOnce = options.atOnce ?? { generation: 4_096, control: 256 };
   }
 
@@ -106,7 +105,7 @@ export class SocketTransport implements Transport {
     const idle = worker.take(this.#clock.now());
     if (idle !== undefined) return exchange.start(idle);
     const connection = new Connection(exchange.target, {
-      ca: this.#ca,
+      tls: this.#tls,
       onIdleClose: (connection) => worker.forget(connection),
       connectTimeoutMs: exchange.request.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS,
       clock: this.#clock,

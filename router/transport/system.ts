@@ -1,7 +1,8 @@
 import type { Transport } from "../../base/transport.ts";
+import type { TlsClientOptions } from "./connection.ts";
 import { SocketTransport } from "./sockets.ts";
 
-/** The transport over the machine's network. `ca`: certificates (PEM) to trust instead of the system's. */
-export function systemTransport(options: { readonly ca?: string | undefined } = {}): Transport {
+/** The transport over the machine's network. */
+export function systemTransport(options: TlsClientOptions = {}): Transport {
   return new SocketTransport(options);
 }

@@ -44,12 +44,12 @@ export function callFailure(worker: CalledWorker, error: unknown): AttemptFailur
 
 /**
  * The failure in an answer; undefined for one that the client should have: 2xx, and 4xx that blames the request.
- * The credentials that a worker refuses are ours, and where it redirects to is no address for a client. Without a
+ * The credentials that a worker refuses are ours, unless they are the client's, and where it redirects to is no address for a client. Without a
  * `path` the answer is a generation's.
  */
 export function answerFailure(answer: Answer, path = "/generate"): AttemptFailure | undefined {
   const { response: { status, headers }, first } = answer;
-  if (status === 401 || status === 403) {
+  if ((status === 401 || status === 403) && answer.worker.clientsKey !== true) {
     const what = `refused our credentials (status ${status}): check the api_key of its model`;
     return badAnswer(answer, what, status, "worker_unauthorized");
   }

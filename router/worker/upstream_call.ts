@@ -19,7 +19,10 @@ export interface ReadFilter<T> {
 }
 
 /** The worker that a call goes to. */
-export type CalledWorker = Pick<Placement, "workerId" | "url">;
+export interface CalledWorker extends Pick<Placement, "workerId" | "url"> {
+  /** True when it gets the client's own credentials: what it says of them is for the client. */
+  readonly clientsKey?: boolean | undefined;
+}
 
 /**
  * One request whose answer is read as bytes, from one worker or from a pair of them. Reads happen one at a time, each

@@ -1,10 +1,14 @@
+import { messageOf } from "../../../base/errors.ts";
+import type { Transport } from "../../../base/transport.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Io } from "../io.ts";
 import { loadAnyTokenizer } from "./load_any_tokenizer.ts";
 import { makeEarlyExit } from "./make_early_exit.ts";
 import { version } from "../version.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
+import { readAuthorities, readTlsPair } from "../../../router/http/server/tls_files.ts";
 import { createRouter, type Router } from "../../../router/router.ts";
+import { systemTransport } from "../../../router/transport/system.ts";
 
 /** Starts a router in this process and listens; `port` 0 takes any free one. Close it in a `finally`. */
 export async function startRouter(
@@ -13,10 +17,11 @@ export async function startRouter(
   address: { readonly host: string; readonly port: number },
 ): Promise<{ router: Router; url: string }> {
   const { clock } = io;
+  const own = workerTransport(config);
   const embedded = await startEmbeddedModels(config, {
     clock,
     random: io.random,
-    transport: io.transport,
+    transport: own ?? io.transport,
     env: io.env,
     signal: io.stop,
   });
@@ -26,6 +31,7 @@ export async function startRouter(
     await made?.close();
     await earlyExit.close();
     await embedded.close();
+    await own?.close();
   };
   try {
     made = createRouter({
@@ -39,10 +45,30 @@ export async function startRouter(
         loadAnyTokenizer(source, { transport: embedded.transport, signal: io.stop, env: io.env, clock }),
     });
     const { url } = await made.listen(address);
+    await listenForMetrics(made, config, io);
     return { router: { ...made, close }, url };
   } catch (error) {
     await close();
     throw error;
+  }
+}
+
+/** A way to workers with the certificates of a configuration; undefined without any. Throws `CanopyError` (500). */
+function workerTransport({ server: { worker_tls: files } }: Config): Transport | undefined {
+  if (files === undefined) return undefined;
+  const { ca, cert, key } = files;
+  const own = cert === undefined || key === undefined ? {} : readTlsPair({ cert, key });
+  return systemTransport({ ...own, moreCa: ca.map(readAuthorities) });
+}
+
+/** The port for metrics, where there is one; a standard one that is taken is told, and done without. */
+async function listenForMetrics(router: Router, { server: { metrics } }: Config, io: Io): Promise<void> {
+  if (metrics === undefined) return;
+  try {
+    await router.listenForMetrics(metrics);
+  } catch (error) {
+    if (metrics.required) throw error;
+    io.err.write(`Metrics are on the main port only: ${messageOf(error)}\n`);
   }
 }
 

@@ -7,28 +7,30 @@ import { type Io, untilStopped } from "../io.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
 import { colorsOf, definitions } from "../terminal.ts";
 import { version } from "../version.ts";
+import type { WorkerStatus } from "../../../router/pool/worker.ts";
 import type { Router } from "../../../router/router.ts";
 
 /** Work that goes on while a router serves, such as discovery. */
 export interface Beside {
-  /** Called when it listens; the signal aborts when it is to end. */
-  (router: Router, url: string, signal: AbortSignal): void;
+  /** Called when it listens; the signal aborts when it is to end. A promise that rejects ends the serving. */
+  (router: Router, url: string, signal: AbortSignal): void | Promise<void>;
 }
 
 /** Serves a configuration until the program is asked to stop; gives the exit code. */
 export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside): Promise<number> {
   for (const warning of loaded.warnings) io.err.write(`${configProblemText(warning)}\n`);
   const { server } = loaded.config;
-  startLog({ level: server.log_level, format: server.log_format });
+  startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
   const { router, url } = await startRouter(loaded.config, io, server);
   const life = new AbortController();
   try {
-    beside?.(router, url, life.signal);
+    const failed = failureOf(beside?.(router, url, life.signal), life.signal);
+    if (loaded.config.fleet !== undefined) await Promise.race([router.ready(), failed]);
     io.out.write(announcement(loaded.config, router, url, io));
     if (!isLoopback(server.host) && server.api_keys.length === 0) {
       io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
     }
-    await serveUntilStopped(router, io);
+    await Promise.race([serveUntilStopped(router, io), failed]);
     return 0;
   } finally {
     life.abort(new Error("The router is shutting down"));
@@ -36,11 +38,30 @@ export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside)
   }
 }
 
+/** Rejects with the error of work that goes on, and never settles otherwise. */
+function failureOf(work: void | Promise<void>, signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    work?.catch((error) => {
+      if (!signal.aborted) reject(error);
+    });
+  });
+}
+
 /** Waits for the signal to stop, then lets what is running finish. */
 export async function serveUntilStopped(router: Router, io: Io): Promise<void> {
   await untilStopped(io);
   io.out.write("Draining: no new requests, the running ones finish. Once more to end at once.\n");
   await router.drain();
+}
+
+function workersText(workers: readonly WorkerStatus[]): string {
+  const decodes = workers.filter(({ role }) => role === "decode").length;
+  if (decodes > 0) {
+    return `${workers.length - decodes} prefill and ${decodes} decode ${
+      decodes === 1 ? "server" : "servers"
+    }`;
+  }
+  return workers.length === 1 ? "1 worker" : `${workers.length} workers`;
 }
 
 /** Text for the terminal: the models, the address and an example request. */
@@ -53,14 +74,18 @@ export function announcement(config: Config, router: Router, url: string, io: Io
       `graph of ${graph.agents.length} ${graph.agents.length === 1 ? "agent" : "agents"}: ${models}`,
     ];
   });
-  for (const [name, model] of Object.entries(config.models)) {
-    const workers = model.workers.length === 1 ? "1 worker" : `${model.workers.length} workers`;
-    const many = model.engine === "onnx" ? "in this process" : workers;
+  for (const { name, config: model, pool } of router.services.models.values()) {
+    const many = model.engine === "onnx" ? "in this process" : workersText(pool.workers());
     if (model.served) {
       rows.push([name, `${model.engine}, ${many}${model.model === name ? "" : `: ${model.model}`}`]);
     }
   }
   const key = config.server.api_keys.length === 0 ? "" : ` -H 'authorization: Bearer KEY'`;
+  if (rows.length === 0 && config.fleet?.workers.length === 0) {
+    return `Canopy ${version} is listening on ${url}\nNo worker is here yet: POST ${
+      reachableUrl(url)
+    }/workers {"url": …} adds one\n`;
+  }
   const example = {
     model: rows[0]?.[0] ?? "MODEL",
     messages: [{ role: "user", content: "Why is the sky blue?" }],

@@ -13,13 +13,17 @@ export function adminRoutes(http: HttpServices): Hono<Env> {
     "/metrics",
     guarded(http, "api", { summary: "Metrics in Prometheus' text format.", contentType: "text/plain" }),
     (call) =>
-      call.body(metricsText(http, naming(http, call)), 200, {
+      call.body(routerMetrics(http, naming(http, call)), 200, {
         "content-type": "text/plain; version=0.0.4; charset=utf-8",
       }),
   );
 }
 
-function metricsText(http: HttpServices, nameOf: (worker: WorkerStatus) => string): string {
+/** All metrics in Prometheus' text format. */
+export function routerMetrics(
+  http: Pick<HttpServices, "metrics" | "drain" | "admission" | "models">,
+  nameOf: (worker: WorkerStatus) => string,
+): string {
   const text = new MetricsText();
   http.metrics.write(text);
   text.gauge("canopy_requests_in_flight", "Requests that are being served.", http.drain.inFlight);

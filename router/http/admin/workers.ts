@@ -9,8 +9,9 @@ import { fieldError } from "../gate/fields.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
+import type { PendingWorker } from "../../served/fleet.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import { configuredUrls, type WorkerAccess } from "../../worker/worker_access.ts";
+import { configuredUrls } from "../../worker/worker_access.ts";
 
 /** A worker to add, in the names of SGLang's own gateways; their other fields are let through. */
 const newWorkerSchema = z.looseObject({
@@ -61,7 +62,10 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
   routes.get(
     "/workers/:id{.+}",
     guarded(http, "admin", { summary: "The state of one worker, by id or URL." }),
-    (call) => call.json(workerBody(find(http, idOf(call)))),
+    (call) => {
+      const waiting = findPending(http, idOf(call));
+      return call.json(waiting === undefined ? workerBody(find(http, idOf(call))) : pendingBody(waiting));
+    },
   );
   routes.put(
     "/workers/:id{.+}",
@@ -74,7 +78,7 @@ export function workerRoutes(http: HttpServices): Hono<Env> {
   routes.delete(
     "/workers/:id{.+}",
     guarded(http, "control", { summary: "Remove a worker; what it is working on is not disturbed." }),
-    (call) => removeWorker(call, find(http, idOf(call))),
+    (call) => removeWorker(http, call, idOf(call)),
   );
   return routes;
 }
@@ -99,32 +103,54 @@ function olderWorkerRoutes(http: HttpServices, routes: Hono<Env>): void {
   routes.post(
     "/remove_worker",
     guarded(http, "control", { summary: "Remove the worker at `?url=`." }),
-    (call) => removeWorker(call, find(http, call.req.query("url") ?? "")),
+    (call) => removeWorker(http, call, call.req.query("url") ?? ""),
   );
 }
 
-function removeWorker(call: Call, { model, worker }: Found): Response {
+function removeWorker(http: HttpServices, call: Call, id: string): Response {
+  const url = findPending(http, id)?.access.url;
+  if (url !== undefined) {
+    http.fleet?.remove(url);
+    return call.json({ status: "accepted", worker_id: url, url }, 202);
+  }
+  const { model, worker } = find(http, id);
   model.membership.removeWorker(worker.id);
   return call.json({ status: "accepted", worker_id: worker.id, url: worker.url }, 202);
 }
 
-function addWorker(http: HttpServices, call: Call, asked: NewWorker): Response {
+async function addWorker(http: HttpServices, call: Call, asked: NewWorker): Promise<Response> {
   const { worker_type: role } = asked;
   const url = asked.url.replace(/\/+$/, "");
-  const model = modelOf(http, asked.model ?? asked.model_id);
+  const name = asked.model ?? asked.model_id;
   checkHosts(http, { url, bootstrap_host: asked.bootstrap_host ?? undefined });
-  const access: WorkerAccess = {
+  const access = {
     url,
-    stranger: !configuredUrls(model.config).includes(url),
     role: role === "regular" ? undefined : role,
     apiKey: asked.api_key,
     bootstrapPort: asked.bootstrap_port ?? undefined,
     bootstrapHost: asked.bootstrap_host ?? undefined,
   };
-  const id = model.membership.addWorker(access);
+  const { fleet } = http;
+  if (fleet === undefined) {
+    const model = modelOf(http, name);
+    const id = model.membership.addWorker({
+      ...access,
+      stranger: !configuredUrls(model.config).includes(url),
+    });
+    return accepted(call, { id, model: model.name, url });
+  }
+  // Whoever may add workers while there are keys knows the one that all workers get.
+  const apiKey = asked.api_key ?? fleet.config.model.api_key;
+  const joined = await fleet.add({ ...access, apiKey, stranger: true }, name);
+  return accepted(call, { id: joined?.id ?? url, model: joined?.model.name ?? name ?? null, url });
+}
+
+function accepted(
+  call: Call,
+  { id, model, url }: { readonly id: string; readonly model: string | null; readonly url: string },
+): Response {
   const location = `/workers/${encodeURIComponent(id)}`;
-  const body = { status: "accepted", worker_id: id, model: model.name, url: access.url, location };
-  return call.json(body, 202, { location });
+  return call.json({ status: "accepted", worker_id: id, model, url, location }, 202, { location });
 }
 
 /** Under an admin key a worker may only be where an operator wants workers. Throws `worker_host_refused` (403). */
@@ -132,7 +158,7 @@ function checkHosts(
   { config: { server, models } }: HttpServices,
   { url, bootstrap_host: registry }: { url: string; bootstrap_host: string | undefined },
 ): void {
-  if (server.admin_key === undefined) return;
+  if (server.admin_key === undefined && server.admin_keys.length === 0) return;
   const known = Object.values(models).flatMap((model) => configuredUrls(model).map(hostOfUrl));
   const hosts = { url: hostOfUrl(url), bootstrap_host: registry && hostnameOf(registry) };
   for (const [field, host] of Object.entries(hosts)) {
@@ -175,7 +201,7 @@ function workersOf({ models }: HttpServices): Found[] {
 
 /** All workers, in the form of SGLang's gateways. */
 function workerList(http: HttpServices): JsonObject {
-  const workers = workersOf(http).map(workerBody);
+  const workers = [...workersOf(http).map(workerBody), ...(http.fleet?.pending ?? []).map(pendingBody)];
   const count = (type: string) => workers.filter((worker) => worker.worker_type === type).length;
   return {
     workers,
@@ -208,6 +234,33 @@ function workerBody({ model, worker }: Found): JsonObject {
     failures: worker.failures,
     last_error: worker.lastError ?? null,
   };
+}
+
+/** A server that has not named its model yet. */
+function pendingBody({ access, model, problem }: PendingWorker): JsonObject {
+  return {
+    id: access.url,
+    url: access.url,
+    model_id: model ?? null,
+    worker_type: access.role ?? "regular",
+    is_healthy: false,
+    load: 0,
+    connection_mode: "HTTP",
+    bootstrap_port: access.bootstrapPort ?? null,
+    model: model ?? null,
+    engine: null,
+    health: "unknown",
+    breaker: "closed",
+    in_flight: 0,
+    served: 0,
+    failures: 0,
+    last_error: problem ?? null,
+  };
+}
+
+function findPending(http: HttpServices, id: string): PendingWorker | undefined {
+  const url = id.replace(/\/+$/, "");
+  return http.fleet?.pending.find(({ access }) => access.url === url);
 }
 
 function modelOf({ models }: HttpServices, name: string | undefined): ServedModel {

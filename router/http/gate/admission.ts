@@ -1,5 +1,6 @@
 import { type Clock, deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
+import type { Config } from "../../../cfgs/schema/config.ts";
 import { Semaphore } from "../../../base/semaphore.ts";
 
 /** Bounds on the requests that are accepted. */
@@ -67,4 +68,14 @@ function queueFull({ permits, maxWaiting }: Semaphore): CanopyError {
     `Cannot queue the request: ${permits} are running and ${maxWaiting} are waiting; try again later`,
     { code: "queue_full", status: 429, retryAfterSeconds: 1 },
   );
+}
+
+/** Admission with the bounds of a configuration. */
+export function admissionOf(server: Config["server"], clock: Clock): Admission {
+  return new Admission({
+    clock,
+    maxRunning: server.max_running,
+    maxQueued: server.max_queued,
+    queueTimeoutMs: server.queue_timeout_ms,
+  });
 }

@@ -2,34 +2,47 @@ import type { Buffer } from "node:buffer";
 import { createHash, timingSafeEqual } from "node:crypto";
 import { CanopyError } from "../../../base/errors.ts";
 import { isLoopback } from "../../../base/hosts.ts";
+import type { ClientCredentials } from "../../relay/relay_types.ts";
 
 /**
  * The callers that a route lets in. `open`: anyone. `api`: holders of an API key or of the admin key, when there are API keys.
  * `owner`: holders of any key, when there is one; the route itself looks whose things they ask for (`mayTouch`).
  * `admin`: only the holder of the admin key; anyone where no key at all is configured.
- * `control`: as `admin`, but without any key only where nobody but this host can ask.
+ * `control`: as `admin`, but without any key only from this host.
  */
 export type Access = "open" | "api" | "owner" | "admin" | "control";
+
+/** The settings of a server that say which keys open it. */
+export interface KeysConfig {
+  readonly api_keys: readonly string[];
+  readonly admin_key?: string | undefined;
+  readonly admin_keys?: readonly string[] | undefined;
+  /** Address that it listens on. */
+  readonly host?: string | undefined;
+}
 
 /** Checks bearer tokens. Without configured keys everything is allowed, an empty `Bearer` included. */
 export class Keys {
   readonly #api: readonly Uint8Array[];
-  readonly #admin: Uint8Array | undefined;
+  readonly #admin: readonly Uint8Array[];
   readonly #local: boolean;
 
-  constructor(
-    config: { api_keys: readonly string[]; admin_key?: string | undefined; host?: string | undefined },
-  ) {
-    this.#local = isLoopback(config.host ?? "localhost");
-    this.#api = config.api_keys.map(hash);
-    this.#admin = config.admin_key === undefined ? undefined : hash(config.admin_key);
+  constructor(config: KeysConfig) {
+    const { host = "localhost", api_keys: api, admin_key: admin, admin_keys: admins = [] } = config;
+    this.#local = isLoopback(host);
+    this.#api = api.map(hash);
+    this.#admin = (admin === undefined ? admins : [admin, ...admins]).map(hash);
   }
 
-  /** Throws `invalid_api_key` (401) or `admin_key_required` (403). */
-  check(access: Access, authorization: string | undefined): void {
+  /** Throws `invalid_api_key` (401) or `admin_key_required` (403). `fromHere`: a program on this host asks. */
+  check(access: Access, authorization: string | undefined, fromHere = false): void {
     if (access === "open") return;
     const adminOnly = access === "admin" || access === "control";
-    if (access === "control" && this.#keyless && !this.#local) throw noAdminKey();
+    if (access === "control" && this.#keyless && !this.#local && !fromHere) {
+      throw adminKeyRequired(
+        "From another host this route needs an admin key, and none is configured: set server.admin_key",
+      );
+    }
     if (this.#keyless || (access === "api" && this.#api.length === 0)) return;
     const given = hash(bearerToken(authorization));
     if (this.#isAdmin(given)) return;
@@ -41,7 +54,7 @@ export class Keys {
       });
     }
     if (!adminOnly) return;
-    throw this.#admin === undefined
+    throw this.#admin.length === 0
       ? noAdminKey()
       : adminKeyRequired("This route needs the admin key: an API key is not enough");
   }
@@ -51,6 +64,21 @@ export class Keys {
     if (this.#api.length === 0) return undefined;
     const given = hash(bearerToken(authorization));
     return this.#isKnown(given) ? given.toString("hex") : undefined;
+  }
+
+  /**
+   * The credentials that a caller sends for the workers: where no API key guards this router, what is no admin key of
+   * ours. Undefined where a key of ours is asked for: the workers then know the router alone.
+   */
+  forWorkers(authorization: string | undefined): ClientCredentials | undefined {
+    if (this.#api.length > 0) return undefined;
+    return { authorization: this.#isAdmin(hash(bearerToken(authorization))) ? undefined : authorization };
+  }
+
+  /** The beginning of the hash of a caller's key, for logs; undefined without a key. */
+  nameOf(authorization: string | undefined): string | undefined {
+    const token = bearerToken(authorization);
+    return token === "" ? undefined : hash(token).toString("hex").slice(0, 8);
   }
 
   /** True when the caller may see and end what belongs to `owner`: the owner, the admin, anyone where no key is configured. */
@@ -63,25 +91,29 @@ export class Keys {
   notYours(what: string): CanopyError {
     return adminKeyRequired(
       `${what} was started with another key: it takes that one or the admin key${
-        this.#admin === undefined ? ", and none is configured: set server.admin_key" : ""
+        this.#admin.length === 0 ? ", and none is configured: set server.admin_key" : ""
       }`,
     );
   }
 
   get #keyless(): boolean {
-    return this.#admin === undefined && this.#api.length === 0;
+    return this.#admin.length === 0 && this.#api.length === 0;
   }
 
   #isAdmin(given: Uint8Array): boolean {
-    return this.#admin !== undefined && timingSafeEqual(given, this.#admin);
+    return isOneOf(given, this.#admin);
   }
 
   #isKnown(given: Uint8Array): boolean {
-    // Every key is compared, so that the time does not tell which one was near.
-    let known = false;
-    for (const key of this.#api) if (timingSafeEqual(given, key)) known = true;
-    return known;
+    return isOneOf(given, this.#api);
   }
+}
+
+function isOneOf(given: Uint8Array, keys: readonly Uint8Array[]): boolean {
+  // Every key is compared, so that the time does not tell which one was near.
+  let known = false;
+  for (const key of keys) if (timingSafeEqual(given, key)) known = true;
+  return known;
 }
 
 function noAdminKey(): CanopyError {

@@ -15,8 +15,13 @@ export function notReadyReason(http: HttpServices): string | undefined {
     if (problem !== undefined) problems.set(name, problem);
     else if (config.served) served++;
   }
-  if (problems.size === 0) return http.models.size === 0 ? "no model is served" : undefined;
+  if (problems.size === 0) return http.models.size === 0 ? nothingServed(http) : undefined;
   const usable = (graph: Graph) => graph.agents.every(({ model }) => !problems.has(model));
   if (http.config.server.readiness === "any" && (served > 0 || graphs.some(usable))) return undefined;
   return [...problems].map(([name, problem]) => `model ${name}: ${problem}`).join("; ");
+}
+
+function nothingServed({ fleet }: HttpServices): string {
+  const waiting = fleet?.pending.length ?? 0;
+  return waiting === 0 ? "no model is served" : `${waiting} workers have not named their model yet`;
 }

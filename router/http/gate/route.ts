@@ -1,6 +1,8 @@
 import type { MiddlewareHandler } from "hono";
 import type { z } from "zod";
+import { logger } from "../../../base/log.ts";
 import type { Access, Keys } from "./auth.ts";
+import { isFromThisHost } from "./caller.ts";
 import type { Env } from "./context.ts";
 import type { Sites } from "./sites.ts";
 
@@ -20,23 +22,32 @@ export interface DescribedRoute extends Operation {
   readonly access: Access;
 }
 
+const log = logger("audit");
+
 const DESCRIPTIONS = new WeakMap<object, DescribedRoute>();
 
 /** Everything that a request has to pass. */
 export interface Guards {
   readonly keys: Keys;
   readonly sites: Sites;
+  /** True to log each change to the running router. */
+  readonly audit?: boolean | undefined;
 }
 
 /** The first handler of every route: lets pass who may call it, and carries its description. */
 export function guarded(
-  { keys, sites }: Guards,
+  { keys, sites, audit }: Guards,
   access: Access,
   operation: Operation,
 ): MiddlewareHandler<Env> {
   const guard: MiddlewareHandler<Env> = (call, next) => {
     if (access !== "open") sites.check((name) => call.req.header(name), call.req.url);
-    keys.check(access, call.req.header("authorization"));
+    const authorization = call.req.header("authorization");
+    keys.check(access, authorization, access === "control" && isFromThisHost(call));
+    if (access === "control" && audit === true) {
+      const who = keys.nameOf(authorization) ?? "none";
+      log.info("{method} {path} with key {who}", { method: call.req.method, path: call.req.path, who });
+    }
     return next();
   };
   DESCRIPTIONS.set(guard, { access, ...operation });

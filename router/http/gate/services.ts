@@ -9,6 +9,7 @@ import type { Sites } from "./sites.ts";
 import type { Metrics } from "../metrics/metrics.ts";
 import type { Moa } from "../../moa/run/moa.ts";
 import type { Relay } from "../../relay/relay_types.ts";
+import type { Fleet } from "../../served/fleet.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** The parts of a router below its HTTP surface. */
@@ -17,7 +18,10 @@ export interface RouterServices {
   readonly clock: Clock;
   readonly random: Random;
   readonly transport: Transport;
+  /** By name; grows as models are learned from workers. */
   readonly models: ReadonlyMap<string, ServedModel>;
+  /** Undefined where all models stand in the configuration. */
+  readonly fleet?: Fleet | undefined;
   readonly moa: Moa;
 }
 
@@ -28,6 +32,7 @@ export interface HttpServices extends RouterServices {
   readonly drain: Drain;
   readonly keys: Keys;
   readonly sites: Sites;
+  readonly audit: boolean;
   readonly metrics: Metrics;
   /** For ids. */
   readonly random: Random;

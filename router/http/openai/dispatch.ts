@@ -73,9 +73,10 @@ export function findTarget(
   body: JsonObject,
   path: string,
 ): { graph: Graph } | { model: ServedModel } {
+  if (http.models.size + http.moa.graphs.size === 0) throw nothingServed(http);
   const name = body["model"];
   if (name === undefined || name === null) {
-    const only = modelOfUnnamed(http, path) ?? onlySglangModel(http);
+    const only = modelOfUnnamed(http, path) ?? modelOfAnyName(http);
     if (only !== undefined) return { model: only };
     throw badRequest(
       "model",
@@ -86,15 +87,29 @@ export function findTarget(
   if (typeof name !== "string") throw badRequest("model", "model must be a string");
   const graph = http.moa.graphs.get(name);
   if (graph !== undefined) return { graph };
-  const model = findServedModel(http, name) ?? onlySglangModel(http);
+  const model = findServedModel(http, name) ?? modelOfAnyName(http);
   if (model !== undefined) return { model };
   throw modelNotFound(name);
 }
 
-/** SGLang answers for any model's name, or none, with the model it has: so does a router that serves nothing else. */
-function onlySglangModel(http: HttpServices): ServedModel | undefined {
+/**
+ * SGLang answers for any model's name, or none, with the model it has: so does a router that serves nothing else. Where
+ * the model was learned from its workers, they know whether they have another one, such as an adapter.
+ */
+function modelOfAnyName(http: HttpServices): ServedModel | undefined {
   const only = http.moa.graphs.size === 0 ? onlyServedModel(http) : undefined;
-  return only?.config.engine.startsWith("sglang") === true ? only : undefined;
+  return http.fleet !== undefined || only?.config.engine.startsWith("sglang") === true ? only : undefined;
+}
+
+/** The refusal of a router whose first worker is still to come. */
+function nothingServed({ fleet }: HttpServices): CanopyError {
+  const waiting = fleet?.pending.length ?? 0;
+  return new CanopyError(
+    waiting === 0
+      ? "No worker is here yet: add one by POST /workers"
+      : `${waiting} workers have not named their model yet: ask again soon`,
+    { code: "no_worker", status: 503, retryAfterSeconds: 1 },
+  );
 }
 
 /** SGLang's own clients name no model: they mean the only one there is. */

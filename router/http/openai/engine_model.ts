@@ -37,7 +37,14 @@ export async function serveEngine(
   scope.onEnd(release);
   const { status, headers: returned, body: answer } = await http.relay.relay(
     model,
-    { method: "POST", path, headers, body: bytes, owner: scope.owner },
+    {
+      method: "POST",
+      path,
+      headers,
+      body: bytes,
+      owner: scope.owner,
+      credentials: http.keys.forWorkers(headers["authorization"]),
+    },
     scope.signal,
   );
   if (status < 400) timer.first();

@@ -46,7 +46,7 @@ class GraphRunner implements Moa {
   readonly #exitPolicies: ExitPolicies;
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #models: ReadonlyMap<string, ModelAccess>;
+  readonly #models = new Map<string, ModelAccess>();
   readonly #running = new Map<string, MoaRun>();
   readonly #store: RunStore;
   readonly #arrivals: Arrivals;
@@ -62,13 +62,12 @@ class GraphRunner implements Moa {
     this.#clock = clock;
     this.#random = random.stream("moa");
     this.#arrivals = options.arrivals;
-    this.#models = new Map(
-      [...models].map(([name, served]) => [
-        name,
-        { served, warmControl: new WarmControl(clock, served.pool.gate) },
-      ]),
-    );
+    for (const served of models.values()) this.addModel(served);
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
+  }
+
+  addModel(served: ServedModel): void {
+    this.#models.set(served.name, { served, warmControl: new WarmControl(this.#clock, served.pool.gate) });
   }
 
   checkEarlyExit(settings: EarlyExitConfig): void {
@@ -145,6 +144,8 @@ function withoutTexts(record: RunRecord): RunRecord {
 /** Starts runs of graphs and keeps the records of ended ones. */
 export interface Moa {
   readonly graphs: ReadonlyMap<string, Graph>;
+  /** Lets graphs of requests use one more model. */
+  addModel(served: ServedModel): void;
   /** Throws 400 `invalid_config`, naming the field, for settings of early exit that cannot be followed here. */
   checkEarlyExit(settings: EarlyExitConfig): void;
   /** Starts a run at once. Throws 400 when the request cannot fit the graph. `signal`: the client has gone. */

@@ -7,7 +7,7 @@ test("The JSON Schema lets defaults be left out, refuses unknown keys and explai
   const schema = configJsonSchema();
   assert.equal(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
   assert.equal(schema["title"], "Canopy configuration");
-  assert.deepEqual(schema["required"], ["models"]);
+  assert.equal(schema["required"], undefined);
   assert.equal(schema["additionalProperties"], false);
   const properties = schema["properties"];
   assert.ok(isJsonObject(properties));
@@ -15,6 +15,7 @@ test("The JSON Schema lets defaults be left out, refuses unknown keys and explai
     "$schema",
     "server",
     "models",
+    "fleet",
     "prompts",
     "graphs",
     "scorer",

@@ -75,37 +75,3 @@ test("parseArgs gives back any values that were put in with =", () => {
     }),
   );
 });
-
-test("parseArgs lets an option take a second value of its form, as often as it is given", () => {
-  const more = {
-    string: ["prefill", "decode"],
-    collect: ["prefill", "decode"],
-    second: { prefill: /^(?:\d+|none)$/ },
-  } as const;
-  const read = (...args: string[]) => {
-    const { _, values } = parseArgs(args, more);
-    return { _, ...Object.fromEntries(values) };
-  };
-  assert.deepEqual(
-    read("--prefill", "http://a", "8998", "--prefill=http://b", "none", "--prefill", "http://c"),
-    {
-      _: [],
-      prefill: ["http://a 8998", "http://b none", "http://c"],
-    },
-  );
-  assert.deepEqual(read("--prefill", "http://a", "1", "2", "--decode", "http://d", "3"), {
-    _: ["2", "3"],
-    prefill: ["http://a 1"],
-    decode: ["http://d"],
-  });
-});
-
-test("parseArgs skips unknown options and their values where it is told to, and names them", () => {
-  const skipped: string[] = [];
-  const { _, values } = parseArgs(
-    ["--cache-threshold", "0.3", "--port", "1", "--dp-aware", "--max-tree-size=5", "--show", "x"],
-    { ...options, unknown: (name) => void skipped.push(name) },
-  );
-  assert.deepEqual(skipped, ["--cache-threshold", "--dp-aware", "--max-tree-size"]);
-  assert.deepEqual([_, values.get("port"), values.get("show")], [["x"], "1", true]);
-});

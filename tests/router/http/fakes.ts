@@ -198,6 +198,8 @@ class FakeRun implements Run {
 
 /** Starts fake runs and remembers them. */
 export class FakeMoa implements Moa {
+  addModel(): void {}
+
   readonly graphs: ReadonlyMap<string, Graph>;
   readonly runs: FakeRun[] = [];
   script: Script;

@@ -141,3 +141,20 @@ test("over any interleaving of requests and time a breaker is in the state that 
     }
   }));
 });
+
+test("with several successes asked for, as many probes in a row close it", async () => {
+  const clock = new VirtualClock();
+  const breaker = new Breaker({ clock, failures: 1, openMs: 100, successes: 2 });
+  const send = (outcome: "ok" | "failed") => breaker.end(breaker.begin(), outcome);
+  send("failed");
+  await clock.advance(100);
+  send("ok");
+  assert.equal(breaker.state, "half_open");
+  assert.equal(breaker.admits, true, "the next probe may go");
+  send("failed");
+  assert.equal(breaker.state, "open");
+  await clock.advance(200);
+  send("ok");
+  send("ok");
+  assert.equal(breaker.state, "closed");
+});

@@ -1,6 +1,9 @@
+import type { TlsPair } from "./tls_files.ts";
+
 /** An app as a server needs it: `fetch` as web servers have it. */
 export interface Fetches {
-  fetch(request: Request): Response | Promise<Response>;
+  /** `env`: what the runtime's server hands over beside the request; it knows the caller's address. */
+  fetch(request: Request, env?: object): Response | Promise<Response>;
 }
 
 /** A server that listens. */
@@ -18,8 +21,8 @@ interface DenoServer {
 
 interface DenoRuntime {
   serve(
-    options: { hostname: string; port: number; onListen: () => void },
-    handler: (request: Request) => Response | Promise<Response>,
+    options: { hostname: string; port: number; onListen: () => void; cert?: string; key?: string },
+    handler: (request: Request, info: object) => Response | Promise<Response>,
   ): DenoServer;
 }
 
@@ -36,18 +39,23 @@ interface BunRuntime {
     maxRequestBodySize: number;
     development: boolean;
     reusePort: boolean;
-    fetch: (request: Request) => Response | Promise<Response>;
+    tls?: TlsPair;
+    fetch: (request: Request, server: object) => Response | Promise<Response>;
   }): BunServer;
 }
 
-/** Starts the runtime's own HTTP server. Throws when the address cannot be taken. */
-export function serveHttp(app: Fetches, options: { host: string; port: number }): HttpServer {
-  const { host, port } = options;
-  const handler = (request: Request) => app.fetch(request);
+/** Starts the runtime's own HTTP server, or with `tls` its HTTPS server. Throws when the address cannot be taken. */
+export function serveHttp(
+  app: Fetches,
+  options: { host: string; port: number; tls?: TlsPair | undefined },
+): HttpServer {
+  const { host, port, tls } = options;
+  const scheme = tls === undefined ? "http" : "https";
+  const handler = (request: Request, env: object) => app.fetch(request, env);
   const runtime: object = globalThis;
   if (hasDeno(runtime)) {
-    const server = runtime.Deno.serve({ hostname: host, port, onListen: () => {} }, handler);
-    return { url: urlOf(host, server.addr.port), shutdown: () => server.shutdown() };
+    const server = runtime.Deno.serve({ hostname: host, port, onListen: () => {}, ...tls }, handler);
+    return { url: urlOf(scheme, host, server.addr.port), shutdown: () => server.shutdown() };
   }
   if (hasBun(runtime)) {
     const server = runtime.Bun.serve({
@@ -60,9 +68,10 @@ export function serveHttp(app: Fetches, options: { host: string; port: number })
       development: false,
       // Without "development", Bun lets a second server take the same port, and the two answer by turns.
       reusePort: false,
+      ...(tls === undefined ? {} : { tls }),
       fetch: handler,
     });
-    return { url: urlOf(host, server.port), shutdown: () => server.stop(false) };
+    return { url: urlOf(scheme, host, server.port), shutdown: () => server.stop(false) };
   }
   throw new Error("Cannot serve HTTP: neither Deno nor Bun is running this program");
 }
@@ -75,6 +84,6 @@ function hasBun(scope: object): scope is { Bun: BunRuntime } {
   return "Bun" in scope;
 }
 
-function urlOf(host: string, port: number): string {
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+function urlOf(scheme: string, host: string, port: number): string {
+  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import http from "node:http";
 import { test } from "node:test";
-import { serveHttp } from "../../../router/http/serve.ts";
-import type { RunEvent } from "../../../router/moa/run/run.ts";
-import { fakeApp, parseEvents, pushed, settle } from "./fakes.ts";
+import { serveHttp } from "../../../../router/http/server/serve_http.ts";
+import type { RunEvent } from "../../../../router/moa/run/run.ts";
+import { fakeApp, parseEvents, pushed, settle } from "../fakes.ts";
 
 interface Answer {
   status: number;

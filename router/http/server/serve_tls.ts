@@ -1,0 +1,78 @@
+import type { Clock } from "../../../base/clock.ts";
+import { messageOf } from "../../../base/errors.ts";
+import { logger } from "../../../base/log.ts";
+import { type Fetches, type HttpServer, serveHttp } from "./serve_http.ts";
+import { readTlsPair, type TlsFiles, type TlsPair } from "./tls_files.ts";
+
+/** Time between two looks at the files: clusters replace them by links, which no watch on a file sees. */
+const LOOK_MS = 5_000;
+/** Attempts to take the port back, a few milliseconds apart. */
+const ATTEMPTS = 200;
+const ATTEMPT_MS = 5;
+
+/** Options of `serveTls`. */
+export interface ServeTlsOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly files: TlsFiles;
+  readonly clock: Clock;
+}
+
+/**
+ * Starts an HTTPS server. When its files change, new connections get the new certificate and those there are go on; a
+ * pair that is broken is logged, and the old one stays. Throws as `readTlsPair` and `serveHttp` do.
+ */
+export function serveTls(app: Fetches, { host, port, files, clock }: ServeTlsOptions): HttpServer {
+  const log = logger("tls");
+  const life = new AbortController();
+  const ended: Promise<void>[] = [];
+  let pair = readTlsPair(files);
+  let server = serveHttp(app, { host, port, tls: pair });
+  const { url } = server;
+  const taken = Number(new URL(url).port);
+
+  async function replace(next: TlsPair): Promise<void> {
+    // Both runtimes keep a server's certificate: another server takes its place. What the old one answers goes on.
+    ended.push(server.shutdown());
+    for (let attempt = 1;; attempt++) {
+      try {
+        server = serveHttp(app, { host, port: taken, tls: next });
+        return;
+      } catch (error) {
+        if (attempt === ATTEMPTS) throw error;
+        await clock.sleep(ATTEMPT_MS, life.signal);
+      }
+    }
+  }
+
+  async function watch(): Promise<void> {
+    let refused = "";
+    while (!life.signal.aborted) {
+      await clock.sleep(LOOK_MS, life.signal);
+      try {
+        const next = readTlsPair(files);
+        refused = "";
+        if (next.cert === pair.cert && next.key === pair.key) continue;
+        pair = next;
+        await replace(next);
+        log.info("{file} has changed: new connections get the new certificate", { file: files.cert });
+      } catch (error) {
+        // The two files are seldom replaced in one moment.
+        const problem = messageOf(error);
+        if (problem !== refused && !life.signal.aborted) {
+          log.warning("The certificate stays as it was: {problem}", { problem });
+        }
+        refused = problem;
+      }
+    }
+  }
+  void watch().catch(() => {});
+
+  return {
+    url,
+    shutdown: async () => {
+      life.abort(new Error("The server is shutting down"));
+      await Promise.all([...ended, server.shutdown()]);
+    },
+  };
+}

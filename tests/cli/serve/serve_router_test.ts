@@ -1,0 +1,167 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SystemClock } from "../../../base/clock.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { serveCommand } from "../../../cli/serve/serve.ts";
+import { startSimulator } from "../../../simulator/serve.ts";
+import { type FakeIo } from "../fake_io.ts";
+import { withSystem } from "../served.ts";
+
+type Engine = Parameters<typeof startSimulator>[0];
+
+/** Simulated servers while `use` runs; each is told by its options beside the defaults. */
+export async function withServers(
+  each: readonly Partial<Engine>[],
+  use: (urls: string[]) => Promise<void>,
+): Promise<void> {
+  const clock = new SystemClock();
+  const servers = await Promise.all(
+    each.map((options) =>
+      startSimulator({ engine: "sglang", models: ["org/a"], cost: "instant", seed: "x", clock, ...options })
+    ),
+  );
+  try {
+    await use(servers.map(({ url }) => url));
+  } finally {
+    await Promise.all(servers.map((server) => server.close()));
+  }
+}
+
+/** A router while `use` runs, on any free ports; gives its exit code and output. */
+export async function whileServing(
+  args: readonly string[],
+  use: (url: string, io: FakeIo) => Promise<void>,
+  env: FakeIo["env"] = {},
+): Promise<{ code: number; out: string; err: string }> {
+  return await withSystem(async (io) => {
+    let ended: number | undefined;
+    const all = ["serve", ...args, "--port", "0", "--prometheus-port", "0", "--log-level", "critical"];
+    const running = runCommand([serveCommand], all, io).then((code) => ended = code);
+    try {
+      let url: string | undefined;
+      while ((url = /listening on (\S+)/.exec(io.out.text)?.[1]) === undefined && ended === undefined) {
+        await io.clock.sleep(5);
+      }
+      if (url !== undefined) await use(url.replace("//0.0.0.0:", "//127.0.0.1:"), io);
+    } finally {
+      io.interrupt();
+      await running;
+    }
+    return { code: await running, out: io.out.text, err: io.err.text };
+  }, { env });
+}
+
+async function chat(url: string, model: string, headers: Record<string, string> = {}): Promise<Response> {
+  return await fetch(`${url}/v1/chat/completions`, {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify({ model, messages: [{ role: "user", content: "Hello" }], max_tokens: 4 }),
+  });
+}
+
+async function models(url: string): Promise<string[]> {
+  const { data }: { data: { id: string }[] } = await (await fetch(`${url}/v1/models`)).json();
+  return data.map(({ id }) => id);
+}
+
+test("canopy serve --worker-urls serves the model that its workers name, and shares requests among them", async () => {
+  await withServers([{}, {}], async (urls) => {
+    const { code, out, err } = await whileServing(
+      ["--policy", "round_robin", "--worker-urls", ...urls],
+      async (url) => {
+        assert.deepEqual(await models(url), ["org/a"]);
+        for (const name of ["org/a", "org/a", "any/name", "org/a"]) {
+          const response = await chat(url, name);
+          assert.equal(response.status, 200, await response.text());
+        }
+        const { workers }: { workers: { served: number }[] } = await (await fetch(`${url}/workers`)).json();
+        assert.deepEqual(workers.map(({ served }) => served), [2, 2]);
+      },
+    );
+    assert.equal(code, 0, err);
+    assert.match(out, /^ {2}org\/a {2}sglang, 2 workers$/m);
+    assert.match(err, /^Anybody who reaches 0\.0\.0\.0 can use this server/m);
+  });
+});
+
+test("workers of several models, SGLang and vLLM, are each asked for theirs; a request goes by its model", async () => {
+  const servers: Partial<Engine>[] = [{}, { engine: "vllm", models: ["org/b"] }];
+  await withServers(servers, async (urls) => {
+    const env = { CANOPY_ROUTER_WORKER_URLS: urls.join(" ") };
+    const { code, out, err } = await whileServing(["--enable-igw"], async (url) => {
+      assert.deepEqual((await models(url)).sort(), ["org/a", "org/b"]);
+      for (const name of ["org/a", "org/b"]) {
+        const response = await chat(url, name);
+        assert.equal(response.status, 200);
+        assert.equal((await response.json()).model, name);
+      }
+      const missing = await chat(url, "org/c");
+      assert.equal(missing.status, 404);
+      assert.match(await missing.text(), /org\/c/);
+    }, env);
+    assert.equal(code, 0, err);
+    assert.match(out, /^ {2}org\/a {2}sglang, 1 worker$/m);
+    assert.match(out, /^ {2}org\/b {2}vllm, 1 worker$/m);
+  });
+});
+
+test("a router without workers waits for POST /workers, also from this host while it listens everywhere", async () => {
+  await withServers([{}, {}], async ([one = "", other = ""]) => {
+    const { code, out, err } = await whileServing(["--enable-igw", "--host", "0.0.0.0"], async (url) => {
+      const early = await chat(url, "org/a");
+      assert.equal(early.status, 503);
+      assert.match(await early.text(), /No worker is here yet: add one by POST \/workers/);
+      assert.equal((await fetch(`${url}/health`)).status, 200);
+      assert.equal((await fetch(`${url}/readiness`)).status, 503);
+      const post = (worker: object) =>
+        fetch(`${url}/workers`, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(worker),
+        });
+      const added = await post({ url: one });
+      assert.equal(added.status, 202);
+      assert.deepEqual((await added.json()).model, "org/a");
+      assert.equal((await chat(url, "org/a")).status, 200);
+      assert.equal((await fetch(`${url}/readiness`)).status, 200);
+      assert.equal((await post({ url: `${one}/` })).status, 409);
+      // One that is not up yet joins later.
+      const late = await post({ url: "http://127.0.0.1:9", worker_type: "regular" });
+      assert.equal(late.status, 202);
+      const { worker_id: id, location } = await late.json();
+      assert.equal(id, "http://127.0.0.1:9");
+      const waiting = await (await fetch(`${url}${location}`)).json();
+      assert.match(waiting.last_error, /has not named its model yet/);
+      assert.equal((await fetch(`${url}${location}`, { method: "DELETE" })).status, 202);
+      assert.equal((await fetch(`${url}${location}`)).status, 404);
+      const second = await (await post({ url: other, model_id: "org/a" })).json();
+      assert.equal((await fetch(`${url}${second.location}`, { method: "DELETE" })).status, 202);
+      // A page whose name was bound to our address, and somebody behind a proxy, are not this host.
+      for (const headers of [{ "x-forwarded-for": "203.0.113.9" }]) {
+        const proxied = await fetch(`${url}/workers`, {
+          method: "POST",
+          headers: { "content-type": "application/json", ...headers },
+          body: JSON.stringify({ url: other }),
+        });
+        assert.equal(proxied.status, 403);
+        assert.match(await proxied.text(), /From another host this route needs an admin key/);
+      }
+    });
+    assert.equal(code, 0, err);
+    assert.match(out, /No worker is here yet: POST http:\/\/127\.0\.0\.1:\d+\/workers/);
+  });
+});
+
+test("a vLLM pair is known for one, whichever peer's flag asks for pairs", async () => {
+  const pair: Partial<Engine>[] = [{ engine: "vllm" }, { engine: "vllm" }];
+  for (const flag of ["--vllm-pd-disaggregation", "--pd-disaggregation", "--mini-lb"]) {
+    await withServers(pair, async ([prefill = "", decode = ""]) => {
+      const args = [flag, "--prefill", prefill, "--decode", decode];
+      const { code, out, err } = await whileServing(args, async (url) => {
+        assert.equal((await chat(url, "org/a")).status, 200);
+      });
+      assert.equal(code, 0, err);
+      assert.match(out, /^ {2}org\/a {2}vllm-pd, 1 prefill and 1 decode server$/m);
+    });
+  }
+});
