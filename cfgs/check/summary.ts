@@ -31,15 +31,22 @@ export function summaryText(config: Config): string {
         lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
       }
     }
-    const readers = prefilledModels(config, name);
-    if (readers.length === 0) continue;
-    const without = readers.flatMap((model) => {
-      const why = whyNotPrefilled(config, model);
-      return why === undefined ? [] : [`, not for ${model}: ${why}`];
-    });
-    lines.push(`  incremental prefill: ${graphConfig.incremental_prefill.mode}${without.join("")}`);
+    if (graph.agents.some(({ reads }) => reads.length > 0)) {
+      lines.push(`  incremental prefill: ${prefillText(config, name)}`);
+    }
   }
   return lines.map((line) => `${line}\n`).join("");
+}
+
+/** A graph's way of prefilling ahead, and for whom it is not in effect. */
+function prefillText(config: Config, name: string): string {
+  const { incremental_prefill: { mode }, compat } = config.graphs[name]!;
+  if (mode !== "off" && compat !== undefined) return `off, compat "${compat}" fills prompts as a whole`;
+  const without = prefilledModels(config, name).flatMap((model) => {
+    const why = whyNotPrefilled(config, model);
+    return why === undefined ? [] : [`, not for ${model}: ${why}`];
+  });
+  return `${mode}${without.join("")}`;
 }
 
 function workersText({ engine, workers, launch }: ModelConfig): string {

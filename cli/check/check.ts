@@ -57,7 +57,7 @@ Examples:
         file: source,
         line: undefined,
         column: undefined,
-        path: message.slice(0, message.indexOf(":")),
+        path: message.slice(0, message.search(/[:,]/)),
         value: undefined,
         message,
       }));

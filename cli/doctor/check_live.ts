@@ -8,12 +8,15 @@ const MAX_METRICS_BYTES = 16 * 1024 * 1024;
 /** Share of the spliced tokens below which something keeps prompts from being prefilled ahead. */
 const GOOD_SHARE = 0.5;
 
+/** The running router of a configuration, as its metrics show it. */
+export interface LiveRouter {
+  readonly findings: readonly DoctorFinding[];
+  /** Of the models whose tokens the router knows, or asks an engine for: who tells them. */
+  readonly tokens: ReadonlyMap<string, "router" | "engine_asked">;
+}
+
 /** Asks the running router of a configuration how much of its agents' prompts was prefilled ahead. */
-export async function checkLive(
-  { server }: Config,
-  port: number | undefined,
-  io: Io,
-): Promise<DoctorFinding[]> {
+export async function checkLive({ server }: Config, port: number | undefined, io: Io): Promise<LiveRouter> {
   const host = server.host === "0.0.0.0" || server.host === "::" ? "127.0.0.1" : server.host;
   const url = `http://${host.includes(":") ? `[${host}]` : host}:${port ?? server.port}`;
   const subject = `router at ${url}`;
@@ -23,22 +26,16 @@ export async function checkLive(
     const response = await io.transport.send({ method: "GET", url: `${url}/metrics`, headers }, io.stop);
     const text = await readText(response.body, MAX_METRICS_BYTES, "its metrics");
     if (response.status !== 200) throw new Error(`it answered ${response.status} to /metrics`);
-    return overlapOf(text, subject);
+    return { findings: overlapOf(text, subject), tokens: tokensOf(text) };
   } catch (error) {
     io.stop.throwIfAborted();
-    return [{ level: "problem", subject, text: `${messageOf(error)}: start it with canopy serve` }];
+    const text = `${messageOf(error)}: start it with canopy serve`;
+    return { findings: [{ level: "problem", subject, text }], tokens: new Map() };
   }
 }
 
 function overlapOf(metrics: string, subject: string): DoctorFinding[] {
-  const of = (kind: string) => {
-    const counts = new Map<string, number>();
-    for (const [, labels = "", count] of metrics.matchAll(/^canopy_tokens_total\{([^}]*)\} (\S+)/gm)) {
-      const model = /model="([^"]*)"/.exec(labels)?.[1];
-      if (model !== undefined && labels.includes(`kind="${kind}"`)) counts.set(model, Number(count));
-    }
-    return counts;
-  };
+  const of = (kind: string) => valuesOf(metrics, `canopy_tokens_total`, `kind="${kind}"`);
   const spliced = of("spliced");
   const cached = of("spliced_cached");
   const findings = [...spliced].filter(([, tokens]) => tokens > 0).map(([model, tokens]): DoctorFinding => {
@@ -54,4 +51,22 @@ function overlapOf(metrics: string, subject: string): DoctorFinding[] {
     ? "no run has ended yet: ask a graph something and look again"
     : "no prompt of its runs was spliced: GET /v1/runs/ID says why (warm_off)";
   return [{ level: "warning", subject, text }];
+}
+
+function tokensOf(metrics: string): LiveRouter["tokens"] {
+  const tokens = new Map<string, "router" | "engine_asked">();
+  for (const by of ["router", "engine_asked"] as const) {
+    for (const model of valuesOf(metrics, "canopy_tokenizer", `by="${by}"`).keys()) tokens.set(model, by);
+  }
+  return tokens;
+}
+
+/** A family's values by model, of the samples that have a label. */
+function valuesOf(metrics: string, family: string, label: string): Map<string, number> {
+  const values = new Map<string, number>();
+  for (const [, name, labels = "", value] of metrics.matchAll(/^(\w+)\{([^}]*)\} (\S+)/gm)) {
+    const model = /model="([^"]*)"/.exec(labels)?.[1];
+    if (name === family && model !== undefined && labels.includes(label)) values.set(model, Number(value));
+  }
+  return values;
 }

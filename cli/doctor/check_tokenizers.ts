@@ -2,14 +2,28 @@ import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
 import { loadAnyTokenizer } from "../kit/router/load_any_tokenizer.ts";
 import { modelsToPrefill } from "../kit/router/prefill_warnings.ts";
 import type { Io } from "../kit/io.ts";
+import type { LiveRouter } from "./check_live.ts";
 import type { DoctorFinding } from "./check_workers.ts";
 import { probe } from "../../router/engines/probe.ts";
 import { findTokenizer, noTokenizerText, type TokenizerNames } from "../../router/served/find_tokenizer.ts";
 import { workerHeaders } from "../../router/worker/worker_access.ts";
 
-/** Says of every model whose agents' prompts are to be prefilled ahead whether they can be, as serving would find it. */
-export async function checkTokenizers(config: Config, io: Io): Promise<DoctorFinding[]> {
-  return await Promise.all(modelsToPrefill(config).map((name) => checkModel(name, config.models[name]!, io)));
+/**
+ * Says of every model whose agents' prompts are to be prefilled ahead whether they can be, as serving would find it; what
+ * a running router has found counts more.
+ */
+export async function checkTokenizers(
+  config: Config,
+  live: Pick<LiveRouter, "tokens"> | undefined,
+  io: Io,
+): Promise<DoctorFinding[]> {
+  return await Promise.all(
+    modelsToPrefill(config).map((name) => {
+      if (live?.tokens.get(name) !== "router") return checkModel(name, config.models[name]!, io);
+      const text = "the running router has it: its agents' prompts can be prefilled ahead";
+      return Promise.resolve<DoctorFinding>({ level: "ok", subject: `tokenizer of ${name}`, text });
+    }),
+  );
 }
 
 async function checkModel(name: string, config: ModelConfig, io: Io): Promise<DoctorFinding> {
@@ -19,7 +33,7 @@ async function checkModel(name: string, config: ModelConfig, io: Io): Promise<Do
   const load = (source: string) => loadAnyTokenizer(source, { transport, signal, env });
   const found = await findTokenizer({ config, workers, load, clock, transport, signal });
   if ("refusal" in found) {
-    return { level: "warning", subject, text: noTokenizerText(name, found.refusal) };
+    return { level: "warning", subject, text: noTokenizerText(name, found.refusal, found.tells) };
   }
   const { streaming } = found.tokenizer;
   if (streaming === undefined || "refusal" in streaming) {

@@ -56,12 +56,13 @@ export const doctorCommand = defineCommand({
     if (!values.live) findings.push(await checkPort(host, port, io));
     findings.push(...await checkLaunch(config?.config, io));
     if (config !== undefined) {
+      const live = values.live ? await checkLive(config.config, values.port, io) : undefined;
       findings.push(
         ...await checkWorkers(config.config, io),
         ...await checkWeights(config.config, io),
-        ...await checkTokenizers(config.config, io),
+        ...await checkTokenizers(config.config, live, io),
+        ...live?.findings ?? [],
       );
-      if (values.live) findings.push(...await checkLive(config.config, values.port, io));
     }
     io.stop.throwIfAborted();
     io.out.write(values.json ? `${JSON.stringify({ findings }, null, 2)}\n` : reportText(findings, io));

@@ -1,14 +1,12 @@
 import { hostname } from "node:os";
-import { type Clock, deadlineSignal } from "../../base/clock.ts";
+import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { isLoopback } from "../../base/hosts.ts";
-import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import { readText } from "../../base/read_body.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { isHubId } from "../../ml/hub/cache.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
-import { workerUrl } from "../worker/worker_access.ts";
+import { askTokens } from "./ask_tokens.ts";
 
 /** A worker and the names that it gives its tokenizer: folders on its host, or Hub ids, best first. */
 export interface TokenizerNames {
@@ -28,21 +26,25 @@ export interface FindTokenizerOptions {
   readonly signal: AbortSignal;
 }
 
-/** A model's tokenizer and where it is from, or the reason why there is none, as the end of a sentence. */
+/**
+ * A model's tokenizer and where it is from, or the reason why there is none, as the end of a sentence. `tells`: the URL
+ * of a worker that tokenises conversations when it is asked.
+ */
 export type FoundTokenizer =
   | { readonly tokenizer: ModelTokenizer; readonly source: string }
-  | { readonly refusal: string };
+  | { readonly refusal: string; readonly tells: string | undefined };
 
-/** Longest answer of a worker's tokenizer to a short text. */
-const MAX_ANSWER_BYTES = 256 * 1024;
 /** Cases in which vocabularies, pre-tokenisers and normalisers differ. */
 const SAMPLE =
   "Canopy asks: 12345 apples don't na\u00efvely fall\n\n  from tr\u00e9es, \u4f60\u597d \u{1f600}?";
 
-/** The line that says that a model has no tokenizer, what that means, and what to do. */
-export function noTokenizerText(model: string, refusal: string): string {
-  return `models.${model}: no tokenizer, so its agents' prompts are not prefilled ahead and the engine applies its own ` +
-    `chat template: ${refusal}; set models.${model}.tokenizer to a folder or Hub id, or to false if that is meant`;
+/** The line that says that a model has no tokenizer, what that means, and what to do. `tells` as in `FoundTokenizer`. */
+export function noTokenizerText(model: string, refusal: string, tells?: string): string {
+  const then = tells === undefined
+    ? "its agents' prompts are not prefilled ahead and the engine applies its own chat template"
+    : `${tells}/tokenize is asked, which costs that server some time, and prompts are not fitted to its context`;
+  return `models.${model}: no tokenizer, so ${then}: ${refusal}; set models.${model}.tokenizer to a folder or Hub id, ` +
+    "or to false if that is meant";
 }
 
 /** True for a model whose engine takes token ids, unless its configuration wants no tokenizer. */
@@ -85,7 +87,19 @@ export async function findTokenizer(options: FindTokenizerOptions): Promise<Foun
       reasons.push(messageOf(error).replace(/; set `tokenizer` to .*$/s, ""));
     }
   }
-  return { refusal: reasons.join("; ") || "its tokenizer has no name" };
+  return {
+    refusal: reasons.join("; ") || "its tokenizer has no name",
+    tells: await whoTells(options),
+  };
+}
+
+/** The first worker that tokenises a conversation. */
+async function whoTells({ workers, ...options }: FindTokenizerOptions): Promise<string | undefined> {
+  for (const worker of workers) {
+    const ids = await askTokens([{ role: "user", content: SAMPLE }], { ...options, worker });
+    if (ids !== undefined && ids.length > 0) return worker.url;
+  }
+  return undefined;
 }
 
 /** True for the names under which simulated servers tell of tokenizers that need no files. */
@@ -127,8 +141,7 @@ async function differs(
 ): Promise<string | undefined> {
   const { config, workers: [worker] } = options;
   if (worker === undefined) return undefined;
-  const { model } = config;
-  const text = await workerIds({ model, prompt: SAMPLE, add_special_tokens: false }, worker, options);
+  const text = await askTokens(SAMPLE, { ...options, worker });
   const own = tokenizer.encode(SAMPLE);
   // Some servers put their first token in front, whatever they are asked.
   const begun = [...tokenizer.textPrefix ?? [], ...own];
@@ -136,46 +149,11 @@ async function differs(
     return `is not the one of ${worker.url}`;
   }
   const chat = rendered(tokenizer, config);
-  if (!config.engine.startsWith("vllm") || chat === undefined) return undefined;
-  const ids = await workerIds(
-    {
-      model,
-      messages: [{ role: "user", content: SAMPLE }],
-      add_generation_prompt: true,
-      chat_template_kwargs: config.chat_template_arguments,
-    },
-    worker,
-    options,
-  );
+  // Whether SGLang's takes arguments of the template depends on its version.
+  const tells = config.engine.startsWith("vllm") || Object.keys(config.chat_template_arguments).length === 0;
+  if (!tells || chat === undefined) return undefined;
+  const ids = await askTokens([{ role: "user", content: SAMPLE }], { ...options, worker });
   return ids === undefined || ids.join() === tokenizer.encode(chat).join()
     ? undefined
     : `has another chat template than ${worker.url}`;
-}
-
-/** The ids that a worker makes of a text or a conversation; undefined where it does not tell. */
-async function workerIds(
-  body: JsonObject,
-  { url, headers }: TokenizerNames,
-  { config, clock, transport, signal }: FindTokenizerOptions,
-): Promise<readonly number[] | undefined> {
-  const late = new Error(`No answer to /tokenize within ${config.health.timeout_ms} ms`);
-  const deadline = deadlineSignal(clock, config.health.timeout_ms, late, signal);
-  try {
-    const response = await transport.send({
-      method: "POST",
-      url: workerUrl(url, "/tokenize"),
-      headers: { ...headers, "content-type": "application/json" },
-      body: JSON.stringify(body),
-      connectTimeoutMs: config.connect_timeout_ms,
-    }, deadline.signal);
-    const text = await readText(response.body, MAX_ANSWER_BYTES, "its answer");
-    const answer: unknown = response.status === 200 ? JSON.parse(text) : undefined;
-    const tokens = isJsonObject(answer) ? answer["tokens"] : undefined;
-    return Array.isArray(tokens) ? tokens.filter((id) => typeof id === "number") : undefined;
-  } catch {
-    signal.throwIfAborted();
-    return undefined;
-  } finally {
-    deadline.release();
-  }
 }

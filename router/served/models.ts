@@ -4,6 +4,7 @@ import { type Logger, logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
+import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities } from "../engines/engine.ts";
 import { findWrongModel as askModel } from "../engines/find_wrong_model.ts";
@@ -11,7 +12,8 @@ import { defaultCapabilities, probe } from "../engines/probe.ts";
 import { createPool } from "../pool/create_pool.ts";
 import type { ModelCheck } from "../pool/health.ts";
 import type { ManagedPool } from "../pool/pool.ts";
-import { findTokenizer, noTokenizerText, wantsTokenizer } from "./find_tokenizer.ts";
+import { askTokens } from "./ask_tokens.ts";
+import { findTokenizer, noTokenizerText, type TokenizerNames, wantsTokenizer } from "./find_tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import type { Membership, ServedModel } from "./served_model.ts";
 import { workerHeaders } from "../worker/worker_access.ts";
@@ -43,6 +45,9 @@ export class ModelService implements ServedModel {
   readonly #known = new Map<string, EngineCapabilities>();
   #tokenizer: ModelTokenizer | undefined;
   #tokenizerProblem: string | undefined;
+  #tokenizerProblemText: string | undefined;
+  /** A worker tokenises when it is asked. */
+  #workersTell = false;
   /** The search for a tokenizer that is under way. */
   #finding: Promise<void> | undefined;
   #findAgainAtMs = -Infinity;
@@ -98,6 +103,10 @@ export class ModelService implements ServedModel {
 
   get tokenizerProblem(): string | undefined {
     return this.#tokenizerProblem;
+  }
+
+  get askTokens(): ServedModel["askTokens"] {
+    return this.#workersTell && this.#tokenizer === undefined ? this.#askTokens : undefined;
   }
 
   /**
@@ -166,24 +175,43 @@ export class ModelService implements ServedModel {
 
   async #findWith(load: NonNullable<ModelsOptions["loadTokenizer"]>, signal: AbortSignal): Promise<void> {
     const { clock, transport } = this.#options;
-    const workers = [...this.#known].flatMap(([id, { tokenizerNames }]) => {
-      const url = this.pool.workers().find((worker) => worker.id === id)?.url;
-      const headers = this.pool.headers?.(id) ?? {};
-      return url === undefined ? [] : [{ url, headers, names: tokenizerNames ?? [] }];
-    });
+    const workers = this.#tellers();
     const found = await findTokenizer({ config: this.config, workers, load, clock, transport, signal });
     if ("refusal" in found) {
-      if (found.refusal !== this.#tokenizerProblem) {
-        this.#log.warning("{problem}", { problem: noTokenizerText(this.name, found.refusal) });
-      }
-      this.#tokenizerProblem = found.refusal;
+      const { refusal, tells } = found;
+      const problem = noTokenizerText(this.name, refusal, tells);
+      if (problem !== this.#tokenizerProblemText) this.#log.warning("{problem}", { problem });
+      this.#tokenizerProblemText = problem;
+      this.#tokenizerProblem = refusal;
+      this.#workersTell = tells !== undefined;
       return;
     }
     this.#tokenizerProblem = undefined;
+    this.#workersTell = false;
     this.#tokenizer = found.tokenizer;
     this.engine.update({ tokenizer: found.tokenizer });
     this.#log.info("{model}: tokenizer of {source}", { model: this.name, source: found.source });
   }
+
+  /** Workers that were asked what they can do, with the names that they give their tokenizer. */
+  #tellers(): TokenizerNames[] {
+    const statuses = new Map(this.pool.workers().map((worker) => [worker.id, worker]));
+    return [...this.#known].flatMap(([id, { tokenizerNames }]) => {
+      const url = statuses.get(id)?.url;
+      const headers = this.pool.headers?.(id) ?? {};
+      return url === undefined ? [] : [{ url, headers, names: tokenizerNames ?? [] }];
+    });
+  }
+
+  readonly #askTokens = async (messages: readonly ChatMessage[]): Promise<readonly number[]> => {
+    const { clock, transport } = this.#options;
+    const signal = this.#life!;
+    for (const worker of this.#tellers()) {
+      const ids = await askTokens(messages, { config: this.config, worker, clock, transport, signal });
+      if (ids !== undefined) return ids;
+    }
+    throw new Error(`No worker of ${this.name} tells the tokens of a conversation`);
+  };
 
   async #probeOne(id: string, url: string, signal: AbortSignal): Promise<void> {
     const { clock, transport } = this.#options;

@@ -1,4 +1,5 @@
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { Engine } from "../engines/engine.ts";
 import type { ManagedPool, Pool } from "../pool/pool.ts";
@@ -18,4 +19,9 @@ export interface ServedModel {
   readonly tokenizer: ModelTokenizer | undefined;
   /** The reason why there is no tokenizer although one is wanted, as the end of a sentence. */
   readonly tokenizerProblem?: string | undefined;
+  /**
+   * Where there is no tokenizer, but a worker that tokenises when it is asked: the tokens of a conversation. Rejects
+   * when no worker tells.
+   */
+  readonly askTokens?: ((messages: readonly ChatMessage[]) => Promise<readonly number[]>) | undefined;
 }

@@ -42,15 +42,19 @@ function readmeGraph(): unknown {
   return JSON.parse(config.replaceAll('"small"', '"4b"').replaceAll('"large"', '"32b"')).graphs.moa;
 }
 
-const worlds = [
+const graphs = [
   { name: "launch-6-gpus-pd", graph: presetGraph("launch-6-gpus-pd"), engine: "sglang-pd", readers: 4 },
   { name: "launch-6-gpus-pd", graph: presetGraph("launch-6-gpus-pd"), engine: "vllm-pd", readers: 4 },
   { name: "README's example", graph: readmeGraph(), engine: undefined, readers: 1 },
 ] as const;
-for (const { name, graph, engine, readers } of worlds) {
+const worlds = graphs.flatMap((graph) => [
+  { ...graph, tokenizer: "named by the workers", tokenizerPath: BUILTIN_TOKENIZER },
+  { ...graph, tokenizer: "not to be had, but workers tokenise", tokenizerPath: undefined },
+]);
+for (const { name, graph, engine, readers, tokenizer, tokenizerPath } of worlds) {
   const servers = engine ?? "whole servers";
   test(
-    `${name} over ${servers}, no tokenizer configured: 95 % of the spliced tokens were cached, say all who tell`,
+    `${name} over ${servers}, tokenizer ${tokenizer}: 95 % of the spliced tokens were cached, say all who tell`,
     {
       timeout: 120_000,
     },
@@ -60,7 +64,7 @@ for (const { name, graph, engine, readers } of worlds) {
         replicas: 1,
         graphs: { moa: graph },
         ...(engine === undefined ? {} : { pairs: { engine } }),
-        tokenizerPath: BUILTIN_TOKENIZER,
+        tokenizerPath,
       });
       await play(world, async (router) => {
         const { run_id, usage } = await answer(router, "What is the sum of all numbers below one hundred?");
@@ -84,12 +88,14 @@ for (const { name, graph, engine, readers } of worlds) {
   );
 }
 
-test("Without a tokenizer the usage says that nothing is known, and the trace why", async () => {
+test("Where nobody knows the tokens the usage says so, and the trace why", async () => {
   const world = makeWorld({
     seed: "none",
     replicas: 1,
     graphs: { moa: presetGraph("launch-6-gpus-pd") },
     pairs: {},
+    intercept: ({ url }) =>
+      url.endsWith("/tokenize") ? () => Promise.reject(new Error("This server does not tell")) : undefined,
   });
   await play(world, async (router) => {
     const { run_id, usage } = await answer(router, "Why?");

@@ -70,7 +70,7 @@ export function makeWorld(options: {
   model?: Record<string, unknown>;
   pairs?: WorldPairs;
   /** What the servers say their tokenizer is from. */
-  tokenizerPath?: string;
+  tokenizerPath?: string | undefined;
   /** Longest prompt plus answer of the servers. */
   contextTokens?: number;
   earlyExit?: (clock: VirtualClock) => EarlyExitServices;

@@ -2,7 +2,7 @@ import { messageOf } from "../../../base/errors.ts";
 import { prefilledModels, whyNotPrefilled } from "../../../cfgs/check/prefill.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import { openModelFiles } from "../../../ml/hub/model_files.ts";
-import { noTokenizerText, tokenizerSources } from "../../../router/served/find_tokenizer.ts";
+import { tokenizerSources } from "../../../router/served/find_tokenizer.ts";
 import type { Io } from "../io.ts";
 
 /** Models with a tokenizer to be found whose agents' prompts some graph wants to have prefilled ahead. */
@@ -14,27 +14,35 @@ export function modelsToPrefill(config: Config): string[] {
 }
 
 /**
- * One line for each model whose prompts will not be prefilled ahead unless its workers name a tokenizer: the
- * configuration's is not on this host, and cannot be fetched. Asks nobody.
+ * One line about the models whose prompts will not be prefilled ahead unless their workers help: the tokenizer that the
+ * configuration names is not on this host, and cannot be fetched. Asks nobody.
  */
 export async function prefillWarnings(config: Config, { env, transport, stop }: Io): Promise<string[]> {
-  const warnings = await Promise.all(
+  const missing = await Promise.all(
     modelsToPrefill(config).map(async (name) => {
       const model = config.models[name];
-      const reasons: string[] = [];
+      const reasons: { readonly source: string; readonly reason: string }[] = [];
       for (const source of model === undefined ? [] : tokenizerSources(model, [])) {
         try {
           // Of what is neither here nor forbidden to fetch, nothing is asked.
           const files = await openModelFiles(source, { transport, signal: stop, env }, "tokenizer.json");
           if (!files.local || await files.size("tokenizer.json") !== undefined) return [];
-          reasons.push(`${files.place} has no tokenizer.json`);
+          reasons.push({ source, reason: `${files.place} has no tokenizer.json` });
         } catch (error) {
-          reasons.push(`of "${source}": ${messageOf(error)}`);
+          reasons.push({ source, reason: messageOf(error) });
         }
       }
-      const refusal = `${reasons.join("; ")}, unless its workers name one that can be had`;
-      return reasons.length === 0 ? [] : [noTokenizerText(name, refusal)];
+      return reasons.map((reason) => ({ ...reason, name }));
     }),
   );
-  return warnings.flat();
+  const groups = Map.groupBy(missing.flat(), ({ reason }) => reason);
+  return [...groups].map(([reason, models]) => {
+    const names = [...new Set(models.map(({ name }) => `models.${name}`))];
+    const sources = models.map(({ source }) => `"${source}"`).join(", ");
+    return `${
+      names.join(", ")
+    }: no tokenizer on this host (${sources}: ${reason}): unless the workers name one that can ` +
+      "be had, or tokenise when they are asked (/tokenize), prompts are not prefilled ahead; set " +
+      `${names[0]}.tokenizer to a folder or Hub id, or to false if that is meant`;
+  });
 }

@@ -6,6 +6,7 @@ import { naming } from "../gate/naming.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { writeWorkerMetrics } from "../metrics/worker_metrics.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** Metrics for an operator's tools. */
 export function adminRoutes(http: HttpServices): Hono<Env> {
@@ -30,5 +31,15 @@ export function routerMetrics(
   text.gauge("canopy_places_in_use", "Runs and relayed requests that hold a place.", http.admission.running);
   text.gauge("canopy_requests_queued", "Requests that wait for a place.", http.admission.waiting);
   writeWorkerMetrics(text, http.models.values(), nameOf);
+  text.gauge(
+    "canopy_tokenizer",
+    "1 for who makes the tokens of a model's prompts: the router, or its engine, which is asked ahead or never.",
+    [...http.models.values()].map((model) => [{ model: model.name, by: tokensBy(model) }, 1] as const),
+  );
   return text.toString();
+}
+
+function tokensBy({ tokenizer, askTokens }: ServedModel): "router" | "engine_asked" | "engine" {
+  if (tokenizer !== undefined) return "router";
+  return askTokens === undefined ? "engine" : "engine_asked";
 }

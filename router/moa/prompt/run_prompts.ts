@@ -6,6 +6,7 @@ import type { Piece, PromptTemplate } from "../graph/template.ts";
 import type { AgentAnswer } from "./answer.ts";
 import type { Precursor } from "./answer_layout.ts";
 import { questionText, textOf } from "./conversation.ts";
+import { AskedPrompt } from "./asked_prompt.ts";
 import { fillPrompt, type OpenPrompt, openPrompt } from "./open_prompt.ts";
 import { layoutOf, type PromptLayout, type Refused } from "./prompt_layout.ts";
 import { SplicedPrompt } from "./spliced_prompt.ts";
@@ -21,6 +22,7 @@ import {
 import {
   hasChatFields,
   isTokenised,
+  needsChatEndpoint,
   promptText,
   tokenise,
   type TokeniseOptions,
@@ -65,6 +67,7 @@ export class RunPrompts {
   readonly #layouts = new Map<OpenPrompt, Map<ServedModel, PromptLayout | Refused>>();
   /** Tokens of a spliced prompt are not made again for the final one. */
   readonly #spliced = new Map<AgentNode, SplicedPrompt>();
+  readonly #asked = new Map<AgentNode, AskedPrompt>();
 
   /** `neutralised`: texts whose control tokens are taken apart where the engine tokenises. */
   constructor(question: Question, neutralised: NeutralisedTexts = "answers") {
@@ -99,6 +102,7 @@ export class RunPrompts {
     const { node, served, sampling } = target;
     const { open, guard, tokenised } = this.#guard(target);
     const spliced = this.#spliced.get(node);
+    this.#asked.get(node)?.finish(guardAnswers(answers, guard));
     if (answers.length > 0 || spliced !== undefined || hasChatFields(sampling)) {
       const filled = fillPrompt(open, guardAnswers(answers, guard));
       const text = spliced === undefined ? undefined : promptText(filled, served, sampling);
@@ -150,21 +154,17 @@ export class RunPrompts {
     return this.#spliced.get(node)?.keptTokens;
   }
 
-  /** As `SplicedPrompt.splicedTokens`, of an agent whose prompt is spliced. */
+  /** As `SplicedPrompt.splicedTokens`, of an agent whose prompt is spliced, by the router or with the engine's help. */
   splicedTokens(node: AgentNode): number | undefined {
-    return this.#spliced.get(node)?.splicedTokens;
+    return (this.#spliced.get(node) ?? this.#asked.get(node))?.splicedTokens;
   }
 
   /** An agent's prompt that grows with what its precursors write. Once it is spliced, `wire` goes on from there. */
-  splice(target: PromptTarget, source: SpliceSource): SplicedPrompt | Refused {
+  splice(target: PromptTarget, source: SpliceSource): SplicedPrompt | AskedPrompt | Refused {
     const { node, served: { tokenizer, engine }, sampling } = target;
     const { slots, precursors, key } = source;
-    if (tokenizer === undefined) {
-      const why = target.served.tokenizerProblem;
-      const refusal = "the router does not know the model's tokenizer";
-      return { refusal: why === undefined ? refusal : `${refusal}: ${why}` };
-    }
     if (!engine.capabilities.tokenIds) return { refusal: "the engine takes no token ids" };
+    if (tokenizer === undefined) return this.#ask(target, source);
     const streaming = tokenizer.streaming ?? { refusal: "it encodes whole texts only" };
     if ("refusal" in streaming) return { refusal: `of the model's tokenizer: ${streaming.refusal}` };
     const { open, guard } = this.#guard(target);
@@ -189,6 +189,28 @@ export class RunPrompts {
     });
     this.#spliced.set(node, spliced);
     return spliced;
+  }
+
+  /** A prompt whose tokens only the engine can tell. */
+  #ask(target: PromptTarget, { slots, precursors }: SpliceSource): AskedPrompt | Refused {
+    const { node, served: { askTokens, tokenizerProblem: why }, sampling } = target;
+    const { open, guard } = this.#guard(target);
+    if (askTokens === undefined || open.kind !== "chat") {
+      const refusal = "the router does not know the model's tokenizer";
+      return { refusal: why === undefined ? refusal : `${refusal}: ${why}` };
+    }
+    const filled = fillPrompt(open, []);
+    if (filled.kind === "chat" && needsChatEndpoint(filled.messages, sampling)) {
+      return { refusal: "its conversation or parameters need the engine's chat endpoint" };
+    }
+    const asked = new AskedPrompt({
+      open,
+      slots,
+      precursors: () => guardPrecursors(precursors(), guard),
+      askTokens,
+    });
+    this.#asked.set(node, asked);
+    return asked;
   }
 
   /** An agent's prompt with its slots open. */

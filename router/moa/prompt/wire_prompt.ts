@@ -104,7 +104,7 @@ export function hasChatFields(sampling: Sampling): boolean {
 }
 
 /** True for what a chat template alone cannot express: tools, structured output, images, engine options. */
-function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling): boolean {
+export function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sampling): boolean {
   return hasChatFields(sampling) ||
     messages.some((message) =>
       message.role === "tool" || Object.hasOwn(message, "tool_calls") ||

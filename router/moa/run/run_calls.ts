@@ -5,6 +5,7 @@ import { type AgentGraph, type AgentNode, answeringAgents, soleRoot } from "../g
 import type { RunInput } from "../graph/run_input.ts";
 import { mergeSampling } from "../graph/sampling.ts";
 import type { Precursor } from "../prompt/answer_layout.ts";
+import type { AskedPrompt } from "../prompt/asked_prompt.ts";
 import type { Refused } from "../prompt/prompt_layout.ts";
 import type { PromptTarget, RunPrompts } from "../prompt/run_prompts.ts";
 import type { SplicedPrompt } from "../prompt/spliced_prompt.ts";
@@ -73,7 +74,7 @@ export class RunCalls implements WarmedAgents {
   }
 
   /** An agent's prompt that grows with what its precursors write. */
-  growing(node: AgentNode): SplicedPrompt | Refused {
+  growing(node: AgentNode): SplicedPrompt | AskedPrompt | Refused {
     const { prompts, graph: { slots } } = this.#options;
     return prompts.splice(this.target(node), {
       slots,

@@ -61,7 +61,7 @@ test("canopy doctor says which tokenizer it found, or in one line that prompts a
     await runCommand([doctorCommand], ["doctor", path], io);
     assert.match(
       io.out.text,
-      /^! tokenizer of a: models\.a: no tokenizer, .* not prefilled ahead .*HF_HUB_OFFLINE.*; set models\.a\.tokenizer to a folder or Hub id, or to false/m,
+      /^! tokenizer of a: models\.a: no tokenizer, so http:\/\/\S+\/tokenize is asked, .*HF_HUB_OFFLINE.*; set models\.a\.tokenizer to a folder or Hub id, or to false/m,
     );
   });
 });
@@ -71,7 +71,7 @@ test("canopy check says so as well, as far as it can be known without the worker
     assert.equal(await runCommand([checkCommand], ["check", path], io), 0);
     assert.match(
       io.out.text,
-      /models\.a: no tokenizer, .*unless its workers name one that can be had; set models\.a\.tokenizer/,
+      /models\.a: no tokenizer on this host \("org\/a": .*HF_HUB_OFFLINE.*\): unless the workers name one .*not prefilled ahead; set models\.a\.tokenizer to a folder or Hub id, or to false/,
     );
   });
 });
@@ -108,6 +108,7 @@ test("canopy doctor --live says how much of the running router's prompts was pre
         await live(),
         /router at \S+, a: \d+ % of \d+ spliced tokens were cached at the final prefill$/m,
       );
+      assert.match(io.out.text, /^\u2713 tokenizer of a: the running router has it/m);
     } finally {
       io.interrupt();
       await serving;

@@ -5,6 +5,7 @@ import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { serveCommand } from "../../../cli/serve/serve.ts";
 import { startSimulator } from "../../../simulator/serve.ts";
 import { type FakeIo } from "../fake_io.ts";
+import "../../loopback.ts";
 import { withSystem } from "../served.ts";
 
 type Engine = Parameters<typeof startSimulator>[0];

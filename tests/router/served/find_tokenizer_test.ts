@@ -86,7 +86,10 @@ test("A tokenizer that is not the workers' own is not used, unless the configura
   const other = variant({ encode: (text) => [...text].map((_, index) => index) });
   const { clock, find } = world(() => Promise.resolve(other));
   await clock.run(async () => {
-    assert.deepEqual(await find(), { refusal: 'that of "org/m" is not the one of http://127.0.0.1:1' });
+    assert.deepEqual(await find(), {
+      refusal: 'that of "org/m" is not the one of http://127.0.0.1:1',
+      tells: "http://127.0.0.1:1",
+    });
     assert.ok("tokenizer" in await find({ tokenizer: "org/other" }));
   });
 });
@@ -126,6 +129,12 @@ test("What cannot be had is one line with its reason and the remedy", async () =
     assert.match(
       line,
       /^models\.m: no tokenizer, .*not prefilled ahead.*HF_HUB_OFFLINE forbids to fetch it; set models\.m\.tokenizer/,
+    );
+    // This server tokenises when it is asked: then that is said.
+    assert.equal(found.tells, "http://127.0.0.1:1");
+    assert.match(
+      noTokenizerText("m", found.refusal, found.tells),
+      /^models\.m: no tokenizer, so http:\/\/127\.0\.0\.1:1\/tokenize is asked, .*forbids to fetch it; set models\.m\.tokenizer/,
     );
   });
 });
