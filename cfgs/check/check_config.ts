@@ -49,6 +49,12 @@ function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
     const value = typeof worker === "string" ? worker : undefined;
     findings.push(findingAt([...path, "workers", index], message, { value }));
   }
+  for (const half of ["prefill_policy", "decode_policy"] as const) {
+    const policy = model[half];
+    if (policy === undefined || wantsPairs) continue;
+    const message = `is not in effect: the engine "${model.engine}" has whole servers; use policy`;
+    findings.push(findingAt([...path, half], message, { value: policy, severity: "warning" }));
+  }
   for (const [index, worker] of model.workers.entries()) {
     const first = model.workers.findIndex((other) => JSON.stringify(other) === JSON.stringify(worker));
     if (first === index) continue;

@@ -2,10 +2,9 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import type { Lease, LeaseHint, PlaceHint } from "./lease.ts";
 import type { Claim } from "./placer.ts";
-import type { CacheReport } from "./policies/policy.ts";
 import { fullError } from "./refusals.ts";
 import type { EngineError } from "../worker/engine_error.ts";
-import type { PlacementOutcome } from "../worker/placement.ts";
+import type { CacheReport, PlacementOutcome } from "../worker/placement.ts";
 
 /** Options of a `Gate`. */
 export interface GateOptions {
@@ -206,12 +205,9 @@ class ClaimLease implements Lease {
     if (this.#lost !== undefined) listener(this.#lost);
   }
 
-  promptRead(): void {
+  promptRead(found?: CacheReport): void {
+    this.#claim.promptRead(found);
     if (this.#stopReading()) this.#ends.onRead(this.home);
-  }
-
-  reported(found: CacheReport): void {
-    this.#claim.reported(found);
   }
 
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void {

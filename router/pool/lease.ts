@@ -1,4 +1,4 @@
-import type { CacheReport, PolicyRequest } from "./policies/policy.ts";
+import type { PolicyRequest } from "./policies/policy.ts";
 import type { Placement } from "../worker/placement.ts";
 
 /**
@@ -25,6 +25,4 @@ export interface LeaseHint extends PlaceHint {
 export interface Lease extends Placement {
   /** Id of the worker that reads the prompt and keeps its prefix: of a pair, the prefill half. */
   readonly home: string;
-  /** Tells the policy what the engine has found of the prompt in its cache. */
-  reported(found: CacheReport): void;
 }

@@ -4,10 +4,10 @@ import { admitted } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
 import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
 import { createPolicy } from "./policies/create_policy.ts";
-import type { CacheReport, Policy } from "./policies/policy.ts";
+import type { Policy } from "./policies/policy.ts";
 import { fullError, unusableError } from "./refusals.ts";
 import type { Worker, WorkerShare } from "./worker.ts";
-import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
+import type { CacheReport, PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /**
@@ -113,7 +113,7 @@ export class PairPlacer implements Placer {
         if (left === 0) this.#handOffs.delete(key);
         else this.#handOffs.set(key, left);
       },
-      onReported: (found) => this.#prefillPolicy.reported?.(prefill.ordinal, hint, found),
+      onRead: (found) => this.#prefillPolicy.promptRead?.(prefill.ordinal, hint, found),
     });
   }
 }
@@ -121,7 +121,7 @@ export class PairPlacer implements Placer {
 /** The placer, as told by a claim. */
 interface PairEvents {
   readonly onHandedOff: () => void;
-  readonly onReported: (found: CacheReport) => void;
+  readonly onRead: (found: CacheReport | undefined) => void;
 }
 
 /** A request's shares of both of its servers. */
@@ -150,8 +150,8 @@ class PairClaim implements Claim {
     this.#events = events;
   }
 
-  reported(found: CacheReport): void {
-    this.#events.onReported(found);
+  promptRead(found: CacheReport | undefined): void {
+    this.#events.onRead(found);
   }
 
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean {

@@ -1,11 +1,11 @@
 import type { Random } from "../../base/random.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { PlaceHint } from "./lease.ts";
-import type { CacheReport, Policy, PolicyRequest } from "./policies/policy.ts";
+import type { Policy, PolicyRequest } from "./policies/policy.ts";
 import type { WorkerRegistry } from "./registry.ts";
 import type { Worker } from "./worker.ts";
 import type { EngineError } from "../worker/engine_error.ts";
-import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
+import type { CacheReport, PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** Options of a placer. */
@@ -27,8 +27,8 @@ export interface Claim {
   lost?: ((error: EngineError) => void) | undefined;
   /** Gives back what is still held (with a `side`, of that half); false when that is nothing. */
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean;
-  /** Tells the policy by which the reader of the prompt was chosen what was in its cache. */
-  reported(found: CacheReport): void;
+  /** Tells the policy by which the prompt's reader was chosen that it has been read, and what was in its cache before. */
+  promptRead(found: CacheReport | undefined): void;
 }
 
 /** Chooses workers for requests, as whole servers or in pairs. Knows nothing of queues. */
@@ -48,7 +48,7 @@ export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest):
     workerId: worker.id,
     url: worker.url,
     release: (outcome, side) => side !== "prefill" && share.release(outcome),
-    reported: (found) => policy.reported?.(worker.ordinal, request, found),
+    promptRead: (found) => policy.promptRead?.(worker.ordinal, request, found),
   };
   return claim;
 }

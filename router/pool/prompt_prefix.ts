@@ -7,7 +7,7 @@ const MAX_PREFIX_BYTES = 1 << 20;
 /**
  * The beginning of a prompt as far as policies look at it: hashes of its first pieces, each with all before it. They are
  * computed when somebody asks for them, and only as far as asked. Prompts that begin alike have equal first hashes, if
- * they are given in the same form: JSON text as it came, token ids, or text.
+ * they are given in the same form: JSON as it came, or token ids.
  */
 export class PromptPrefix {
   readonly #open: () => Source;
@@ -22,11 +22,7 @@ export class PromptPrefix {
 
   /** Of a request's body, from the byte at which its prompt begins; what stands behind the prompt counts with it. */
   static ofBody(body: Uint8Array, findStart: (body: Uint8Array) => number | undefined): PromptPrefix {
-    return new PromptPrefix(() => {
-      const start = findStart(body) ?? body.length;
-      const view = new DataView(body.buffer, body.byteOffset + start, body.length - start);
-      return { bytes: view.byteLength, mix: (hash, from, to) => mixBytes(hash, view, from, to) };
-    });
+    return new PromptPrefix(() => bytesSource(body, findStart(body) ?? body.length));
   }
 
   static ofTokens(ids: readonly number[]): PromptPrefix {
@@ -37,12 +33,9 @@ export class PromptPrefix {
     return new PromptPrefix(() => ({ bytes: 4 * ids.length, mix }));
   }
 
-  static ofText(text: string): PromptPrefix {
-    const mix: Source["mix"] = (hash, from, to) => {
-      for (let i = from; i < to; i++) hash = mixWord(hash, text.charCodeAt(i));
-      return hash;
-    };
-    return new PromptPrefix(() => ({ bytes: text.length, mix }));
+  /** Of a prompt that clients would write like this in a body. */
+  static ofJson(value: unknown): PromptPrefix {
+    return new PromptPrefix(() => bytesSource(encoder.encode(JSON.stringify(value)), 0));
   }
 
   /** Length of the prompt; 4 for each token id, 0 where a body has none. */
@@ -78,6 +71,13 @@ interface Source {
   readonly bytes: number;
   /** Mixes a range into a hash; ranges but the last begin and end at multiples of 4. */
   readonly mix: (hash: number, from: number, to: number) => number;
+}
+
+const encoder = new TextEncoder();
+
+function bytesSource(bytes: Uint8Array, start: number): Source {
+  const view = new DataView(bytes.buffer, bytes.byteOffset + start, bytes.length - start);
+  return { bytes: view.byteLength, mix: (hash, from, to) => mixBytes(hash, view, from, to) };
 }
 
 /** One step of MurmurHash3 (Appleby 2011). */

@@ -25,6 +25,8 @@ export interface AnswerBodyOptions {
   readonly signal: AbortSignal;
   /** Makes the error that a client sees for a broken answer. */
   readonly describe: (error: unknown) => CanopyError;
+  /** Called with the events at the end of a whole stream. */
+  readonly onLast: (events: Uint8Array) => void;
   /** Called exactly once. */
   readonly onEnd: (outcome: PlacementOutcome) => void;
 }
@@ -93,6 +95,7 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     if (frames !== undefined && this.#options.events?.endsWithDone === true && !frames.done) {
       return this.fail(new Error("the stream ended without [DONE]"));
     }
+    if (frames !== undefined) this.#options.onLast(frames.last);
     const rest = frames?.rest();
     this.#end(frames?.sawError === true ? "failed" : "ok");
     if (rest === undefined || rest.length === 0) return ENDED;

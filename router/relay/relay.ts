@@ -10,6 +10,7 @@ import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
 import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody } from "./refusal_body.ts";
+import { cacheReportIn } from "./cache_report.ts";
 import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
 import { RequestPlan } from "./request_plan.ts";
@@ -176,9 +177,9 @@ class WorkerRelay implements Relay {
       const response = await call.open();
       const first = await call.first();
       call.gotToken();
-      lease.promptRead();
       const failure = answerFailure({ worker: call.worker, response, first }, job.request.path);
       if (failure !== undefined) return { ...tried, response, first, failure };
+      if (response.status < 400) lease.promptRead();
       const read: Uint8Array[] = [];
       const whole = first === undefined || await readWhole(job, call, { response, first, read });
       return { ...tried, response, first, read, whole };
@@ -212,6 +213,7 @@ class WorkerRelay implements Relay {
       void call.close();
       release(attempt, wellEnded);
       const body = read.length === 0 ? undefined : joined(read);
+      if (body !== undefined) noteCached(attempt, body);
       if (body !== undefined && isRefusalStatus(status)) {
         headers.set("content-type", "application/json");
         const told = refusalBody(call.worker, status, body);
@@ -227,6 +229,7 @@ class WorkerRelay implements Relay {
       events: events ? { endsWithDone: endsWithDone(status, job.request.path), rewrite } : undefined,
       signal: job.signal,
       describe: (error) => this.#describe(job, call, error),
+      onLast: (events) => noteCached(attempt, events),
       onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
     });
     return { status, headers, body };
@@ -285,6 +288,12 @@ class WorkerRelay implements Relay {
       throw error;
     }
   }
+}
+
+/** Tells the policy what the engine says at the end of an answer. */
+function noteCached({ lease }: Answered, last: Uint8Array): void {
+  const found = cacheReportIn(last);
+  if (found !== undefined) lease.promptRead(found);
 }
 
 /** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */

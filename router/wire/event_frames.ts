@@ -35,6 +35,11 @@ export class EventFrames {
     return isDone(this.#held.length > 0 ? this.#held : this.#last);
   }
 
+  /** The whole events of the last chunk that ended any. */
+  get last(): Uint8Array {
+    return this.#last;
+  }
+
   /** Takes a chunk in and returns the events that are complete now; may be empty. */
   push(chunk: Uint8Array): Uint8Array {
     const bytes = this.#held.length === 0 ? chunk : copied([this.#held, chunk]);

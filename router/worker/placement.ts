@@ -12,6 +12,12 @@ export interface PrefillSide {
 /** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
 export type PlacementOutcome = "ok" | "failed" | "rejected" | "aborted";
 
+/** Tokens of a prompt, and those of them that were in the worker's prefix cache. */
+export interface CacheReport {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+}
+
 /** A call's place, through which it may say early how far it is; whoever leased the place gives it back at last. */
 export interface Placement {
   /** The worker; of a pair, its decode half. */
@@ -32,8 +38,9 @@ export interface Placement {
    */
   onLost?(listener: (error: EngineError) => void): void;
   /**
-   * Tells the pool that the prompt has been read (of a pair, by the prefill half): warms may use that server again.
-   * Implied when it is given back.
+   * Tells the pool that the prompt has been read (of a pair, by the prefill half): warms may use that server again, and
+   * its cache has the prompt now. The former is implied when it is given back. To be called again with what the engine
+   * says that it found in its cache, once that is known.
    */
-  promptRead(): void;
+  promptRead(found?: CacheReport): void;
 }

@@ -1,5 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
+import { cacheReportOf, promptPrefixOf } from "../../engines/prompt_prefix_of.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import type { PlacementOutcome } from "../../worker/placement.ts";
@@ -37,13 +38,16 @@ export async function warm(order: WarmOrder, signal: AbortSignal): Promise<Warme
   const { model, prompt, like, stickyKey } = order;
   const { gate } = model.pool;
   const exclude = new Set<string>();
-  let lease = gate.leaseNow({ stickyKey });
+  const hint = { stickyKey, prompt: promptPrefixOf(prompt) };
+  let lease = gate.leaseNow(hint);
   for (let retriesLeft = model.config.retries;; retriesLeft--) {
     let outcome: PlacementOutcome = "aborted";
     let failure: unknown;
     try {
       signal.throwIfAborted();
-      const { promptTokens, cachedTokens } = await model.engine.warm(prompt, lease, signal, like);
+      const warmed = await model.engine.warm(prompt, lease, signal, like);
+      const { promptTokens, cachedTokens } = warmed;
+      lease.promptRead(cacheReportOf(warmed));
       outcome = "ok";
       return { promptTokens, cachedTokens, worker: lease.home };
     } catch (error) {
@@ -57,7 +61,7 @@ export async function warm(order: WarmOrder, signal: AbortSignal): Promise<Warme
     exclude.add(lease.workerId);
     if (lease.prefill !== undefined) exclude.add(lease.prefill.workerId);
     try {
-      lease = gate.leaseNow({ stickyKey, exclude });
+      lease = gate.leaseNow({ ...hint, exclude });
     } catch {
       throw failure; // no other worker: the failure is what counts
     }

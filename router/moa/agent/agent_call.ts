@@ -12,6 +12,7 @@ import {
   type Sampling,
   statedPriority,
 } from "../../engines/engine.ts";
+import { cacheReportOf, promptPrefixOf } from "../../engines/prompt_prefix_of.ts";
 import type { AgentContext } from "./agent_context.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
@@ -363,7 +364,7 @@ export class AgentCall {
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
   async #lease(
-    { stickyKey, sampling }: PlacedRequest,
+    { prompt, stickyKey, sampling }: PlacedRequest,
     failedOn: ReadonlySet<string>,
     failure: unknown,
     signal: AbortSignal,
@@ -372,7 +373,13 @@ export class AgentCall {
     const { arrival } = this.#context;
     const priority = capabilities.priority === "lower_first" ? statedPriority(sampling) : undefined;
     try {
-      return await gate.lease({ arrival, priority, stickyKey, exclude: failedOn }, signal);
+      return await gate.lease({
+        arrival,
+        priority,
+        stickyKey,
+        prompt: promptPrefixOf(prompt),
+        exclude: failedOn,
+      }, signal);
     } catch (error) {
       signal.throwIfAborted();
       throw failure ?? error;
@@ -410,6 +417,7 @@ export class AgentCall {
     try {
       const end = await this.#read(request.sink, { generate, lease, rest, signal, lost: attempt.signal });
       signal.throwIfAborted();
+      if (rest === undefined && end.decodedAlone === undefined) lease.promptRead(cacheReportOf(end.usage));
       outcome = "ok";
       return this.#end = end;
     } catch (error) {

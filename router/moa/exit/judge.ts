@@ -3,6 +3,7 @@ import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import { INLINE_LENGTH } from "../../../ml/tokenizers/long_texts.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
+import { cacheReportOf, promptPrefixOf } from "../../engines/prompt_prefix_of.ts";
 import { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import { attemptOutcome } from "../agent/attempt_outcome.ts";
@@ -107,20 +108,17 @@ export class Judge {
     try {
       const prefix = this.#prefix(answer);
       if (prefix === undefined) return undefined;
-      lease = gate.leaseNow({ stickyKey: this.#stickyKey });
+      lease = gate.leaseNow({ stickyKey: this.#stickyKey, prompt: promptPrefixOf(prefix) });
       const { home } = lease;
       if (warmControl.turns.busyWith(home) !== undefined || warmControl.turns.pausedMs(home) > 0) {
         lease.release("aborted");
         return undefined;
       }
       endTurn = warmControl.turns.take(home, prefix.ids.length);
-      const { promptTokens, cachedTokens } = await engine.warm(
-        prefix,
-        lease,
-        signal,
-        sampling(undefined),
-      );
+      const warmed = await engine.warm(prefix, lease, signal, sampling(undefined));
+      lease.promptRead(cacheReportOf(warmed));
       lease.release("ok");
+      const { promptTokens, cachedTokens } = warmed;
       return { tokens: promptTokens, computed: Math.max(0, promptTokens - (cachedTokens ?? 0)) };
     } catch (error) {
       lease?.release(signal.aborted ? "aborted" : attemptOutcome(error));

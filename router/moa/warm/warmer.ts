@@ -1,6 +1,7 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
+import { cacheReportOf } from "../../engines/prompt_prefix_of.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import { attemptOutcome } from "../agent/attempt_outcome.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
@@ -8,6 +9,7 @@ import type { GrowingPrompt } from "./growing_prompt.ts";
 import type { WarmControl } from "./warm_control.ts";
 import { blockTokensOf, isUsable, stepTokens, streamsAt } from "./warm_step.ts";
 import type { Lease } from "../../pool/lease.ts";
+import { PromptPrefix } from "../../pool/prompt_prefix.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Warms of one prompt that the trace shows one by one, and waits for a turn; the others it counts. */
@@ -176,14 +178,14 @@ export class Warmer {
 
   /** A place at home, if home has nothing better to do. */
   #lease(): Lease | undefined {
-    const { model, stickyKey } = this.#options;
+    const { model, stickyKey, prompt } = this.#options;
     const { gate } = model.pool;
     if (this.#home !== undefined && this.#delays(this.#home)) return this.#hold();
     if (gate.waiting > 0) return this.#yield(PAUSE_MS.noPlace);
     if (this.#home !== undefined && !this.#isMyTurn(this.#home)) return undefined;
     let lease: Lease;
     try {
-      lease = gate.leaseNow({ stickyKey });
+      lease = gate.leaseNow({ stickyKey, prompt: PromptPrefix.ofTokens(prompt.stable) });
     } catch (error) {
       if (!CanopyError.is(error)) throw error;
       return this.#yield(PAUSE_MS.noPlace);
@@ -261,6 +263,7 @@ export class Warmer {
     try {
       const result = await model.engine.warm({ kind: "tokens", ids }, lease, signal, sampling);
       const ms = clock.now() - startedMs;
+      lease.promptRead(cacheReportOf(result));
       lease.release("ok");
       const newTokens = Math.max(0, result.promptTokens - (result.cachedTokens ?? sentBefore));
       // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.

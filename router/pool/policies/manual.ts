@@ -1,4 +1,5 @@
-import type { CacheReport, Candidate, Policy, PolicyRequest, WorkerChoice } from "./policy.ts";
+import type { CacheReport } from "../../worker/placement.ts";
+import type { Candidate, Policy, PolicyRequest, WorkerChoice } from "./policy.ts";
 
 const MAX_KEYS = 65_536;
 
@@ -38,8 +39,8 @@ export class Manual implements Policy {
     return choice.candidates.find(isHome) ?? this.#first.choose(choice, request);
   }
 
-  reported(ordinal: number, request: PolicyRequest, found: CacheReport): void {
-    this.#first.reported?.(ordinal, request, found);
+  promptRead(ordinal: number, request: PolicyRequest, found: CacheReport | undefined): void {
+    this.#first.promptRead?.(ordinal, request, found);
   }
 
   #remember(key: string, ordinal: number): void {

@@ -1,3 +1,4 @@
+import type { CacheReport } from "../../worker/placement.ts";
 import type { PromptPrefix } from "../prompt_prefix.ts";
 
 /** A worker that may take a request, as a policy sees it. */
@@ -30,14 +31,8 @@ export interface Policy {
   readonly placesKeys?: true;
   /** One of the candidates. */
   choose<C extends Candidate>(choice: WorkerChoice<C>, request: PolicyRequest): C;
-  /** An engine has said how many of a prompt's tokens it found in its cache. */
-  reported?(ordinal: number, request: PolicyRequest, found: CacheReport): void;
-}
-
-/** Tokens of a prompt, and those of them that were in the worker's prefix cache. */
-export interface CacheReport {
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
+  /** A worker has read a request's prompt; `found`, where the engine says so: what was in its cache before. */
+  promptRead?(ordinal: number, request: PolicyRequest, found: CacheReport | undefined): void;
 }
 
 /** The candidates with the fewest requests in flight. */

@@ -5,6 +5,12 @@ export interface PrefixHome {
   requests: number;
   /** The time at which `requests` was right, in half-lives. */
   age: number;
+  /** Number of the request that it came with. */
+  bornAt: number;
+  /** True once the worker has read a prompt that begins with it: its cache has it. */
+  read: boolean;
+  /** Tokens that were found in the worker's cache, on the whole of late; undefined where engines do not say. */
+  cachedTokens: number | undefined;
 }
 
 /**

@@ -3,6 +3,7 @@ export class RecentRequests {
   readonly #halfLife: number;
   readonly #byOrdinal = new Map<number, number>();
   #all = 0;
+  #ever = 0;
   #age = 0;
   #sinceHalved = 0;
 
@@ -15,6 +16,11 @@ export class RecentRequests {
     return this.#all;
   }
 
+  /** Requests so far, of whatever time. */
+  get ever(): number {
+    return this.#ever;
+  }
+
   /** Half-lives so far. */
   get age(): number {
     return this.#age;
@@ -22,6 +28,7 @@ export class RecentRequests {
 
   /** One request more, for one of so many workers. */
   count(workers: number): void {
+    this.#ever++;
     this.#all++;
     if (++this.#sinceHalved < this.#halfLife * workers) return;
     this.#sinceHalved = 0;

@@ -222,3 +222,20 @@ test("Hosts for workers that nobody may add without an admin key raise a warning
   const [warning = ""] = complaints(configText({ models, server }));
   assert.match(warning, /server\.worker_hosts is not in effect without server\.admin_key/);
 });
+
+test("Policies: an unknown one is named with the list, one for a half that is not there is a warning", () => {
+  const model = { model: "x", engine: "vllm", workers: ["http://h:1"] };
+  const models = {
+    wrong: { ...model, policy: "cache_awre" },
+  };
+  const [unknown] = complaints(configText({ models }));
+  assert.match(
+    unknown ?? "",
+    /models\.wrong\.policy is "cache_awre": expected one of "cache_aware", "prefix_hash", "consistent_hashing", "manual", "least_load", "power_of_two", "round_robin", "random", "bucket"; did you mean "cache_aware"\?$/,
+  );
+  const [without] = complaints(configText({ models: { whole: { ...model, decode_policy: "random" } } }));
+  assert.match(
+    without ?? "",
+    /^warning: models\.whole\.decode_policy is not in effect: the engine "vllm" has whole servers; use policy$/,
+  );
+});

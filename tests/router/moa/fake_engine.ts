@@ -114,7 +114,7 @@ export class FakeEngine implements Engine {
         this.#load.set(worker, load(worker) - 1);
         return true;
       },
-      reported: () => {},
+      promptRead: () => {},
     };
   }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fc } from "../../properties.ts";
-import { findJsonFault } from "../../../router/wire/json_scan.ts";
+import { findJsonFault, findValue } from "../../../router/wire/json_scan.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
 
@@ -46,5 +46,30 @@ test("a fault names its byte and what could stand there", () => {
   for (const [text, at, expected] of cases) {
     const fault = findJsonFault(encode(text));
     assert.deepEqual({ at: fault?.at, expected: fault?.expected }, { at, expected }, text);
+  }
+});
+
+test("a value is found by its name without a look at what is behind it, and broken JSON has none", () => {
+  const encode = (text: string) => new TextEncoder().encode(text);
+  const names = ["messages", "prompt"].map(encode);
+  const find = (text: string) => {
+    const at = findValue(encode(text), names);
+    return at === undefined ? undefined : text.slice(at);
+  };
+  assert.equal(find('{"model":"m", "prompt" : "Hi", broken'), '"Hi", broken');
+  assert.equal(find(' {"tools":[{"prompt":1}],"messages":[]}'), "[]}");
+  assert.equal(find('{"pro\\u006dpt":1}'), "1}");
+  for (
+    const text of [
+      "",
+      "[]",
+      "{}",
+      '{"model":1}',
+      '{"model":tru,"prompt":1}',
+      '{"prompt"',
+      '{"a":1 "prompt":2}',
+    ]
+  ) {
+    assert.equal(find(text), undefined, text);
   }
 });

@@ -34,7 +34,7 @@ export function choose<C extends Candidate>(
 
 /** A prompt of so many letters that begins as `prefix` tells and ends as `tail` tells. */
 export function promptOf(prefix: string, bytes: number, tail = ""): PromptPrefix {
-  return PromptPrefix.ofText(`${lettersOf(prefix, bytes - tail.length)}${tail}`);
+  return PromptPrefix.ofJson(`${lettersOf(prefix, bytes - tail.length)}${tail}`);
 }
 
 /** Letters that tell themselves apart from the first on. */

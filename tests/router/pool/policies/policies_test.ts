@@ -30,7 +30,7 @@ test("every policy takes one of those with room, whatever it was told before", (
           if (candidates.length === 0) continue;
           const chosen = policy.choose({ candidates, usable }, request);
           assert.ok(candidates.includes(chosen));
-          policy.reported?.(chosen.ordinal, request, { promptTokens: 10, cachedTokens });
+          policy.promptRead?.(chosen.ordinal, request, { promptTokens: 10, cachedTokens });
         }
       },
     ),
