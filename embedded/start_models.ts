@@ -10,6 +10,7 @@ import { type EmbeddedFiles, findModel } from "./model/model_files.ts";
 import { WorkerGenerator } from "./thread/worker_generator.ts";
 import { startDecoderThread } from "./thread/worker_thread.ts";
 import type { Environment } from "../ml/hub/environment.ts";
+import { CHECK_TEXTS } from "../ml/onnx/check_numbers.ts";
 import { PRODUCTS_TEXTS } from "../ml/onnx/products.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
@@ -68,7 +69,7 @@ export async function startEmbeddedModels(
       const { key, files } = model;
       const source = typeof model.config.tokenizer === "string" ? model.config.tokenizer : files.folder;
       const tokenizer = options.tokenizer ?? await loadTokenizer(source, { transport, signal, env });
-      const generator = await startModel(model, { clock, log, threads });
+      const generator = await startModel(model, { clock, log, threads, tokenizer });
       generators.push(generator);
       const server = new EmbeddedServer({
         model: model.config.model,
@@ -117,7 +118,12 @@ async function embeddedModels(config: Config, env: Environment): Promise<Embedde
 
 function startModel(
   { config, files }: EmbeddedModel,
-  { clock, log, threads }: { readonly clock: Clock; readonly log: Logger; readonly threads: number },
+  { clock, log, threads, tokenizer }: {
+    readonly clock: Clock;
+    readonly log: Logger;
+    readonly threads: number;
+    readonly tokenizer: ModelTokenizer;
+  },
 ): Promise<WorkerGenerator> {
   const onnx = config.onnx ?? modelOnnxSchema.parse({});
   return WorkerGenerator.start({
@@ -132,6 +138,7 @@ function startModel(
       cacheBytes: onnx.cache_bytes,
       maxContextTokens: Math.min(config.context_tokens ?? Infinity, files.contextTokens),
       maxRunning: onnx.max_running,
+      check: { folder: files.folder, texts: CHECK_TEXTS.map((text) => tokenizer.encode(text)) },
     },
   });
 }

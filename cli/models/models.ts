@@ -5,8 +5,10 @@ import { defineCommand } from "../kit/command.ts";
 import { commandGroup } from "../kit/command_group.ts";
 import { Progress } from "../kit/progress.ts";
 import { progressOf } from "../kit/pull_progress.ts";
+import { checkModel, recordModel } from "./check_model.ts";
 import { isHubId } from "../../ml/hub/cache.ts";
 import { pullModel } from "../../ml/hub/pull.ts";
+import { CHECK_FILE } from "../../ml/onnx/check_numbers.ts";
 import { weightFiles } from "../../ml/hub/weight_files.ts";
 
 const defaults = scorerSchema.parse({});
@@ -68,10 +70,59 @@ public), HF_HUB_OFFLINE.`,
   },
 });
 
+const EXPORT_OPTIONS = {
+  revision: { type: "text", value: "NAME", help: "Branch, tag or commit; main by default" },
+} as const;
+
+/** `canopy models check`: the numbers of a model in this process, compared with those that it should give. */
+const checkCommand = defineCommand({
+  name: "models check",
+  summary: "Say whether a model that runs in this process gives the numbers that it should on this CPU",
+  arguments: "[MODEL]",
+  maxArguments: 1,
+  options: {
+    file: { type: "text", value: "PATH", help: "Its ONNX file; by default the one that would be used" },
+    ...EXPORT_OPTIONS,
+  },
+  details:
+    `MODEL is a folder or a Hub id; by default ${defaults.model}. Numbers after four short texts are compared
+with those in the folder's ${CHECK_FILE} (see models record), else with those of model.onnx or
+model_fp16.onnx beside the file. The same is done whenever a model is loaded. The exit code is 1 for wrong numbers.`,
+  run: async (values, [model = defaults.model], io) => {
+    const revision = values.revision ?? defaults.revision;
+    const { ok, text } = await checkModel({ model, revision, file: values.file }, io);
+    io.out.write(`${text}\n`);
+    return ok ? 0 : 1;
+  },
+});
+
+/** `canopy models record`: the right numbers, for machines that have no floats to compare with. */
+const recordCommand = defineCommand({
+  name: "models record",
+  summary: "Write a model's right numbers into its folder, for the checks at each load",
+  arguments: "[MODEL]",
+  maxArguments: 1,
+  options: {
+    file: {
+      type: "text",
+      value: "PATH",
+      help: "The ONNX file whose numbers are right; by default model.onnx, else model_fp16.onnx",
+    },
+    ...EXPORT_OPTIONS,
+  },
+  details: `MODEL is a folder or a Hub id; by default ${defaults.model}. Writes ${CHECK_FILE}, which can be
+copied with the weights.`,
+  run: async (values, [model = defaults.model], io) => {
+    const revision = values.revision ?? defaults.revision;
+    io.out.write(`${await recordModel({ model, revision, file: values.file }, io)}\n`);
+    return 0;
+  },
+});
+
 /** `canopy models`: models on this machine. */
 export const modelsCommand = commandGroup({
   name: "models",
-  summary: "Fetch the weights of models that run in this process",
+  summary: "Fetch the weights of models that run in this process, and check their numbers",
   noun: "command",
-  commands: [pullCommand],
+  commands: [pullCommand, checkCommand, recordCommand],
 });

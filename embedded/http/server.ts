@@ -158,7 +158,11 @@ export class EmbeddedServer {
         parent: null,
         max_model_len: facts.maxContextTokens,
         // Not vLLM's: for the router's traces.
-        computes: { file: facts.file, ...facts.arithmetic },
+        computes: {
+          file: facts.file,
+          ...facts.arithmetic,
+          ...(facts.check === undefined ? {} : { check: { ...facts.check } }),
+        },
       }],
     };
   }

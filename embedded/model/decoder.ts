@@ -3,7 +3,7 @@ import { bytesPerToken, type CacheGrowth, type Numbers } from "../cache/cache_la
 import type { Extension } from "../cache/key_values.ts";
 import { type DecoderExport, readDecoder } from "./decoder_export.ts";
 import type { CacheTensors, DecoderSteps, NextToken } from "./decoder_steps.ts";
-import { findBatches, findGrowth } from "./decoder_trials.ts";
+import { findBatches, findGrowth, logitsAfter } from "./decoder_trials.ts";
 import type { Arithmetic } from "../../ml/onnx/products.ts";
 import type { OnnxFallback, OnnxRuntime, OnnxSession, Tensor } from "../../ml/onnx/runtime.ts";
 import { halfToNumber } from "../../ml/onnx/tensor_numbers.ts";
@@ -48,6 +48,11 @@ export class Decoder implements DecoderSteps {
     return this.#session.fallbacks;
   }
 
+  /** True when a prompt's first token is computed in a step of its own; see `Scheduler`. */
+  get scaledPerCall(): boolean {
+    return this.#session.scaledPerCall;
+  }
+
   get arithmetic(): Arithmetic {
     return this.#session.arithmetic;
   }
@@ -65,6 +70,11 @@ export class Decoder implements DecoderSteps {
   /** True when it computes sequences of different lengths in one step. */
   get batches(): boolean {
     return this.#batches;
+  }
+
+  /** The logits after at most 1,024 tokens, computed as a prompt of a sequence of its own. */
+  async numbersAfter(ids: readonly number[]): Promise<Float32Array> {
+    return await logitsAfter(this, ids);
   }
 
   async step(ids: readonly number[], { from, into }: Extension): Promise<Float32Array> {

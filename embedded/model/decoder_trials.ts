@@ -91,6 +91,14 @@ async function computed(
   return { logits: logits.slice(), past: first.into, before };
 }
 
+/** The logits after some tokens, at most 1,024. */
+export async function logitsAfter(
+  decoder: UntriedDecoder & { readonly growth: CacheGrowth; readonly scaledPerCall: boolean },
+  ids: readonly number[],
+): Promise<Float32Array> {
+  return (await computed(decoder, decoder.growth, ids, decoder.scaledPerCall ? 1 : ids.length)).logits;
+}
+
 /** Undefined when the model refuses it. */
 async function allowed<T>(run: () => Promise<T>): Promise<T | undefined> {
   try {

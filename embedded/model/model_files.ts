@@ -1,5 +1,5 @@
-import { readdir, readFile, stat } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Environment } from "../../ml/hub/environment.ts";
@@ -91,12 +91,4 @@ async function readFirst(folders: readonly string[], name: string): Promise<Json
     if (isJsonObject(value)) return value;
   }
   return {};
-}
-
-/** Bytes of a model: of its `.onnx` file and of those beside it that have its weights (`model.onnx_data`, …). */
-export async function weightBytes(path: string): Promise<number> {
-  const [folder, name] = [dirname(path), basename(path)];
-  const files = (await readdir(folder)).filter((file) => file.startsWith(name));
-  const sizes = await Promise.all(files.map(async (file) => (await stat(join(folder, file))).size));
-  return sizes.reduce((sum, size) => sum + size, 0);
 }

@@ -1,3 +1,4 @@
+import type { NumbersCheck } from "../../ml/onnx/check_numbers.ts";
 import type { Arithmetic } from "../../ml/onnx/products.ts";
 import type { OnnxFallback } from "../../ml/onnx/runtime.ts";
 
@@ -56,6 +57,8 @@ export interface GeneratorFacts {
   /** Ways around what ONNX Runtime cannot do with the model as it should. */
   readonly fallbacks: readonly OnnxFallback[];
   readonly arithmetic: Arithmetic;
+  /** Undefined where there was nothing to compare its numbers with. */
+  readonly check?: NumbersCheck | undefined;
 }
 
 /** Numbers of a generator since it started, and now. */

@@ -11,7 +11,13 @@ export type SchedulerEvent = SequenceEvent | { readonly type: "failed"; readonly
 
 /** Options of a scheduler. */
 export interface SchedulerOptions {
-  readonly decoder: Pick<DecoderSteps, "step">;
+  readonly decoder: Pick<DecoderSteps, "step"> & {
+    /**
+     * True when activations of 8 bits have one scale per step. A prompt's first token then has a step of its own: models
+     * park attention there, in numbers so large that those of all tokens beside it are rounded away.
+     */
+    readonly scaledPerCall?: boolean | undefined;
+  };
   readonly memory: SequenceMemory;
   /** Prompt and answer together. */
   readonly maxContextTokens: number;
@@ -141,7 +147,8 @@ export class Scheduler {
     const { ids, request } = sequence;
     if (sequence.keyValues === undefined) this.#options.memory.start(sequence);
     const known = sequence.known;
-    const next = ids.slice(known, known + most);
+    const alone = known === 0 && this.#options.decoder.scaledPerCall === true;
+    const next = ids.slice(known, known + (alone ? 1 : most));
     let logits: Float32Array | undefined;
     if (next.length > 0) {
       logits = await this.#step(sequence, next);

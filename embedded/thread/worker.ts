@@ -2,8 +2,9 @@ import { basename } from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { KeyValuePool } from "../cache/key_values.ts";
+import { checkNumbers } from "../../ml/onnx/check_numbers.ts";
 import { Decoder } from "../model/decoder.ts";
-import { weightBytes } from "../model/model_files.ts";
+import { weightBytes } from "../../ml/onnx/weight_bytes.ts";
 import { longestBatched } from "../scheduler/batch.ts";
 import { Scheduler } from "../scheduler/scheduler.ts";
 import { SequenceMemory } from "../scheduler/sequence_memory.ts";
@@ -24,9 +25,19 @@ const options: DecoderOptions = workerData;
  */
 const CHUNK_TOKENS = { alone: 256, besides: 64 };
 
+/** The same where activations of 8 bits have one scale per step: the more tokens share it, the worse it fits each. */
+const SCALED_CHUNK_TOKENS = { alone: 64, besides: 64 };
+
 try {
   yieldToOtherThreads();
-  const decoder = await Decoder.open(await loadOnnxRuntime(), options.path, options.threads);
+  const runtime = await loadOnnxRuntime();
+  const decoder = await Decoder.open(runtime, options.path, options.threads);
+  const check = options.check && await checkNumbers({
+    ...options.check,
+    path: options.path,
+    model: decoder,
+    open: (path) => Decoder.open(runtime, path, options.threads),
+  });
   const pool = new KeyValuePool(
     decoder.export.cache,
     decoder.growth,
@@ -45,7 +56,7 @@ try {
     memory: new SequenceMemory({ decoder, pool, maxBatchedTokens }),
     maxContextTokens,
     maxRunning: options.maxRunning,
-    chunkTokens: CHUNK_TOKENS,
+    chunkTokens: decoder.scaledPerCall ? SCALED_CHUNK_TOKENS : CHUNK_TOKENS,
     news: (key, events) => post({ kind: "news", key, events, counts: scheduler.counts() }),
   });
   port.on("message", (message: ToDecoder) => {
@@ -61,6 +72,7 @@ try {
     threads: options.threads,
     fallbacks: decoder.fallbacks,
     arithmetic: decoder.arithmetic,
+    check,
   };
   post({ kind: "ready", facts, counts: scheduler.counts() });
   await scheduler.run();

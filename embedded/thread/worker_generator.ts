@@ -10,6 +10,7 @@ import type {
   SequenceRequest,
 } from "../scheduler/generator.ts";
 import type { DecoderOptions, FromDecoder, StartDecoder, ToDecoder } from "./worker_thread.ts";
+import { wrongNumbers } from "../../ml/onnx/check_numbers.ts";
 import { ModelThread } from "../../ml/onnx/model_thread.ts";
 
 /** Options of `WorkerGenerator.start`. */
@@ -156,6 +157,8 @@ export class WorkerGenerator implements Generator {
         const { facts } = message;
         const level = facts.fallbacks.length > 0 ? "warn" : "info";
         this.#options.log[level]("{model} is ready: {facts}", { model: facts.model, facts });
+        const wrong = facts.check && wrongNumbers(facts.file, facts.check, "its onnx.file");
+        if (wrong !== undefined) this.#options.log.warn("{model}: {wrong}", { model: facts.model, wrong });
         this.#facts = facts;
         this.#counts = message.counts;
         this.#isReady = true;

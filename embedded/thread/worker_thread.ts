@@ -1,5 +1,6 @@
 import type { GeneratorCounts, GeneratorFacts, SequenceRequest } from "../scheduler/generator.ts";
 import type { SchedulerEvent } from "../scheduler/scheduler.ts";
+import type { CheckNumbersOptions } from "../../ml/onnx/check_numbers.ts";
 import { startThread, type Thread, type ThreadEvents, type ThreadFile } from "../../ml/onnx/thread.ts";
 
 /** Options of the thread. */
@@ -15,6 +16,8 @@ export interface DecoderOptions {
   readonly maxContextTokens: number;
   /** Sequences that are computed side by side. */
   readonly maxRunning: number;
+  /** Its folder, and texts to compare its numbers by; without them they are not checked. */
+  readonly check?: Pick<CheckNumbersOptions, "folder" | "texts"> | undefined;
 }
 
 export type ToDecoder =

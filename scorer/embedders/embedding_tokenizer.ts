@@ -62,6 +62,11 @@ export class EmbeddingTokenizer {
     });
   }
 
+  /** A text's tokens, the end token included. */
+  encodeWhole(text: string): number[] {
+    return [...this.#tokenizer.encode(text, { add_special_tokens: false }).ids, this.endId];
+  }
+
   open(): AnswerTokens {
     const stream = this.#open?.();
     if (stream !== undefined) return stream;

@@ -65,12 +65,13 @@ export class OnnxAnswer implements AnswerEmbedding {
     }
     // The last step is taken by `finish`.
     const known = this.#ids?.slice(0, -1) ?? stable;
-    while (known.length - this.#done >= STEP_TOKENS) {
-      if (!budget.take(this, STEP_TOKENS)) {
+    while (known.length - this.#done >= this.#stepTokens) {
+      const count = this.#stepTokens;
+      if (!budget.take(this, count)) {
         this.#early = false;
         return this.#startAgain();
       }
-      await this.#step(known, STEP_TOKENS, true);
+      await this.#step(known, count, true);
     }
     if (this.#ids !== undefined) await this.finish();
   }
@@ -80,7 +81,7 @@ export class OnnxAnswer implements AnswerEmbedding {
     const { model, budget, graphs, transform } = this.#options;
     this.#ids ??= this.#withEnd(this.#options.tokens.complete());
     const left = this.#ids.length - this.#done;
-    const count = model.streams ? Math.min(left, STEP_TOKENS) : left;
+    const count = model.streams ? Math.min(left, this.#stepTokens) : left;
     const more = count < left;
     if (more && !budget.takeForComplete(this, count)) return undefined;
     await this.#step(this.#ids, count, more);
@@ -94,6 +95,14 @@ export class OnnxAnswer implements AnswerEmbedding {
   close(): void {
     this.#closed = true;
     this.#startAgain();
+  }
+
+  /**
+   * Tokens of the next step. Where activations of 8 bits have one scale per step the first token has one of its own: models
+   * park attention there, in numbers so large that those of all tokens beside it are rounded away.
+   */
+  get #stepTokens(): number {
+    return this.#done === 0 && this.#options.model.firstAlone ? 1 : STEP_TOKENS;
   }
 
   async #step(ids: readonly number[], count: number, more: boolean): Promise<void> {

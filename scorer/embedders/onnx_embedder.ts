@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import type { Clock } from "../../base/clock.ts";
 import { describeFile, type OnnxFiles } from "../../ml/hub/onnx_files.ts";
+import { CHECK_TEXTS, checkNumbers, wrongNumbers } from "../../ml/onnx/check_numbers.ts";
 import { loadOnnxRuntime } from "../../ml/onnx/runtime.ts";
 import { CacheBudget } from "./cache_budget.ts";
 import type { Embedder } from "./embedder.ts";
@@ -63,6 +64,13 @@ export class OnnxEmbedder implements Embedder {
     const runtime = await loadOnnxRuntime();
     const tokenizer = await EmbeddingTokenizer.load(files.folder);
     const model = await EmbeddingModel.open(runtime, files.path, threads);
+    const check = await checkNumbers({
+      folder: files.folder,
+      path: files.path,
+      model,
+      texts: CHECK_TEXTS.map((text) => tokenizer.encodeWhole(text)),
+      open: (path) => EmbeddingModel.open(runtime, path, threads),
+    });
     const graphs = await SimilarityGraphs.open(runtime, threads);
     const whitening = options.whitening === undefined ? undefined : await Whitening.read(options.whitening);
     // Told now when it belongs to another model.
@@ -70,11 +78,13 @@ export class OnnxEmbedder implements Embedder {
     const startMs = clock.now();
     await model.step(new Array<number>(STEP_TOKENS).fill(tokenizer.endId), undefined, false);
     const seconds = (clock.now() - startMs) / 1000;
+    const file = describeFile(files.path);
+    const wrong = check && wrongNumbers(file.file, check, "scorer.file");
     return new OnnxEmbedder(options, { tokenizer, model, graphs, whitening }, {
       embedder: "onnx",
       model: options.model,
       details: {
-        ...describeFile(files.path),
+        ...file,
         dimensions: model.dimensions,
         threads,
         span: options.span,
@@ -82,6 +92,8 @@ export class OnnxEmbedder implements Embedder {
         streams: model.streams,
         fallbacks: [...model.fallbacks],
         arithmetic: { ...model.arithmetic },
+        ...(check === undefined ? {} : { check: { ...check } }),
+        ...(wrong === undefined ? {} : { wrong }),
         ...(whitening === undefined ? {} : { whitened_by_texts: whitening.source.texts }),
         tokens_per_second: Math.round(STEP_TOKENS / seconds),
       },

@@ -69,6 +69,11 @@ export class EmbeddingModel {
     return this.#session.fallbacks;
   }
 
+  /** True when a text's first token is embedded in a step of its own; see `OnnxAnswer`. */
+  get firstAlone(): boolean {
+    return this.#streams && this.#session.scaledPerCall;
+  }
+
   get arithmetic(): Arithmetic {
     return this.#session.arithmetic;
   }
@@ -81,6 +86,13 @@ export class EmbeddingModel {
   /** Embeds `ids`, at least one, behind the tokens of `cache`. `more`: another step follows, and needs the cache. */
   async step(ids: readonly number[], cache: KeyValueCache | undefined, more: boolean): Promise<Step> {
     return this.#inPlace ? await this.#stepInPlace(ids, cache, more) : await this.#step(ids, cache, more);
+  }
+
+  /** The features of the last token. */
+  async numbersAfter(ids: readonly number[]): Promise<Float32Array> {
+    const alone = this.firstAlone && ids.length > 1;
+    const first = alone ? await this.step(ids.slice(0, 1), undefined, true) : undefined;
+    return (await this.step(ids.slice(alone ? 1 : 0), first?.cache, false)).rows.slice(-this.#dimensions);
   }
 
   async #step(ids: readonly number[], cache: KeyValueCache | undefined, more: boolean): Promise<Step> {

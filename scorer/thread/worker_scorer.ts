@@ -215,6 +215,8 @@ export class WorkerScorer implements Scorer {
         const { fallbacks } = facts.details;
         const level = Array.isArray(fallbacks) && fallbacks.length > 0 ? "warn" : "info";
         this.#options.log[level]("The scorer is ready: {facts}", { facts });
+        const { wrong } = facts.details;
+        if (wrong !== undefined) this.#options.log.warn("The scorer: {wrong}", { wrong });
         return this.#flush();
       }
       case "failed":

@@ -16,7 +16,7 @@ import { logger } from "../../../base/log.ts";
 import { generated, greedyRequest, type Pace, promptOf } from "./measures.ts";
 import { numberAfter, textAfter } from "../flags.ts";
 import { median } from "../measure.ts";
-import { weightBytes } from "../../../embedded/model/model_files.ts";
+import { weightBytes } from "../../../ml/onnx/weight_bytes.ts";
 import type { Generator } from "../../../embedded/scheduler/generator.ts";
 import { WorkerGenerator } from "../../../embedded/thread/worker_generator.ts";
 import { startDecoderThread } from "../../../embedded/thread/worker_thread.ts";

@@ -3,7 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { weightBytes } from "../../../embedded/model/model_files.ts";
+import { weightBytes } from "../../../ml/onnx/weight_bytes.ts";
 
 test("a model's bytes are its own and those of the files with its weights, not those of others beside it", async () => {
   const folder = await mkdtemp(join(tmpdir(), "canopy-weights-"));

@@ -113,10 +113,11 @@ function setUp(
     alone = 32,
     growth = "copies" as CacheGrowth,
     batch = 0,
+    scaledPerCall = false,
   } = {},
 ) {
   const told: Told[] = [];
-  const decoder = new FakeDecoder();
+  const decoder = Object.assign(new FakeDecoder(), { scaledPerCall });
   const ended = new Map<number, () => void>();
   let onNews = (_: Told) => {};
   const pool = new KeyValuePool(layout, growth, maxTokens);
@@ -186,6 +187,20 @@ test("sequences get a token each in turn, and a long prompt goes in pieces betwe
   assert.ok(before.length >= 2 * 12);
   for (const [index, { key }] of before.slice(3).entries()) assert.equal(key, index % 2 + 1);
   assert.ok(decoder.steps.slice(2).every((length) => length <= 8));
+  await close();
+});
+
+test("where a step has one scale for all its tokens, a prompt's first token has a step of its own, once", async () => {
+  const { told, decoder, add, close } = setUp({ scaledPerCall: true });
+  const prompt = promptOf(1, 70);
+  await add(1, prompt, 1);
+  assert.deepEqual(decoder.steps, [1, 31, 32, 6]);
+  // The next prompt finds it in the cache.
+  await add(2, [...prompt, 1, 2, 3], 1);
+  assert.deepEqual(decoder.steps.slice(4), [3]);
+  assert.deepEqual(idsOf(told, 1), answerTo(prompt, 1));
+  await add(3, [5], 1);
+  assert.deepEqual(decoder.steps.slice(5), [1]);
   await close();
 });
 

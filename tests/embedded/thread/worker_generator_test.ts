@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { configureSync, type LogRecord, resetSync } from "@logtape/logtape";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
@@ -43,10 +44,8 @@ class FakeThread {
   }
 }
 
-async function setUp() {
-  const clock = new VirtualClock();
-  const threads: FakeThread[] = [];
-  const starting = WorkerGenerator.start({
+function startFake(clock: VirtualClock, threads: FakeThread[]): Promise<WorkerGenerator> {
+  return WorkerGenerator.start({
     clock,
     log: logger("test"),
     maxSequences: 2,
@@ -61,6 +60,12 @@ async function setUp() {
       };
     },
   });
+}
+
+async function setUp() {
+  const clock = new VirtualClock();
+  const threads: FakeThread[] = [];
+  const starting = startFake(clock, threads);
   assert.ok(threads[0]!.keptAlive, "the process waits for a model that loads");
   threads[0]!.ready();
   const generator = await starting;
@@ -88,6 +93,34 @@ test("events come in order, and the process waits for the thread while somebody 
   assert.deepEqual(await outcome, { cachedTokens: 1, ids: [4, 4], logprobs: [-1, -1], reason: "stop" });
   assert.equal(first.keptAlive, false);
   assert.equal(first.sent.length, 1, "what has come to its end is not aborted");
+});
+
+test("a model whose numbers are wrong is told of in one line with the remedy", async () => {
+  const records: LogRecord[] = [];
+  configureSync({
+    reset: true,
+    sinks: { test: (record) => void records.push(record) },
+    loggers: [
+      { category: "canopy", lowestLevel: "warning", sinks: ["test"] },
+      { category: ["logtape", "meta"], lowestLevel: "error", sinks: ["test"] },
+    ],
+  });
+  try {
+    for (const agreement of [0.95, 0.4]) {
+      const threads: FakeThread[] = [];
+      const starting = startFake(new VirtualClock(), threads);
+      const check = { against: "model.onnx", agreement, least: 0.8 };
+      threads[0]!.events.message({ kind: "ready", facts: { ...facts, check }, counts });
+      await starting;
+    }
+  } finally {
+    resetSync();
+  }
+  assert.equal(records.length, 1);
+  assert.match(
+    records[0]!.message.join(""),
+    /^m: m\.onnx does not give the numbers of model\.onnx .*: set its onnx/,
+  );
 });
 
 test("when the thread crashes its sequences fail with 502, and it is started again, later each time", async () => {
