@@ -46,6 +46,15 @@ function overlapOf(metrics: string, subject: string): DoctorFinding[] {
       text: `${Math.round(100 * share)} % of ${tokens} spliced tokens were cached at the final prefill`,
     };
   });
+  for (const [model, tokens] of of("spliced_unreported")) {
+    if (tokens === 0) continue;
+    findings.push({
+      level: "warning",
+      subject: `${subject}, ${model}`,
+      text: `its engine did not say how many of ${tokens} spliced tokens it had cached: start it with ` +
+        "--enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang)",
+    });
+  }
   if (findings.length > 0) return findings;
   const text = of("prompt").size === 0
     ? "no run has ended yet: ask a graph something and look again"

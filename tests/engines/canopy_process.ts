@@ -83,7 +83,11 @@ export function configText(
     prompts,
     models: Object.fromEntries(
       engines.flatMap(({ engine, worker, modelFolder, modelNames }) =>
-        modelNames.map((model) => [model, { model, engine, workers: [worker], tokenizer: modelFolder }])
+        modelNames.map((name) => {
+          // SGLang answers to any name, but lists its first one alone, and a worker is taken at its word.
+          const model = engine.startsWith("vllm") ? name : modelNames[0];
+          return [name, { model, engine, workers: [worker], tokenizer: modelFolder }];
+        })
       ),
     ),
     graphs: Object.fromEntries(

@@ -23,7 +23,10 @@ function configText({ engine, worker }: EngineProcess): string {
     }));
   return JSON.stringify({
     prompts,
-    models: Object.fromEntries(modelNames.map((model) => [model, { model, engine, workers: [worker] }])),
+    // SGLang answers to any name, but lists its first one alone.
+    models: Object.fromEntries(
+      modelNames.map((model) => [model, { model: modelNames[0], engine, workers: [worker] }]),
+    ),
     graphs: {
       moa: {
         slots: "completion",
@@ -50,7 +53,7 @@ for (const kind of [...kindsUnderTest, ...pairsUnderTest].filter(({ engine }) =>
       const flags = kind.engine.startsWith("vllm")
         ? ["--model", modelFolder]
         : ["--tokenizer-path", modelFolder];
-      engine = await startEngine({ ...kind, modelNames, modelFolder, flags });
+      engine = await startEngine({ ...kind, modelNames, modelFolder, flags, readyTimeoutMs: 600_000 });
       writeFileSync(config, configText(engine));
     });
     after(async () => {

@@ -12,7 +12,7 @@ export interface Counts {
   warmTokens: number;
   cutTokens: number;
   splicedTokens: number;
-  /** Undefined where no engine reported it. */
+  /** Undefined where an engine did not report it. */
   splicedCachedTokens: number | undefined;
   savedTokens: number;
 }
@@ -41,9 +41,11 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
     sum.wastedTokens += agent.wastedTokens;
     sum.warmTokens += agent.warmTokens ?? 0;
     sum.cutTokens += agent.cutTokens ?? 0;
-    sum.splicedTokens += agent.splicedTokens ?? 0;
-    if (agent.splicedCachedTokens !== undefined) {
-      sum.splicedCachedTokens = (sum.splicedCachedTokens ?? 0) + agent.splicedCachedTokens;
+    const { splicedTokens = 0, splicedCachedTokens: cached } = agent;
+    if (splicedTokens > 0) {
+      const before = sum.splicedTokens === 0 ? 0 : sum.splicedCachedTokens;
+      sum.splicedCachedTokens = before === undefined || cached === undefined ? undefined : before + cached;
+      sum.splicedTokens += splicedTokens;
     }
     sum.savedTokens += agent.savedTokens ?? 0;
     if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;

@@ -1,6 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
-import { byModel } from "./by_model.ts";
+import { byModel, type Counts } from "./by_model.ts";
 import { ExitMetrics } from "./exit_metrics.ts";
 import { HttpMetrics } from "./http_metrics.ts";
 import { ModelMetrics } from "./model_metrics.ts";
@@ -63,8 +63,7 @@ export class Metrics {
           wasted: counts.wastedTokens,
           warm: counts.warmTokens,
           cut: counts.cutTokens,
-          spliced: counts.splicedTokens,
-          spliced_cached: counts.splicedCachedTokens ?? 0,
+          ...splicedKinds(counts),
           saved_estimate: counts.savedTokens,
         };
         for (const [kind, tokens] of Object.entries(kinds)) this.#tokens.add({ model, kind }, tokens);
@@ -79,6 +78,13 @@ export class Metrics {
     this.http.write(text);
     this.models.write(text);
   }
+}
+
+/** Spliced tokens and those of them that were cached, or those of which nobody knows. */
+function splicedKinds({ splicedTokens, splicedCachedTokens: cached }: Counts): Record<string, number> {
+  return cached === undefined
+    ? { spliced_unreported: splicedTokens }
+    : { spliced: splicedTokens, spliced_cached: cached };
 }
 
 /** The end of a request: `cancelled` by the client or the drain; `stream_error` after the head was sent. */

@@ -16,7 +16,7 @@ export interface AgentUsage {
   readonly warmTokens?: number | undefined;
   /** Tokens of spliced prompts up to the end of their last slots: all that could be prefilled ahead. */
   readonly splicedTokens?: number | undefined;
-  /** Of these, the ones found in the cache when the whole prompt came; undefined where no engine said. */
+  /** Of these, the ones found in the cache when the whole prompt came; undefined where an engine did not say. */
   readonly splicedCachedTokens?: number | undefined;
   /** Tokens of precursors' answers that were left out because they did not fit the context of the agent that reads them. */
   readonly cutTokens?: number | undefined;
@@ -71,10 +71,17 @@ function sum(a: Tokens, b: Tokens): Tokens {
     wastedTokens: a.wastedTokens + b.wastedTokens,
     warmTokens: sumOfKnown(a.warmTokens, b.warmTokens),
     splicedTokens: sumOfKnown(a.splicedTokens, b.splicedTokens),
-    splicedCachedTokens: sumOfKnown(a.splicedCachedTokens, b.splicedCachedTokens),
+    splicedCachedTokens: isUnreported(a) || isUnreported(b)
+      ? undefined
+      : sumOfKnown(a.splicedCachedTokens, b.splicedCachedTokens),
     cutTokens: sumOfKnown(a.cutTokens, b.cutTokens),
     savedTokens: sumOfKnown(a.savedTokens, b.savedTokens),
   };
+}
+
+/** True for spliced tokens of which no engine said how many were cached: with others they make no share. */
+function isUnreported({ splicedTokens = 0, splicedCachedTokens }: Partial<Tokens>): boolean {
+  return splicedTokens > 0 && splicedCachedTokens === undefined;
 }
 
 function sumOfKnown(a: number | undefined, b: number | undefined): number | undefined {
