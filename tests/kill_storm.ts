@@ -58,6 +58,7 @@ export async function killStorm(options: KillStormOptions): Promise<KillStorm> {
   });
   const undisturbed: string[] = [];
   for (const [index] of QUESTIONS.entries()) undisturbed.push(await answerTo(index, options));
+  const earlier = await failovers(canopy);
   const wrong: string[] = [];
   let runs = 0;
   let isOver = false;
@@ -89,17 +90,20 @@ export async function killStorm(options: KillStormOptions): Promise<KillStorm> {
     await clients;
   }
   const seconds = (clock.now() - startMs) / 1_000;
-  const metrics = await (await fetch(`${canopy}/metrics`)).text();
-  const failovers = (kind: string) =>
-    [...metrics.matchAll(/^canopy_agent_failovers_total\{(.*)\} (\S+)$/gm)]
-      .reduce((sum, [, labels, value]) => labels?.includes(`"${kind}"`) ? sum + Number(value) : sum, 0);
-  return { kills, seconds, runs, resumed: failovers("resumed"), restarted: failovers("restarted"), wrong };
+  const { resumed, restarted } = await failovers(canopy);
+  return {
+    kills,
+    seconds,
+    runs,
+    resumed: resumed - earlier.resumed,
+    restarted: restarted - earlier.restarted,
+    wrong,
+  };
 }
 
 /** Asserts that nothing was lost and nothing differed, and that answers did break off. */
 export function assertUnharmed(storm: KillStorm): void {
   assert.equal(storm.wrong.length, 0, storm.wrong.slice(0, 3).join("\n\n"));
-  assert.ok(storm.runs >= storm.kills, `${storm.runs} runs under ${storm.kills} kills`);
   assert.ok(storm.resumed > 0, "no answer was resumed");
 }
 
@@ -109,6 +113,15 @@ export function describeStorm({ kills, seconds, runs, resumed, restarted, wrong 
     seconds.toFixed(1)
   } s: ${runs} runs, ${wrong.length} of them lost or different, ` +
     `${resumed} answers resumed, ${restarted} begun anew`;
+}
+
+/** Answers of agents that broke off since the server's start, by what came of them. */
+async function failovers(canopy: string): Promise<{ readonly resumed: number; readonly restarted: number }> {
+  const metrics = await (await fetch(`${canopy}/metrics`)).text();
+  const samples = [...metrics.matchAll(/^canopy_agent_failovers_total\{(.*)\} (\S+)$/gm)];
+  const count = (kind: string) =>
+    samples.reduce((sum, [, labels, value]) => labels?.includes(`"${kind}"`) ? sum + Number(value) : sum, 0);
+  return { resumed: count("resumed"), restarted: count("restarted") };
 }
 
 interface WorkerState {

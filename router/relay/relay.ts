@@ -114,6 +114,7 @@ class WorkerRelay implements Relay {
     const exclude = new Set<string>();
     let lease = await model.pool.gate.lease(hint, signal);
     let mayResend = true;
+    let retriesLeft = model.config.retries;
     for (let retry = 0;; retry++) {
       let attempt = await this.#try(job, lease);
       if (attempt.failure?.unseen === true && mayResend) {
@@ -122,9 +123,11 @@ class WorkerRelay implements Relay {
       }
       if (attempt.failure === undefined) return this.#answer(job, attempt, {});
       const { failure } = attempt;
+      // Of a pair the other half has had the request.
+      const isFree = failure.unsent === true && lease.prefill === undefined;
       exclude.add(lease.workerId);
       if (lease.prefill !== undefined) exclude.add(lease.prefill.workerId);
-      const next = failure.retryable && retry < model.config.retries
+      const next = failure.retryable && (isFree || retriesLeft-- > 0)
         ? await this.#placeAgain(job, attempt, { ...hint, exclude })
         : undefined;
       if (next === undefined) return this.#fail(job, attempt, retry > 0);

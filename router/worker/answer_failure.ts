@@ -28,6 +28,8 @@ export interface AttemptFailure {
   readonly deliverable: boolean;
   /** True when the worker cannot have seen the request: an idle close crossed it on a reused connection. */
   readonly unseen: boolean;
+  /** True when no connection could be made: nothing was sent, and the request is not to blame. */
+  readonly unsent?: boolean | undefined;
 }
 
 /** The failure of an attempt that gave no answer: the worker's time limit (504), all else 502. */
@@ -39,6 +41,7 @@ export function callFailure(worker: CalledWorker, error: unknown): AttemptFailur
     retryable: broken || isLost(error),
     deliverable: false,
     unseen: broken && error.code === "reset_before_head" && error.reusedSocket,
+    unsent: broken && error.code === "connect_failed",
   };
 }
 

@@ -34,6 +34,8 @@ export interface PrefillPort {
 export interface KvSource {
   /** Port of its side channel. */
   readonly port: number;
+  /** False when it is gone: what was not read by then never is. */
+  readonly alive: boolean;
   /** The prompt whose KV is in a request's blocks; undefined once they hold something else. */
   promptOf(requestId: string): readonly number[] | undefined;
   /** The KV was read, or is not wanted any more. */
@@ -56,6 +58,12 @@ export class PdFabric {
   readonly #registries = new Map<string, PrefillPort>();
   readonly #sources = new Map<string, KvSource>();
   readonly #rooms = new Set<string>();
+  #kvServers = 0;
+
+  /** Another number for each vLLM server that is started: its engine id is a new one with each process. */
+  nextKvServer(): number {
+    return this.#kvServers++;
+  }
 
   /** Opens a registry; call what it returns to close it. Throws when the address is in use. */
   open(host: string, port: number, server: PrefillPort): () => void {

@@ -68,6 +68,7 @@ export class KvConnector implements KvSource {
   readonly #kept = new Map<string, Kept>();
   readonly #params = new WeakMap<EngineSequence, JsonObject>();
   readonly #known = new Set<KvSource>();
+  #isClosed = false;
   readonly #closeSource: () => void;
   #waiting: Fetching[] = [];
   #nextBlock = 1;
@@ -121,10 +122,15 @@ export class KvConnector implements KvSource {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#closeSource();
     for (const { expired } of this.#kept.values()) expired.abort();
     this.#kept.clear();
     this.#waiting = [];
+  }
+
+  get alive(): boolean {
+    return !this.#isClosed;
   }
 
   get port(): number {
@@ -197,6 +203,10 @@ export class KvConnector implements KvSource {
     clock.sleep(waitMs).then(() => {
       if (sequence.state !== "allocated") return source.notify(remote.requestId);
       if (strike?.kind === "kv_failure") return this.#fail(sequence, choice);
+      if (!source.alive) {
+        if (this.#engine.loadFailurePolicy === "recompute") return scheduler.resume(sequence, present);
+        return this.#fail(sequence, choice);
+      }
       const prompt = source.promptOf(remote.requestId);
       source.notify(remote.requestId);
       this.stats.externalQueries += sequence.promptLength - present;

@@ -218,10 +218,9 @@ export class Backend {
   #connector(options: PdOptions, hooks: BackendHooks): KvConnector {
     const host = reachable(options.bootstrapHost);
     const port = options.bootstrapPort ?? SIDE_CHANNEL_PORT;
-    // Servers of the same seed still have ids of their own: KV is found by them.
-    const hex = new Random(this.options.seed).stream(`simulator/${this.model}/engine ${host}:${port}`).hex(
-      32,
-    );
+    // Servers of the same seed, and those that come back, still have ids of their own: KV is found by them.
+    const nth = options.fabric.nextKvServer();
+    const hex = new Random(this.options.seed).stream(`simulator/${this.model}/engine ${nth}`).hex(32);
     return new KvConnector({
       die: () => void this.die(),
       strike: hooks.strike,

@@ -11,6 +11,8 @@ import { assertUnharmed, describeStorm, killStorm, type Victim } from "../kill_s
 import { type RunningBinary, startBinary } from "./binary.ts";
 
 const KILLS = Number(process.env["CANOPY_KILLS"] ?? 4);
+/** On a slow machine a second may be too short for four tokens, which the default of 1 expects of every other attempt. */
+const RETRIES = 10;
 const MAX_TOKENS = 120;
 
 /** A simulated worker's process, which keeps its port when it comes back. */
@@ -58,7 +60,7 @@ for (const [engine, version] of [["vllm", "0.32.0"], ["sglang", "0.5.23"]] as co
       for (let index = 0; index < 3; index++) workers.push(await Worker.start(args));
       const agent = { model: "m" };
       const config = {
-        models: { m: { model: "org/m", engine, workers: workers.map(({ url }) => url) } },
+        models: { m: { model: "org/m", engine, workers: workers.map(({ url }) => url), retries: RETRIES } },
         graphs: {
           moa: {
             sampling: { max_tokens: MAX_TOKENS, temperature: 0 },

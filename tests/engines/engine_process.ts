@@ -70,6 +70,8 @@ export interface ServerProcess {
   calls(): Promise<LoggedCall[]>;
   /** The last lines of its output. */
   logTail(lines?: number): Promise<string>;
+  /** Kills it and all its child processes at once; resolves when they are gone. */
+  kill(): Promise<void>;
 }
 
 /** A real engine that serves `tests/fixtures/tiny-qwen3`: one server or a pair; of a pair, the sums over both. */
@@ -95,6 +97,8 @@ export interface StartOptions extends EngineKind {
   readonly modelNames?: readonly string[];
   /** Default: the tiny model. */
   readonly modelFolder?: string;
+  /** Where to listen; any free port by default. Not for pairs. */
+  readonly port?: number;
   /** Further command-line flags of the engine; of a pair, of both servers. */
   readonly flags?: readonly string[];
   /** Longest time until it is ready; 15 to 45 s are usual, more when the machine is busy. Default: 240 s. */
@@ -166,6 +170,9 @@ export async function startEngine(options: StartOptions): Promise<EngineProcess>
       },
       logTail: async (lines) =>
         (await Promise.all(servers.map((server) => server.logTail(lines)))).join("\n\n"),
+      kill: async () => {
+        await Promise.all(servers.map((server) => server.kill()));
+      },
       stop,
     };
   } catch (error) {
@@ -195,7 +202,7 @@ interface Started {
 }
 
 async function startAlone(options: StartOptions): Promise<Started> {
-  const port = await freePort();
+  const port = options.port ?? await freePort();
   const command = options.engine === "vllm"
     ? ["serve_vllm.sh", `${port}`]
     : ["serve_sglang.sh", options.version, `${port}`];
@@ -293,6 +300,11 @@ async function startServer(
           .map(([, path = "", status]) => ({ path, status: Number(status) }));
       },
       logTail,
+      kill: async () => {
+        // It leads a group of its own.
+        if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
+        await end;
+      },
       stop,
     };
   } catch (error) {

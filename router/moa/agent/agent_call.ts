@@ -14,6 +14,7 @@ import {
 } from "../../engines/engine.ts";
 import { cacheReportOf, promptPrefixOf } from "../../engines/prompt_prefix_of.ts";
 import type { AgentContext } from "./agent_context.ts";
+import { AttemptBudget } from "./attempt_budget.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
 import { resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
@@ -82,8 +83,6 @@ interface Reading extends Attempt {
   readonly lost: AbortSignal;
 }
 
-/** An attempt that got so many tokens further does not count against the retries: a request that kills its workers does not. */
-const PROGRESS_TOKENS = 4;
 /** Shortest pause before another worker is tried, and the random part on top of it. */
 const RETRY_PAUSE_MS = { least: 25, random: 100 };
 
@@ -278,19 +277,15 @@ export class AgentCall {
 
   /**
    * Tries workers until one answers. An answer that breaks off is gone on with elsewhere, or begun anew while nobody has
-   * had any of it. Attempts in a row that do not get (noticeably) further than those before are limited by the model's
-   * `retries`; those that reached no worker are not counted.
+   * had any of it.
    */
   async #generate(request: PlacedRequest, signal: AbortSignal): Promise<End> {
-    const { retries } = this.#model.config;
-    const failedOn = new Set<string>();
+    const budget = new AttemptBudget(this.#model.config.retries);
     let failure: unknown;
     let logprobs = request.logprobs;
     let rest: ResumedAnswer | undefined;
-    let retriesLeft = retries;
-    let mostTokens = 0;
     while (true) {
-      const lease = await this.#lease(request, failedOn, failure, signal);
+      const lease = await this.#lease(request, { budget, failure, signal });
       try {
         return await this.#attempt({ ...request, logprobs }, { lease, rest, signal });
       } catch (error) {
@@ -302,23 +297,12 @@ export class AgentCall {
           this.#note("agent_retried", { ...what, without: "logprobs" });
           continue;
         }
-        if (this.log.tokens >= mostTokens + PROGRESS_TOKENS) {
-          retriesLeft = retries;
-          failedOn.clear();
-        }
-        mostTokens = Math.max(mostTokens, this.log.tokens);
         if (!(error instanceof EngineError && error.retryable)) throw error;
-        const workers = lease.prefill === undefined
-          ? [lease.workerId]
-          : [lease.workerId, lease.prefill.workerId];
-        // Nothing was sent: the request is not to blame. Once a worker, or a pair would be asked for ever.
-        const isFree = error.code === "worker_unreachable" && !workers.some((worker) => failedOn.has(worker));
-        if (!isFree && retriesLeft-- === 0) throw error;
+        if (!budget.failed(lease, error, this.log.tokens)) throw error;
         failure = error;
-        for (const worker of workers) failedOn.add(worker);
         this.#note("agent_retried", what);
         rest = this.#rest(request, error);
-        if (rest !== undefined) mostTokens = rest.tokens;
+        if (rest !== undefined) budget.resumes(rest.tokens);
         const ended = rest?.ended();
         if (ended !== undefined) return await this.#deliverEnd(ended, request.sink, signal);
       }
@@ -364,11 +348,14 @@ export class AgentCall {
 
   /** A place on a worker that has not failed yet; when there is none, the failure is the error that counts. */
   async #lease(
-    { prompt, stickyKey, sampling }: PlacedRequest,
-    failedOn: ReadonlySet<string>,
-    failure: unknown,
-    signal: AbortSignal,
+    request: PlacedRequest,
+    { budget, failure, signal }: {
+      readonly budget: AttemptBudget;
+      readonly failure: unknown;
+      readonly signal: AbortSignal;
+    },
   ): Promise<Lease> {
+    const { prompt, stickyKey, sampling } = request;
     const { pool: { gate }, engine: { capabilities } } = this.#model;
     const { arrival } = this.#context;
     const priority = capabilities.priority === "lower_first" ? statedPriority(sampling) : undefined;
@@ -378,10 +365,11 @@ export class AgentCall {
         priority,
         stickyKey,
         prompt: promptPrefixOf(prompt),
-        exclude: failedOn,
+        exclude: budget.avoided,
       }, signal);
     } catch (error) {
       signal.throwIfAborted();
+      if (budget.readmit()) return await this.#lease(request, { budget, failure, signal });
       throw failure ?? error;
     }
   }

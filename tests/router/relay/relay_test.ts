@@ -255,6 +255,26 @@ test("a single worker is not tried twice, except where an idle close crossed the
   assert.equal(bench.workers.seen.length, 5);
 });
 
+test("workers that cannot be reached are not counted as attempts: each is asked once", async () => {
+  const bench = relayBench({ workers: ["http://a", "http://b", "http://c", "http://d"], retries: 0 });
+  for (const host of ["a", "b", "c"]) {
+    bench.workers.scripts.set(host, [{ before: [{ fail: "connect_failed" }] }]);
+  }
+  bench.workers.scripts.set("d", [good]);
+  await bench.clock.run(async () => {
+    for (let request = 0; request < 8; request++) {
+      const response = await bench.post("{}");
+      assert.equal(response.status, 200, await response.text());
+    }
+    bench.workers.scripts.set("d", [{ before: [{ fail: "connect_failed" }] }]);
+    const before = bench.workers.seen.length;
+    const refused = await bench.post("{}");
+    assert.equal(refused.status, 502, await refused.text());
+    assert.equal(bench.workers.seen.length - before, 4);
+  });
+  assert.deepEqual(bench.leaks(), CLEAN);
+});
+
 test("a worker's refusal goes to the client as it is, once, and counts against nobody", async () => {
   for (const status of [400, 404, 413, 422]) {
     const bench = relayBench({ workers: ["http://a", "http://b"] });

@@ -201,6 +201,7 @@ test("vLLM begins a seed's random numbers anew: such an answer begins anew, too,
 async function underKills(
   seconds: number,
   kills: boolean,
+  options: (typeof kinds)[number]["world"] = {},
 ): Promise<{ outcomes: unknown[]; resumed: number; trace: string }> {
   const agents = ["4b", "8b", "32b"].map((model) => ({ model }));
   const graphs = {
@@ -210,7 +211,7 @@ async function underKills(
       layers: [{ clusters: 3, agents }, { agents }, { agents: [{ model: "32b" }] }],
     },
   };
-  const world = makeWarmWorld({ seed: "kills", replicas: 3, graphs });
+  const world = makeWarmWorld({ seed: "kills", replicas: 3, graphs, ...options });
   return await world.clock.run(async () => {
     const router = await world.router();
     await router.ready();
@@ -242,6 +243,14 @@ test("one of three workers killed every second for a minute: no run is lost, no 
     assert.deepEqual(outcome, undisturbed.outcomes[index], `run ${index}`);
   }
 });
+
+for (const { name, world } of kinds.filter(({ name }) => name.startsWith("a pair"))) {
+  test(`${name}: both halves killed every second for ten: no run is lost, no text and no count differs`, async () => {
+    const [undisturbed, disturbed] = [await underKills(10, false, world), await underKills(10, true, world)];
+    assert.ok(disturbed.resumed > 10, `${disturbed.resumed} resumed`);
+    assert.deepEqual(disturbed.outcomes, undisturbed.outcomes);
+  });
+}
 
 test("the same seed gives the same run under kills", async () => {
   assert.equal((await underKills(6, true)).trace, (await underKills(6, true)).trace);

@@ -182,7 +182,7 @@ test("an answer that always breaks off at the same place is not begun anew for e
   world.assertIdle();
 });
 
-test("workers that cannot be reached do not count as attempts: each is asked once", async () => {
+test("workers that cannot be reached are not counted as attempts the first time", async () => {
   const unreachable = (worker: string) =>
     new EngineError(`Worker ${worker} cannot be reached`, {
       code: "worker_unreachable",
@@ -201,12 +201,26 @@ test("workers that cannot be reached do not count as attempts: each is asked onc
     });
     await world.clock.run(async () => {
       const run = world.start();
-      if (wellWorker === "none") assert.match(String(await errorOf(run)), /w4 cannot be reached/);
+      if (wellWorker === "none") assert.match(String(await errorOf(run)), /w\d cannot be reached/);
       else assert.deepEqual(await readAll(run), ["fine"]);
     });
-    assert.equal(world.engines.get("a")!.calls.length, 4);
+    // Without any, all of them once, then one attempt and one retry.
+    assert.equal(world.engines.get("a")!.calls.length, wellWorker === "none" ? 6 : 4);
     world.assertIdle();
   }
+});
+
+test("with more retries than workers each is asked again, but not at once", async () => {
+  const world = makeWorld({
+    graph: single,
+    workers: ["w1", "w2"],
+    modelFields: { retries: 4 },
+    script: ({ workerId }) => ({ pieces: [], failAt: { piece: 0, error: brokenWorker(workerId) } }),
+  });
+  await world.clock.run(async () => void await errorOf(world.start()));
+  const asked = world.engines.get("a")!.calls.map(({ workerId }) => workerId);
+  assert.deepEqual(asked, ["w1", "w2", "w1", "w2", "w1"]);
+  world.assertIdle();
 });
 
 test("a call that is broken off has cost what its engine had counted by then", async () => {
