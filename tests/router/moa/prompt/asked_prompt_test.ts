@@ -106,7 +106,7 @@ for (const prompt of PROMPTS) {
       let steps = 0;
       const sure: number[][] = [];
       const look = async () => {
-        for (let busy: Promise<void> | undefined;; await busy) {
+        while (true) {
           const step = asked.update();
           sent = Math.min(sent, step.kept);
           assert.ok(step.kept <= asked.stableTokens);
@@ -116,7 +116,7 @@ for (const prompt of PROMPTS) {
           sure.push([...asked.stable]);
           steps++;
           if (step.busy === undefined) return;
-          busy = step.busy;
+          await step.busy;
         }
       };
       const longest = Math.max(...fates.map(({ words }) => words.length));
