@@ -68,7 +68,7 @@ export async function startEmbeddedModels(
     for (const [index, model] of found.entries()) {
       const { key, files } = model;
       const source = typeof model.config.tokenizer === "string" ? model.config.tokenizer : files.folder;
-      const tokenizer = options.tokenizer ?? await loadTokenizer(source, { transport, signal, env });
+      const tokenizer = options.tokenizer ?? await loadTokenizer(source, { transport, signal, env, clock });
       const generator = await startModel(model, { clock, log, threads, tokenizer });
       generators.push(generator);
       const server = new EmbeddedServer({

@@ -87,11 +87,7 @@ export function createRouter(options: RouterOptions): Router {
   const admission = admissionOf(server, clock);
   const app = createApp({ ...services, relay, drain, metrics, admission, version: options.version });
   const probed = Promise.all([models.start(life.signal), fleet?.start(life.signal)]);
-  probed.then(() => {
-    for (const warning of contextWarnings(config, models.all)) {
-      logger("moa").warning("{warning}", { warning });
-    }
-  }).catch(() => {});
+  probed.then(() => warnOfContexts(config, models.all)).catch(() => {});
   // Addresses of workers are for those who may do everything: here, where there are no keys.
   const keyless = server.api_keys.length + server.admin_keys.length === 0 && server.admin_key === undefined;
   const nameOf = ({ id, url }: WorkerStatus) => keyless ? url : id;
@@ -120,7 +116,11 @@ export function createRouter(options: RouterOptions): Router {
     app,
     services,
     ready: async () => void await probed,
-    listen: async (address) => await listeners.listen(address),
+    listen: async (address) => {
+      const listening = await listeners.listen(address);
+      probed.then(() => startEncoders(models.all)).catch(() => {});
+      return listening;
+    },
     listenForMetrics: async (address) => await listeners.listenForMetrics(address),
     drain: async () => {
       await drain.drain();
@@ -141,4 +141,13 @@ function contextWarnings(config: Config, models: ReadonlyMap<string, ServedModel
     })
   );
   return told.map(({ message }) => message);
+}
+
+function warnOfContexts(config: Config, models: ReadonlyMap<string, ServedModel>): void {
+  for (const warning of contextWarnings(config, models)) logger("moa").warning("{warning}", { warning });
+}
+
+/** Starting a thread holds up everything else: better before the first long text than with it. */
+function startEncoders(models: ReadonlyMap<string, ServedModel>): void {
+  for (const { tokenizer } of models.values()) tokenizer?.longTexts?.start();
 }

@@ -325,6 +325,7 @@ function isServerStart(path: string): boolean {
   return [
     "router/http/server/serve_http.ts",
     "simulator/serve.ts",
+    "bench/micro/loop_pause/others_thread.ts",
     "bench/micro/peers/engine.ts",
     "bench/micro/transport/server.ts",
     "cli/kit/ports.ts",
@@ -352,6 +353,7 @@ test("threads are started, and functions of C called, in one place each", () => 
     "embedded/thread/worker.ts",
     "ml/tokenizers/encoder_worker.ts",
     "bench/micro/loop_delay_thread.ts",
+    "bench/micro/loop_pause/others_thread.ts",
   ];
   assertNone(
     sources.filter(({ path, imports }) =>

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { badRequest } from "../../base/errors.ts";
+import { badRequest, type CanopyError } from "../../base/errors.ts";
 import { readInt64 } from "../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import type { AnswerJob } from "./answers.ts";
@@ -7,6 +7,7 @@ import type { SamplingDefaults } from "../model/model_files.ts";
 import type { GeneratorFacts, SamplingParameters, SequenceRequest } from "../scheduler/generator.ts";
 import { NEUTRAL_SAMPLING } from "../scheduler/sampling.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import { tokenise, type TokeniseOptions } from "../../ml/tokenizers/tokenise.ts";
 import { fieldError, isSet } from "../../router/http/gate/fields.ts";
 import { modelNotFound } from "../../router/http/gate/find_model.ts";
 import { readLogprobs, readMessages } from "../../router/http/openai/chat_request.ts";
@@ -99,7 +100,11 @@ export interface GenerationPlan
 }
 
 /** Reads a completions request. Throws 400s that name the field, and 404 for another model. */
-export function readCompletionJobs(body: JsonObject, target: RequestTarget): GenerationPlan {
+export async function readCompletionJobs(
+  body: JsonObject,
+  target: RequestTarget,
+  signal?: AbortSignal,
+): Promise<GenerationPlan> {
   const request = read(completionSchema, body, target);
   const { tokenizer, facts } = target;
   const logprobs = typeof request.logprobs === "number" ? request.logprobs : undefined;
@@ -108,28 +113,42 @@ export function readCompletionJobs(body: JsonObject, target: RequestTarget): Gen
     throw badRequest("echo", "echo cannot be used together with logprobs: prompts are not scored here");
   }
   const prompts = readPrompts(body.prompt, (ids, name) => checkIds(ids, name, facts.vocabSize));
-  const promptIds = prompts.map((prompt) =>
-    checkLength(typeof prompt === "string" ? tokenizer.encode(prompt) : prompt, "prompt", request, target)
-  );
+  const promptIds: (readonly number[])[] = [];
+  for (const prompt of prompts) {
+    const ids = typeof prompt === "string"
+      ? await tokenise(prompt, tokenizer, tokenLimit("prompt", request, target, signal))
+      : prompt;
+    promptIds.push(checkLength(ids, "prompt", request, target));
+  }
   const maxTokens = request.max_tokens ?? COMPLETION_TOKENS;
   return { ...readJobs(request, { promptIds, maxTokens, logprobs }, target), chat: false, echo };
 }
 
 /** Reads a chat request. Throws 400s that name the field, and 404 for another model. */
-export function readChatJobs(body: JsonObject, target: RequestTarget): GenerationPlan {
+export async function readChatJobs(
+  body: JsonObject,
+  target: RequestTarget,
+  signal?: AbortSignal,
+): Promise<GenerationPlan> {
   const request = read(chatSchema, body, target);
   const logprobs = readLogprobs(request);
-  const promptIds = [checkLength(readConversation(request, body, target), "messages", request, target)];
+  const text = readConversation(request, body, target);
+  const ids = await tokenise(text, target.tokenizer, tokenLimit("messages", request, target, signal));
+  const promptIds = [checkLength(ids, "messages", request, target)];
   const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? Infinity;
   return { ...readJobs(request, { promptIds, maxTokens, logprobs }, target), chat: true, echo: false };
 }
 
 /** Reads a request for the ids of a text or a conversation. */
-export function readTokenize(body: JsonObject, target: RequestTarget): { ids: number[]; strings: boolean } {
+export async function readTokenize(
+  body: JsonObject,
+  target: RequestTarget,
+  signal?: AbortSignal,
+): Promise<{ ids: number[]; strings: boolean }> {
   const request = read(tokenizeSchema, body, target);
   const strings = request.return_token_strs === true;
-  if (isSet(request.messages)) return { ids: readConversation(request, body, target), strings };
-  if (isSet(request.prompt)) return { ids: target.tokenizer.encode(request.prompt), strings };
+  const text = isSet(request.messages) ? readConversation(request, body, target) : request.prompt;
+  if (isSet(text)) return { ids: await tokenise(text, target.tokenizer, { signal }), strings };
   throw badRequest("prompt", "prompt is missing: give a prompt or messages", "missing_field");
 }
 
@@ -242,12 +261,12 @@ function asksNothing(name: string, value: Json, body: JsonObject): boolean {
   return name === "tools" && body.tool_choice === "none";
 }
 
-/** The ids of a conversation in the model's own template. */
+/** The text of a conversation in the model's own template. */
 function readConversation(
   request: z.infer<typeof templateSchema>,
   body: JsonObject,
   { tokenizer }: RequestTarget,
-): number[] {
+): string {
   if (!tokenizer.hasChatTemplate) {
     throw badRequest(
       "messages",
@@ -265,10 +284,10 @@ function readConversation(
       ...request.chat_template_kwargs,
     },
   });
-  if (!continues) return tokenizer.encode(text);
+  if (!continues) return text;
   const last = messages.at(-1)?.content ?? "";
   const at = text.lastIndexOf(last);
-  return tokenizer.encode(at < 0 ? text : text.slice(0, at + last.length));
+  return at < 0 ? text : text.slice(0, at + last.length);
 }
 
 /** A message's content; its parts are joined. */
@@ -290,10 +309,26 @@ function checkLength(
   const ids = most === 0 ? [] : prompt.slice(-most);
   if (ids.length === 0) throw badRequest(field, `${field} is empty: the model needs at least one token`);
   if (ids.length < maxContextTokens) return ids;
-  throw badRequest(
+  throw tooManyTokens(field, maxContextTokens, `${ids.length}`);
+}
+
+/** A prompt that is not to be cut ends being encoded where it cannot fit any more. */
+function tokenLimit(
+  field: string,
+  { truncate_prompt_tokens: truncate }: CommonFields,
+  { facts: { maxContextTokens } }: RequestTarget,
+  signal: AbortSignal | undefined,
+): TokeniseOptions {
+  if (isSet(truncate)) return { signal };
+  const tooLong = (least: number) => tooManyTokens(field, maxContextTokens, `at least ${least}`);
+  return { signal, limit: { tokens: maxContextTokens, tooLong } };
+}
+
+function tooManyTokens(field: string, maxContextTokens: number, count: string): CanopyError {
+  return badRequest(
     field,
     `This model's maximum context length is ${maxContextTokens} tokens. However, your prompt contains ` +
-      `${ids.length} input tokens. Please reduce the length of the input prompt.`,
+      `${count} input tokens. Please reduce the length of the input prompt.`,
     "context_length_exceeded",
   );
 }

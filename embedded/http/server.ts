@@ -79,11 +79,11 @@ export class EmbeddedServer {
           type: "text/plain; version=0.0.4; charset=utf-8",
         });
       case "POST /v1/completions":
-        return await this.#generate(request, readCompletionJobs(body(), this.#target), signal);
+        return await this.#generate(request, await readCompletionJobs(body(), this.#target, signal), signal);
       case "POST /v1/chat/completions":
-        return await this.#generate(request, readChatJobs(body(), this.#target), signal);
+        return await this.#generate(request, await readChatJobs(body(), this.#target, signal), signal);
       case "POST /tokenize": {
-        const { ids, strings } = readTokenize(body(), this.#target);
+        const { ids, strings } = await readTokenize(body(), this.#target, signal);
         return json({
           count: ids.length,
           max_model_len: generator.facts.maxContextTokens,

@@ -1,3 +1,4 @@
+import { atOnce, type Turns } from "../../base/turns.ts";
 import { StringFinder } from "./string_finder.ts";
 
 /**
@@ -7,6 +8,11 @@ import { StringFinder } from "./string_finder.ts";
 const MARK = "\ufdd0";
 const LITERAL = "\ufdd1";
 const BREAK = "\ufdd2";
+
+/** Characters that are read in a turn. */
+export const TURN_LENGTH = 64 * 1024;
+/** Places at which a control token may begin that are looked at in a turn. */
+const TURN_PLACES = 4 * 1024;
 
 /**
  * The strings that a model reads as control tokens, and what keeps texts of users and models from writing them.
@@ -27,39 +33,99 @@ export class ControlTokens {
 
   /** A text with marks, for an `encode` that minds them: its control tokens are plain text there. */
   mark(text: string, growing = false): string {
-    const { places, end } = this.#places(text, growing);
-    return cutAt(text, [...places, end]).map((part) => part.replaceAll(MARK, MARK + LITERAL)).join(
-      MARK + BREAK,
-    );
+    return atOnce(this.markInTurns(text, growing));
+  }
+
+  /** `mark` for a long text. */
+  markInTurns(text: string, growing = false): Turns<string> {
+    return this.#cut(text, growing, {
+      cutAt: (place) => place,
+      joint: MARK + BREAK,
+      part: (part) => part.replaceAll(MARK, MARK + LITERAL),
+    });
   }
 
   /** A text for an engine that tokenises it itself: a space behind the first character of each of its control tokens. */
   neutralise(text: string, growing = false): string {
-    const { places, end } = this.#places(text, growing);
-    const cuts = places.map((place) => place + String.fromCodePoint(text.codePointAt(place)!).length);
-    return cutAt(text, [...cuts.filter((cut) => cut < end), end]).join(" ");
+    return atOnce(this.neutraliseInTurns(text, growing));
   }
 
-  /** The places where a control token begins or goes on; of a growing text up to where that is not certain yet. */
-  #places(text: string, growing: boolean): { readonly places: readonly number[]; readonly end: number } {
-    const places = new Set<number>();
-    // A template may take the white space away.
-    for (const start of [0, text.length - text.trimStart().length]) {
+  /** `neutralise` for a long text. */
+  neutraliseInTurns(text: string, growing = false): Turns<string> {
+    return this.#cut(text, growing, {
+      cutAt: (place) => place + String.fromCodePoint(text.codePointAt(place)!).length,
+      joint: " ",
+      part: (part) => part,
+    });
+  }
+
+  /** The text with joints at the places where a control token begins or goes on, as far as these are certain. */
+  *#cut(text: string, growing: boolean, { cutAt, joint, part }: CutOptions): Turns<string> {
+    let cut = "";
+    let from = 0;
+    /** Whether a joint goes there is known when the next place is. */
+    let next: number | undefined;
+    const go = (to: number) => {
+      if (to <= from) return;
+      cut += part(text.slice(from, to));
+      from = to;
+    };
+    const join = (end: number) => {
+      if (next === undefined || next >= end) return;
+      go(next);
+      cut += joint;
+      next = undefined;
+    };
+    const { starts, end: certain } = this.#starts(text, growing);
+    const found = (place: number) => {
+      join(Infinity);
+      next = cutAt(place);
+    };
+    let end = certain;
+    let places = 0;
+    for (let begin = 0; begin < end; begin += TURN_LENGTH) {
+      if (begin > 0) yield;
+      const stop = Math.min(begin + TURN_LENGTH, end);
+      // One character more, with which a token may go on.
+      const slice = text.slice(begin, stop + 1);
+      for (let at = 0; (at = begin + this.#tokens.next(slice, at)) < stop; at = at + 1 - begin) {
+        if (++places % TURN_PLACES === 0) yield;
+        const token = this.#tokens.at(text, at, false);
+        if (token === undefined) continue;
+        if (token === "undecided" && growing) {
+          end = at;
+          break;
+        }
+        while (starts.length > 0 && starts[0]! < at) found(starts.shift()!);
+        if (starts[0] === at) starts.shift();
+        found(at);
+      }
+      while (starts.length > 0 && starts[0]! < Math.min(stop, end)) found(starts.shift()!);
+      go(Math.min(stop, end, next ?? stop));
+    }
+    join(end);
+    go(end);
+    return cut;
+  }
+
+  /** Where the text goes on with a token that stands in front of it; white space may be taken away by a template. */
+  #starts(text: string, growing: boolean): { readonly starts: number[]; readonly end: number } {
+    const starts: number[] = [];
+    for (const start of new Set([0, text.length - text.trimStart().length])) {
       const tail = this.#tails.at(text, start, !growing);
-      if (tail === "undecided") return { places: [...places], end: start };
-      if (tail !== undefined) places.add(start);
+      if (tail === "undecided") return { starts, end: start };
+      if (tail !== undefined) starts.push(start);
     }
-    for (let at = this.#tokens.next(text, 0); at < text.length; at = this.#tokens.next(text, at + 1)) {
-      const token = this.#tokens.at(text, at, false);
-      if (token === "undecided" && growing) return { places: [...places], end: at };
-      if (token !== undefined) places.add(at);
-    }
-    return { places: [...places].sort((a, b) => a - b), end: text.length };
+    return { starts, end: text.length };
   }
 }
 
-function cutAt(text: string, cuts: readonly number[]): string[] {
-  return cuts.map((cut, index) => text.slice(cuts[index - 1] ?? 0, cut));
+/** What is done at the places of control tokens. */
+interface CutOptions {
+  readonly cutAt: (place: number) => number;
+  readonly joint: string;
+  /** What becomes of the text between two joints. */
+  readonly part: (part: string) => string;
 }
 
 /** What stands at a place of a marked text: a mark, how long it is, and what it says. Undefined: no mark. */

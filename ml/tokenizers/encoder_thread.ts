@@ -9,12 +9,14 @@ export interface EncoderFiles {
   readonly config: string | undefined;
 }
 
-/** The next text; a thread has one at a time. */
-export type ToEncoder = EncodeJob;
+/** The next text, or ids to make one of; a thread has one at a time. */
+export type ToEncoder = EncodeJob | { readonly ids: Int32Array };
 
 export type FromEncoder =
   | ({ readonly kind: "encoded" } & Encoded)
-  | { readonly kind: "failed"; readonly reason: string };
+  | { readonly kind: "decoded"; readonly text: string }
+  /** `tooLong`: the text is more than the tokenizer's patterns can take. */
+  | { readonly kind: "failed"; readonly reason: string; readonly tooLong: boolean };
 
 /** Starts a thread with a tokenizer. */
 export type StartEncoder = (

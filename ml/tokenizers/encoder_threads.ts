@@ -2,7 +2,7 @@ import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { badRequest, CanopyError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/semaphore.ts";
 import { unlessAborted } from "../../base/unless_aborted.ts";
-import type { EncoderFiles, FromEncoder, StartEncoder } from "./encoder_thread.ts";
+import type { EncoderFiles, FromEncoder, StartEncoder, ToEncoder } from "./encoder_thread.ts";
 import type { Encoded, EncodeJob, LongTexts } from "./long_texts.ts";
 
 /** Threads of one tokenizer; each holds its vocabulary. */
@@ -45,16 +45,34 @@ export class EncoderThreads implements LongTexts {
     this.#options = options;
   }
 
+  start(): void {
+    if (this.#idle.length > 0) return;
+    // Where it cannot start, the first text says why.
+    this.encode({ text: "" }).catch(() => {});
+  }
+
   async encode(job: EncodeJob, signal?: AbortSignal): Promise<Encoded> {
     if (job.text.length > MAX_LENGTH) {
       throw tooLong(`it has ${job.text.length} characters, and at most ${MAX_LENGTH} are tokenised`);
     }
-    const release = await this.#turns.acquire(signal);
-    const encoded = this.#encode(job).finally(release);
-    return signal === undefined ? await encoded : await unlessAborted(encoded, signal);
+    const answer = await this.#ask(job, signal);
+    if (answer.kind !== "encoded") throw failure(`it answered ${answer.kind}`);
+    return answer;
   }
 
-  async #encode(job: EncodeJob): Promise<Encoded> {
+  async decode(ids: readonly number[], signal?: AbortSignal): Promise<string> {
+    const answer = await this.#ask({ ids: Int32Array.from(ids) }, signal);
+    if (answer.kind !== "decoded") throw failure(`it answered ${answer.kind}`);
+    return answer.text;
+  }
+
+  async #ask(job: ToEncoder, signal: AbortSignal | undefined): Promise<Answer> {
+    const release = await this.#turns.acquire(signal);
+    const answer = this.#answer(job).finally(release);
+    return signal === undefined ? await answer : await unlessAborted(answer, signal);
+  }
+
+  async #answer(job: ToEncoder): Promise<Answer> {
     const { files, start, clock } = this.#options;
     const encoder = this.#idle.pop() ?? new Encoder(start, await files());
     const late = tooLong(`it took longer than ${LIMIT_MS} ms`);
@@ -62,7 +80,7 @@ export class EncoderThreads implements LongTexts {
     const onLate = () => encoder.end(late);
     deadline.signal.addEventListener("abort", onLate, { once: true });
     try {
-      return await encoder.encode(job);
+      return await encoder.ask(job);
     } finally {
       deadline.release();
       if (!encoder.over) this.#idle.push(encoder);
@@ -70,10 +88,12 @@ export class EncoderThreads implements LongTexts {
   }
 }
 
+type Answer = Exclude<FromEncoder, { kind: "failed" }>;
+
 /** One thread, with one text at a time. */
 class Encoder {
   readonly #thread: ReturnType<StartEncoder>;
-  #current: PromiseWithResolvers<Encoded> | undefined;
+  #current: PromiseWithResolvers<Answer> | undefined;
   #over: unknown;
 
   constructor(start: StartEncoder, files: EncoderFiles) {
@@ -87,7 +107,7 @@ class Encoder {
     return this.#over !== undefined;
   }
 
-  encode(job: EncodeJob): Promise<Encoded> {
+  ask(job: ToEncoder): Promise<Answer> {
     if (this.#over !== undefined) return Promise.reject(this.#over);
     this.#current = Promise.withResolvers();
     this.#thread.keepAlive(true);
@@ -104,8 +124,13 @@ class Encoder {
 
   #onMessage(message: FromEncoder): void {
     this.#thread.keepAlive(false);
-    if (message.kind === "encoded") this.#current?.resolve(message);
-    else this.#current?.reject(failure(message.reason));
+    if (message.kind !== "failed") this.#current?.resolve(message);
+    else {
+      const { reason } = message;
+      this.#current?.reject(
+        message.tooLong ? tooLong(`its tokenizer cannot take it: ${reason}`) : failure(reason),
+      );
+    }
     this.#current = undefined;
   }
 }

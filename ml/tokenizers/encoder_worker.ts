@@ -17,11 +17,17 @@ const encoder = new HfTokenizer(source, {
 
 port.on("message", (job: ToEncoder) => {
   try {
+    if ("ids" in job) {
+      const message: FromEncoder = { kind: "decoded", text: encoder.decode([...job.ids]) };
+      return port.postMessage(message);
+    }
     const encoded = runEncodeJob(encoder, job);
     const message: FromEncoder = { kind: "encoded", ...encoded };
     port.postMessage(message, [encoded.ids.buffer as ArrayBuffer]);
   } catch (error) {
-    const message: FromEncoder = { kind: "failed", reason: messageOf(error) };
+    // A runtime's own patterns end with that on a piece of megabytes.
+    const tooLong = error instanceof RangeError;
+    const message: FromEncoder = { kind: "failed", reason: messageOf(error), tooLong };
     port.postMessage(message);
   }
 });

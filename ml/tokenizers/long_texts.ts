@@ -25,11 +25,15 @@ export interface Encoded {
   readonly over: boolean;
 }
 
-/** Encodes texts of any length off the event loop. */
+/** Encodes and decodes texts of any length off the event loop. */
 export interface LongTexts {
   /**
    * Throws 400 `text_too_long` for a text that takes too long, 503 `overloaded` where too many wait, the signal's reason
    * when it aborts.
    */
   encode(job: EncodeJob, signal?: AbortSignal): Promise<Encoded>;
+  /** The text of ids, special tokens included. Throws what `encode` throws. */
+  decode(ids: readonly number[], signal?: AbortSignal): Promise<string>;
+  /** Has what it needs started before the first text comes: starting takes a while. */
+  start(): void;
 }

@@ -6,8 +6,8 @@ interface Node<Value> {
 /** Finds the longest of some strings at a place in a text of which more may come. */
 export class StringFinder<Value> {
   readonly #root: Node<Value> = { found: undefined, next: new Map() };
-  /** A character with which one of them begins; undefined where there are none. */
-  readonly #first: RegExp | undefined;
+  /** The first two characters of one of them, the second one unless the text ends there; undefined where there are none. */
+  readonly #begin: RegExp | undefined;
 
   constructor(strings: Iterable<readonly [text: string, value: Value]>) {
     for (const [text, value] of strings) {
@@ -19,15 +19,19 @@ export class StringFinder<Value> {
       }
       node.found = value;
     }
-    const first = [...this.#root.next.keys()].map(codeUnit).join("");
-    this.#first = first === "" ? undefined : new RegExp(`[${first}]`, "g");
+    const begins = [...this.#root.next].map(([first, { found, next }]) =>
+      found !== undefined
+        ? codeUnit(first)
+        : `${codeUnit(first)}(?:[${[...next.keys()].map(codeUnit).join("")}]|$)`
+    );
+    this.#begin = begins.length === 0 ? undefined : new RegExp(begins.join("|"), "g");
   }
 
   /** The first place from `from` on where one may begin; the text's length where there is none. */
   next(text: string, from: number): number {
-    if (this.#first === undefined) return text.length;
-    this.#first.lastIndex = from;
-    return this.#first.exec(text)?.index ?? text.length;
+    if (this.#begin === undefined) return text.length;
+    this.#begin.lastIndex = from;
+    return this.#begin.exec(text)?.index ?? text.length;
   }
 
   /** The value of the longest string at a place; `undecided` where the text ends before that is certain. */

@@ -140,23 +140,64 @@ export function decodeString(bytes: Uint8Array, range: ByteRange): string | unde
   return typeof value === "string" ? value : undefined;
 }
 
-/** Iterative, so that depth costs memory (a byte range bounded by the body), never the stack. */
-function skipValue(bytes: Uint8Array, start: number): number {
+/**
+ * The index behind the value that starts at `start`, in a few steps more than `limit` bytes; undefined where it goes on
+ * there. Throws `JsonFault`.
+ */
+export function skipWithin(bytes: Uint8Array, start: number, limit: number): number | undefined {
+  const end = skipValue(bytes, start, limit);
+  return end < 0 ? undefined : end;
+}
+
+/** The index behind the property name that starts at `start` and its colon; as `skipWithin`. */
+export function skipNameWithin(bytes: Uint8Array, start: number, limit: number): number | undefined {
+  const end = skipString(bytes, start, limit);
+  return end < 0 ? undefined : skipSpace(bytes, skipColon(bytes, end));
+}
+
+/**
+ * A part of the string whose content goes on at `from`: where it ends, between two characters and escapes, and whether
+ * that is the closing quote. Throws `JsonFault`.
+ */
+export function stringPart(
+  bytes: Uint8Array,
+  from: number,
+  limit: number,
+): { readonly end: number; readonly closed: boolean } {
+  let at = from;
+  while (true) {
+    const byte = bytes[at];
+    if (byte === QUOTE) return { end: at, closed: true };
+    if (byte === undefined || byte < 0x20) throw new JsonFault(at, STRING_RULE);
+    // The bytes of one character stay together.
+    if (at >= limit && (byte & 0xc0) !== 0x80) return { end: at, closed: false };
+    at = byte === BACKSLASH ? skipEscape(bytes, at) : at + 1;
+  }
+}
+
+/** Iterative, so that depth costs memory (a byte range bounded by the body), never the stack. -1: it ends behind `limit`. */
+function skipValue(bytes: Uint8Array, start: number, limit = bytes.length): number {
   let at = start;
   const closers: number[] = [];
   while (true) {
     const byte = bytes[at];
+    if (at > limit) return -1;
     if (byte === OPEN_OBJECT || byte === OPEN_ARRAY) {
       const closer = byte === OPEN_OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY;
       at = skipSpace(bytes, at + 1);
       if (bytes[at] === closer) at++;
       else {
         closers.push(closer);
-        if (closer === CLOSE_OBJECT) at = skipSpace(bytes, skipColon(bytes, skipString(bytes, at)));
+        if (closer !== CLOSE_OBJECT) continue;
+        const name = skipString(bytes, at, limit);
+        if (name < 0) return -1;
+        at = skipSpace(bytes, skipColon(bytes, name));
         continue;
       }
-    } else if (byte === QUOTE) at = skipString(bytes, at);
-    else at = skipScalar(bytes, at);
+    } else if (byte === QUOTE) {
+      at = skipString(bytes, at, limit);
+      if (at < 0) return -1;
+    } else at = skipScalar(bytes, at);
     while (true) {
       const closer = closers.at(-1);
       if (closer === undefined) return at;
@@ -168,7 +209,10 @@ function skipValue(bytes: Uint8Array, start: number): number {
       }
       if (bytes[at] !== COMMA) throw new JsonFault(at, `"," or "${String.fromCharCode(closer)}"`);
       at = skipSpace(bytes, at + 1);
-      if (closer === CLOSE_OBJECT) at = skipSpace(bytes, skipColon(bytes, skipString(bytes, at)));
+      if (closer !== CLOSE_OBJECT) break;
+      const name = skipString(bytes, at, limit);
+      if (name < 0) return -1;
+      at = skipSpace(bytes, skipColon(bytes, name));
       break;
     }
   }
@@ -180,12 +224,14 @@ function skipColon(bytes: Uint8Array, start: number): number {
   return at + 1;
 }
 
-function skipString(bytes: Uint8Array, start: number): number {
+/** -1: it goes on behind `limit`. */
+function skipString(bytes: Uint8Array, start: number, limit = bytes.length): number {
   if (bytes[start] !== QUOTE) throw new JsonFault(start, "a property name in double quotes");
   let at = start + 1;
   while (true) {
     const byte = bytes[at];
     if (byte === QUOTE) return at + 1;
+    if (at > limit) return -1;
     if (byte === undefined || byte < 0x20) throw new JsonFault(at, STRING_RULE);
     at = byte === BACKSLASH ? skipEscape(bytes, at) : at + 1;
   }

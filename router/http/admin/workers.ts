@@ -3,7 +3,7 @@ import { z } from "zod";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { hostnameOf, isListedHost, isLoopback } from "../../../base/hosts.ts";
 import type { JsonObject } from "../../../base/json.ts";
-import { parseJsonObject, readBody, requireJson } from "../gate/body.ts";
+import { parseBody, readBody, requireJson } from "../gate/body.ts";
 import type { Call, Env } from "../gate/context.ts";
 import { fieldError } from "../gate/fields.ts";
 import { guarded } from "../gate/route.ts";
@@ -184,12 +184,12 @@ async function changeWorker(http: HttpServices, call: Call): Promise<Response> {
 }
 
 async function read<Schema extends z.ZodType>(
-  { config }: HttpServices,
+  { config, clock }: HttpServices,
   { req: { raw } }: Call,
   schema: Schema,
 ): Promise<z.infer<Schema>> {
   requireJson(raw);
-  const body = parseJsonObject(await readBody(raw, config.server.max_body_bytes, raw.signal));
+  const body = await parseBody(await readBody(raw, config.server.max_body_bytes, raw.signal), { clock });
   const parsed = schema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   return parsed.data;

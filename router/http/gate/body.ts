@@ -3,7 +3,11 @@ import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { parseJsonExactly } from "../../../base/int64.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { saysJson } from "../../wire/headers.ts";
-import { findJsonFault } from "../../wire/json_scan.ts";
+import type { Clock } from "../../../base/clock.ts";
+import { turnByTurn, type Turns } from "../../../base/turns.ts";
+import { decodeUtf8 } from "../../wire/utf8.ts";
+import { findJsonFault, JsonFault } from "../../wire/json_scan.ts";
+import { parseJsonInTurns, TURN_BYTES } from "../../wire/parse_json.ts";
 
 /**
  * Reads a request's body whole. Throws 413 above `maxBytes`, 415 for a compressed body, the signal's reason
@@ -71,65 +75,130 @@ function tooLarge(size: string, maxBytes: number): CanopyError {
   });
 }
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
 const lenientUtf8 = new TextDecoder("utf-8");
 
 /** Members that engines take with 64 bits. */
 const SEEDS = ["seed", "sampling_seed"];
+/** Longest body that is parsed at once. */
+const INLINE_BYTES = 128 * 1024;
 
-/** Parses a body as a JSON object; a UTF-8 byte order mark is skipped. Throws 400 naming the position of a fault. */
+/** Options of `parseBody`. */
+export interface ParseBodyOptions {
+  readonly clock: Clock;
+  /** Aborts when the client has gone. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Parses a body as a JSON object, a long one in turns of the event loop; a UTF-8 byte order mark is skipped. Throws 400
+ * naming the position of a fault.
+ */
+export async function parseBody(
+  body: Uint8Array,
+  { clock, signal }: ParseBodyOptions,
+): Promise<JsonObject> {
+  if (body.length <= INLINE_BYTES) return parseJsonObject(body);
+  try {
+    return requireObject(await turnByTurn(clock, parseJsonInTurns(body, { exact: SEEDS }), signal));
+  } catch (error) {
+    if (error instanceof JsonFault) throw await turnByTurn(clock, faultOf(body, error), signal);
+    if (error instanceof TypeError) throw await turnByTurn(clock, invalidUtf8(body), signal);
+    throw error instanceof SyntaxError || error instanceof RangeError ? badJson(TOO_DEEP) : error;
+  }
+}
+
+/** Parses a short body at once; otherwise like `parseBody`. */
 export function parseJsonObject(body: Uint8Array | string): JsonObject {
-  const text = typeof body === "string" ? body : decodeUtf8(body);
+  const text = typeof body === "string" ? body : decode(body);
   let value: unknown;
   try {
     value = parseJsonExactly(text, SEEDS);
   } catch {
     throw invalidJson(text);
   }
-  if (!isJsonObject(value)) {
-    const got = value === null ? "null" : Array.isArray(value) ? "a list" : `a ${typeof value}`;
-    throw badRequest("body", `The body must be a JSON object, it is ${got}`, "invalid_json");
-  }
-  return value;
+  return requireObject(value);
 }
 
-function decodeUtf8(bytes: Uint8Array): string {
+function requireObject(value: unknown): JsonObject {
+  if (isJsonObject(value)) return value;
+  const got = value === null ? "null" : Array.isArray(value) ? "a list" : `a ${typeof value}`;
+  throw badRequest("body", `The body must be a JSON object, it is ${got}`, "invalid_json");
+}
+
+function decode(bytes: Uint8Array): string {
   try {
-    return utf8.decode(bytes);
+    return decodeUtf8(bytes);
   } catch {
-    const position = lenientUtf8.decode(bytes).indexOf("\ufffd");
-    throw badRequest(
-      "body",
-      `The body is not valid UTF-8 at character ${position}: send JSON in UTF-8`,
-      "invalid_json",
-    );
+    throw notUtf8(lenientUtf8.decode(bytes).indexOf("\ufffd"));
   }
 }
 
 function invalidJson(text: string): CanopyError {
   const bytes = new TextEncoder().encode(text);
   const fault = findJsonFault(bytes);
-  let problem = "cannot be parsed as JSON: it is nested too deeply or too large";
-  if (text.trim() === "") problem = "is empty: send a JSON object (position 0)";
-  else if (fault !== undefined) {
-    const position = utf8.decode(bytes.subarray(0, fault.at)).length;
-    const found = [...text.slice(position, position + 2)][0];
-    const shown = found === undefined ? "the end of the body" : JSON.stringify(found);
-    problem = `is not valid JSON at position ${position}: expected ${fault.expected}, found ${shown}`;
+  if (text.trim() === "") return badJson("is empty: send a JSON object (position 0)");
+  if (fault === undefined) return badJson(TOO_DEEP);
+  return faultAt(lenientUtf8.decode(bytes.subarray(0, fault.at)).length, bytes, fault);
+}
+
+const TOO_DEEP = "cannot be parsed as JSON: it is nested too deeply or too large";
+
+function* faultOf(bytes: Uint8Array, fault: JsonFault): Turns<CanopyError> {
+  let position = 0;
+  for (const text of textsOf(bytes.subarray(0, fault.at))) {
+    position += text.length;
+    yield;
   }
+  return faultAt(position, bytes, fault);
+}
+
+function faultAt(position: number, bytes: Uint8Array, fault: JsonFault): CanopyError {
+  const found = [...lenientUtf8.decode(bytes.subarray(fault.at, fault.at + 8))][0];
+  const shown = found === undefined ? "the end of the body" : JSON.stringify(found);
+  return badJson(`is not valid JSON at position ${position}: expected ${fault.expected}, found ${shown}`);
+}
+
+function* invalidUtf8(bytes: Uint8Array): Turns<CanopyError> {
+  let position = 0;
+  for (const text of textsOf(bytes)) {
+    const at = text.indexOf("\ufffd");
+    if (at >= 0) return notUtf8(position + at);
+    position += text.length;
+    yield;
+  }
+  return notUtf8(position);
+}
+
+/** The text of bytes in parts, each of a turn. */
+function* textsOf(bytes: Uint8Array): Generator<string, void, void> {
+  const decoder = new TextDecoder("utf-8");
+  for (let at = 0; at < bytes.length; at += TURN_BYTES) {
+    yield decoder.decode(bytes.subarray(at, at + TURN_BYTES), { stream: true });
+  }
+}
+
+function badJson(problem: string): CanopyError {
   return badRequest("body", `The body ${problem}`, "invalid_json");
+}
+
+function notUtf8(position: number): CanopyError {
+  const message = `The body is not valid UTF-8 at character ${position}: send JSON in UTF-8`;
+  return badRequest("body", message, "invalid_json");
 }
 
 /** Deepest nesting of lists and objects inside one field of a request to a virtual model. */
 const MAX_DEPTH = 100;
+/** Most lists and objects inside one field: each is read several times. */
+const MAX_NODES = 32_768;
 
 /**
- * Throws 400 naming the top-level field that nests deeper than any client needs (and than recursion can bear). Values
- * are walked, not bytes: a prompt of megabytes is one step.
+ * Throws 400 naming the top-level field that nests deeper than any client needs (and than recursion can bear), or has
+ * more parts. Values are walked, not bytes: a prompt of megabytes is one step.
  */
-export function refuseDeepNesting(body: JsonObject): void {
+export function refuseSprawl(body: JsonObject): void {
   for (const [name, field] of Object.entries(body)) {
     let level: unknown[] = typeof field === "object" && field !== null ? [field] : [];
+    let nodes = level.length;
     for (let depth = 1; level.length > 0; depth++) {
       if (depth > MAX_DEPTH) {
         throw badRequest(name, `${name} is nested deeper than ${MAX_DEPTH} levels: flatten it`);
@@ -137,7 +206,11 @@ export function refuseDeepNesting(body: JsonObject): void {
       const next: unknown[] = [];
       for (const node of level) {
         for (const child of Array.isArray(node) ? node : Object.values(node as object)) {
-          if (typeof child === "object" && child !== null) next.push(child);
+          if (typeof child !== "object" || child === null) continue;
+          if (++nodes > MAX_NODES) {
+            throw badRequest(name, `${name} has more than ${MAX_NODES} lists and objects: shorten it`);
+          }
+          next.push(child);
         }
       }
       level = next;

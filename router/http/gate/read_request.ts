@@ -1,5 +1,5 @@
 import type { JsonObject } from "../../../base/json.ts";
-import { parseJsonObject, readBody } from "./body.ts";
+import { parseBody, readBody } from "./body.ts";
 import type { Call } from "./context.ts";
 import { outcomeOfError, RequestScope } from "./request_scope.ts";
 import type { HttpServices } from "./services.ts";
@@ -23,7 +23,10 @@ export function withBody(
   call: Call,
   serve: (request: ReadRequest) => Promise<Response>,
 ): Promise<Response> {
-  return withBytes(http, call, (request) => serve({ ...request, body: parseJsonObject(request.bytes) }));
+  return withBytes(http, call, async (request) => {
+    const body = await parseBody(request.bytes, { clock: http.clock, signal: request.scope.signal });
+    return await serve({ ...request, body });
+  });
 }
 
 /** Reads a request's body and has it served; an error ends the scope. */

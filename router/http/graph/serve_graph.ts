@@ -1,5 +1,5 @@
 import { unixSeconds } from "../../../base/clock.ts";
-import { refuseDeepNesting } from "../gate/body.ts";
+import { refuseSprawl } from "../gate/body.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { runHeaders } from "../openai/run_body.ts";
@@ -12,7 +12,7 @@ export async function serveGraph(
   http: HttpServices,
   { call, body, scope }: ReadRequest,
 ): Promise<Response> {
-  refuseDeepNesting(body);
+  refuseSprawl(body);
   const { graph, stream, include } = readGraph(http, body);
   const run = await startGraph(http, graph, tracingHeaders(call), scope);
   const answer = { run, graph, include, created: unixSeconds(http.clock) };

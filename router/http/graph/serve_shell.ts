@@ -1,4 +1,4 @@
-import { refuseDeepNesting } from "../gate/body.ts";
+import { refuseSprawl } from "../gate/body.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { eventStream, finished, startGraph } from "./graph_run.ts";
@@ -11,7 +11,7 @@ import { serveByModel } from "../openai/dispatch.ts";
 export async function serveGenerate(http: HttpServices, request: ReadRequest): Promise<Response> {
   const { call, body, scope } = request;
   if (!isShellRequest(body)) return await serveByModel(http, request, "engine");
-  refuseDeepNesting(body);
+  refuseSprawl(body);
   const { graph, names, isList, stream } = readShellRequest(http, body);
   const run = await startGraph(http, graph, tracingHeaders(call), scope);
   if (stream) {

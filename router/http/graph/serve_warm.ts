@@ -2,7 +2,7 @@ import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
-import { refuseDeepNesting } from "../gate/body.ts";
+import { refuseSprawl } from "../gate/body.ts";
 import { fieldError, isSet } from "../gate/fields.ts";
 import { findServedModel, modelNotFound, onlyServedModel } from "../gate/find_model.ts";
 import type { ReadRequest } from "../gate/read_request.ts";
@@ -26,7 +26,7 @@ const STICKY_HEADER = "x-smg-routing-key";
 
 /** Serves POST /v1/warm. Throws `CanopyError`. */
 export async function serveWarm(http: HttpServices, { call, body, scope }: ReadRequest): Promise<Response> {
-  refuseDeepNesting(body);
+  refuseSprawl(body);
   const parsed = warmRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
@@ -55,7 +55,7 @@ export async function servePrefill(
   http: HttpServices,
   { call, body, scope }: ReadRequest,
 ): Promise<Response> {
-  refuseDeepNesting(body);
+  refuseSprawl(body);
   const parsed = prefillRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;

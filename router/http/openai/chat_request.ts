@@ -6,12 +6,22 @@ import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, split
 import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
 
+/** Longest conversation, as of OpenAI's own API. */
+const MAX_MESSAGES = 2048;
+
 /** Reads a chat request to a virtual model. Throws 400 naming the field at fault. */
 export function readChat(
   body: JsonObject,
   target: RunTarget,
   headers: Readonly<Record<string, string>>,
 ): CompletionPlan {
+  const { messages } = body;
+  if (Array.isArray(messages) && messages.length > MAX_MESSAGES) {
+    throw badRequest(
+      "messages",
+      `messages may hold at most ${MAX_MESSAGES} messages, it holds ${messages.length}: shorten the conversation`,
+    );
+  }
   const parsed = chatRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;

@@ -4,13 +4,15 @@ import { fieldError, isSet, shown } from "../gate/fields.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
+import { contextTokensOf } from "../../moa/prompt/run_prompts.ts";
 
 /** Reads a completions request to a virtual model. Throws 400 naming the field at fault. */
-export function readCompletion(
+export async function readCompletion(
   body: JsonObject,
   target: RunTarget,
   headers: Readonly<Record<string, string>>,
-): CompletionPlan {
+  signal: AbortSignal,
+): Promise<CompletionPlan> {
   const parsed = completionRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
@@ -18,7 +20,10 @@ export function readCompletion(
   const logprobs = typeof request.logprobs === "number" ? request.logprobs : undefined;
   if (logprobs !== undefined) requireLogprobs(target);
   const common = commonPlan(request, body, target);
-  const prompts = readPrompts(body["prompt"], (ids, name) => decode(ids, name, target));
+  const prompts: string[] = [];
+  for (const prompt of readPrompts(body["prompt"], (ids, name) => ({ ids, name }))) {
+    prompts.push(typeof prompt === "string" ? prompt : await decode(prompt, target, signal));
+  }
   const { sampling, ownStops } = splitStops(readSampling(request, body), target);
   return {
     ...common,
@@ -95,18 +100,38 @@ function readText(text: string, name: string): string {
   return text;
 }
 
-/** The text of token ids, by the tokenizer of the root's model. */
-function decode(ids: readonly Json[], name: string, target: RunTarget): string {
-  const tokenizer = target.root?.tokenizer;
-  if (tokenizer === undefined) {
+/** Most token ids that are decoded on the event loop. */
+const INLINE_IDS = 2048;
+
+/** The text of token ids, by the tokenizer of the root's model; of many from a thread. */
+function decode(
+  { ids, name }: { readonly ids: readonly Json[]; readonly name: string },
+  { graph, root }: RunTarget,
+  signal: AbortSignal,
+): string | Promise<string> {
+  const tokenizer = root?.tokenizer;
+  if (root === undefined || tokenizer === undefined) {
     throw badRequest(
       name,
-      `${name} holds token ids, and the tokenizer of ${target.graph.root.model}, the root of ` +
-        `${target.graph.name}, is not known here: send text`,
+      `${name} holds token ids, and the tokenizer of ${graph.root.model}, the root of ` +
+        `${graph.name}, is not known here: send text`,
       "unsupported_parameter",
     );
   }
-  return tokenizer.decode(checkIds(ids, name, tokenizer.vocabSize), { skipSpecialTokens: false });
+  const contextTokens = contextTokensOf(root) ?? Infinity;
+  if (ids.length > contextTokens) {
+    throw badRequest(
+      name,
+      `${name} has ${ids.length} token ids, and the context of ${graph.root.model}, the root of ${graph.name}, ` +
+        `holds ${contextTokens}: shorten ${name}`,
+      "context_length_exceeded",
+    );
+  }
+  const known = checkIds(ids, name, tokenizer.vocabSize);
+  if (tokenizer.longTexts !== undefined && known.length > INLINE_IDS) {
+    return tokenizer.longTexts.decode(known, signal);
+  }
+  return tokenizer.decode(known, { skipSpecialTokens: false });
 }
 
 /** Token ids of the field `name`. Throws 400 when there are none, or one is not in the vocabulary. */

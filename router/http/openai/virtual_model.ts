@@ -1,7 +1,7 @@
 import { unixSeconds } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
-import { refuseDeepNesting } from "../gate/body.ts";
+import { refuseSprawl } from "../gate/body.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
@@ -36,11 +36,11 @@ export async function serveVirtual(
   scope: RequestScope,
 ): Promise<Response> {
   const { graph, body, headers } = request;
-  refuseDeepNesting(body);
+  refuseSprawl(body);
   const target: RunTarget = { graph, root: http.models.get(graph.root.model) };
   const plan = request.kind === "chat"
     ? readChat(body, target, headers)
-    : readCompletion(body, target, headers);
+    : await readCompletion(body, target, headers, scope.signal);
   const path = request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions";
   guardRoot(target, plan, path);
   const timer = http.metrics.models.begin({

@@ -3,7 +3,7 @@ import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import { olderThan } from "../../engines/version.ts";
 import type { Access } from "../gate/auth.ts";
-import { parseJsonObject, readBody } from "../gate/body.ts";
+import { parseBody, readBody } from "../gate/body.ts";
 import type { Call, Env } from "../gate/context.ts";
 import { isSet, shown } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
@@ -66,7 +66,7 @@ export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
 async function abort(http: HttpServices, call: Call): Promise<Response> {
   const { signal } = call.req.raw;
   const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, signal);
-  const { rid, abort_all: all, ...rest } = bytes.length === 0 ? {} : parseJsonObject(bytes);
+  const { rid, abort_all: all, ...rest } = bytes.length === 0 ? {} : await parseBody(bytes, http);
   const key = call.req.header("authorization");
   const targets = workersToAsk(sglangModels(http, call)).filter((target) => !leaksWhenAborted(target));
   const tell = (to: readonly FanOutTarget[], body: JsonObject) => {

@@ -1,11 +1,13 @@
+import type { Clock } from "../../../base/clock.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
+import { turnByTurn } from "../../../base/turns.ts";
+import { tokenise } from "../../../ml/tokenizers/tokenise.ts";
 import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { AgentAnswer } from "./answer.ts";
 import { type CutAnswer, cutAnswers } from "./cut_answers.ts";
 import { contextTokensOf, type PromptTarget, type RunPrompts } from "./run_prompts.ts";
-import { tokenise } from "./wire_prompt.ts";
 
 /** Tokens that a chat template may add around the messages, generously. */
 const TEMPLATE_TOKENS = 2048;
@@ -33,6 +35,7 @@ export interface FitOptions {
   /** In slot order. */
   readonly answers: readonly AgentAnswer[];
   readonly onOverflow: AgentGraph["onOverflow"];
+  readonly clock: Clock;
 }
 
 /** Most tokens of an agent's prompt that leave room for its own answer; Infinity where its context is unknown. */
@@ -79,7 +82,10 @@ export function checkContext(target: PromptTarget, prompts: RunPrompts): Promise
  * `invalid_messages` as `wire` does.
  */
 export function fitContext(target: PromptTarget, options: FitOptions): FittedPrompt | Promise<FittedPrompt> {
-  const prompt = options.prompts.wire(target, options.answers);
+  const { prompts, answers, clock } = options;
+  const prompt = prompts.isLong(target.node, answers)
+    ? turnByTurn(clock, prompts.wireInTurns(target, answers))
+    : prompts.wire(target, answers);
   return prompt instanceof Promise
     ? prompt.then((known) => fitPrompt(known, target, options))
     : fitPrompt(prompt, target, options);
@@ -117,7 +123,7 @@ async function cutToFit(
     readonly promptTokens: number;
   },
 ): Promise<FittedPrompt> {
-  const { node, served, sampling } = target;
+  const { node, sampling } = target;
   const { contextTokens, tokenizer } = known;
   const limit = contextTokens - ownTokens(contextTokens, sampling);
   const tooLong = new CanopyError(
@@ -129,7 +135,7 @@ async function cutToFit(
     { code: "context_length_exceeded", status: 400 },
   );
   if (onOverflow === "refuse") throw tooLong;
-  const ids = await Promise.all(answers.map(({ text }) => tokenise(text, served, {})));
+  const ids = await Promise.all(answers.map(({ text }) => tokenise(text, tokenizer)));
   let budget = ids.reduce((sum, { length }) => sum + length, 0) - (known.promptTokens - limit);
   for (let attempt = 0; attempt < MAX_CUTS && budget > 0; attempt++) {
     const cut = cutAnswers(answers, ids, { budgetTokens: budget, tokenizer });

@@ -1,3 +1,4 @@
+import type { Turns } from "../../../base/turns.ts";
 import type { Piece } from "../graph/template.ts";
 import { type FilledPrompt, fillWith, type OpenPrompt } from "./open_prompt.ts";
 
@@ -19,23 +20,25 @@ export interface Refused {
  * each and unchanged, or the template does more with a text than to put it somewhere. `render`: the final text of a
  * filled prompt, undefined where the engine makes it. `key`: a text that occurs in no prompt.
  */
-export function layoutOf(
+export function* layoutOf(
   open: OpenPrompt,
   render: (prompt: FilledPrompt) => string | undefined,
   key: string,
-): PromptLayout | Refused {
+): Turns<PromptLayout | Refused> {
   if (open.kind === "raw") return { pieces: open.pieces, trims: false };
   if (open.kind === "moa-vllm") {
     return { refusal: "MoA-vllm puts all answers wherever a text has its placeholder" };
   }
   const plain = split(open, render, (index) => `${key}x${index}x`);
   if ("refusal" in plain) return plain;
+  yield;
   // White space, quotes, markup and letters of both cases: what filters for texts trim, escape or replace.
   const rich = split(open, render, (index) => `Q"${key}\n\n <b>&'${index}{{ x }}\\u00e9 \u00c9\t|${key}"q`);
   if ("refusal" in rich) return rich;
   if (!samePieces(plain, rich)) {
     return { refusal: "the model's chat template changes with the answers in the prompt" };
   }
+  yield;
   const spaced = split(open, render, (index) => ` \n${key}y${index}y\n `);
   return { pieces: plain, trims: "refusal" in spaced || !samePieces(plain, spaced) };
 }

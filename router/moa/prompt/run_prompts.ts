@@ -1,4 +1,7 @@
 import { badRequest, messageOf } from "../../../base/errors.ts";
+import { atOnce, type Turns } from "../../../base/turns.ts";
+import { TURN_LENGTH } from "../../../ml/tokenizers/control_tokens.ts";
+import { tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 import type { Question } from "../graph/run_input.ts";
@@ -7,29 +10,32 @@ import type { AgentAnswer } from "./answer.ts";
 import type { Precursor } from "./answer_layout.ts";
 import { questionText, textOf } from "./conversation.ts";
 import { AskedPrompt } from "./asked_prompt.ts";
-import { fillPrompt, type OpenPrompt, openPrompt } from "./open_prompt.ts";
+import { type FilledPrompt, fillPrompt, type OpenPrompt, openPrompt } from "./open_prompt.ts";
 import { layoutOf, type PromptLayout, type Refused } from "./prompt_layout.ts";
 import { SplicedPrompt } from "./spliced_prompt.ts";
 import {
   guardAnswers,
   guardConversation,
+  guardLong,
   guardOpen,
   guardPrecursors,
   type NeutralisedTexts,
   neutralisingGuard,
   type TextGuard,
+  textsOf,
 } from "./text_guard.ts";
 import {
   hasChatFields,
   isTokenised,
   needsChatEndpoint,
   promptText,
-  tokenise,
-  type TokeniseOptions,
   tokensPrompt,
   wirePrompt,
 } from "./wire_prompt.ts";
 import type { ServedModel } from "../../served/served_model.ts";
+
+/** Messages of a conversation that is laid out in turns. */
+const MANY = 64;
 
 /** An agent as a run calls it. */
 export interface PromptTarget {
@@ -62,6 +68,8 @@ export class RunPrompts {
   readonly #neutralised: NeutralisedTexts;
   readonly #open = new Map<PromptTemplate, OpenPrompt>();
   readonly #lengths = new Map<OpenPrompt, number>();
+  /** Without answers. */
+  readonly #filled = new Map<OpenPrompt, FilledPrompt>();
   readonly #guarded = new Map<OpenPrompt, Map<ServedModel, GuardedPrompt[]>>();
   readonly #unanswered = new Map<OpenPrompt, Map<ServedModel, Prompt | Promise<Prompt>>>();
   readonly #layouts = new Map<OpenPrompt, Map<ServedModel, PromptLayout | Refused>>();
@@ -75,12 +83,31 @@ export class RunPrompts {
     this.#neutralised = neutralised;
   }
 
-  /** Characters of an agent's open prompt, those of JSON's syntax included. */
+  /** Characters of an agent's open prompt: at least those of its texts. */
   length(node: AgentNode): number {
     const open = this.#openOf(node);
     let length = this.#lengths.get(open);
-    if (length === undefined) this.#lengths.set(open, length = JSON.stringify(open).length);
+    if (length === undefined) this.#lengths.set(open, length = charactersOf(open));
     return length;
+  }
+
+  /** True for prompts that are made in turns of the event loop: their texts are long, or many. */
+  isLong(node: AgentNode, answers: readonly AgentAnswer[] = []): boolean {
+    const written = answers.reduce((sum, { text }) => sum + text.length, 0);
+    const open = this.#openOf(node);
+    return this.length(node) + written > TURN_LENGTH || (open.kind === "chat" && open.messages.length > MANY);
+  }
+
+  /**
+   * Makes what an agent's prompt needs: afterwards `wire` without answers, `countTokens` and `splice` are short. `key` as
+   * in `SpliceSource`; undefined where the prompt is not spliced. Throws what `wire` throws.
+   */
+  *prepare(target: PromptTarget, key: string | undefined): Turns<void> {
+    this.#refuseTooLong(target);
+    yield* this.wireInTurns(target, []);
+    if (key === undefined || this.#refusal(target) !== undefined) return;
+    const { open } = yield* this.#guardInTurns(target);
+    yield* this.#layoutInTurns(open, target, key);
   }
 
   /**
@@ -96,29 +123,43 @@ export class RunPrompts {
   /**
    * An agent's prompt as it goes to the model; `answers` are in slot order. A promise where it is so long that a thread
    * makes its tokens. Throws 400 `invalid_messages` when the model's chat template refuses the conversation,
-   * `context_length_exceeded` when the prompt cannot fit without answers.
+   * `context_length_exceeded` when a long prompt cannot fit.
    */
   wire(target: PromptTarget, answers: readonly AgentAnswer[]): Prompt | Promise<Prompt> {
+    return atOnce(this.wireInTurns(target, answers));
+  }
+
+  /** `wire` for a prompt that is long. */
+  *wireInTurns(target: PromptTarget, answers: readonly AgentAnswer[]): Turns<Prompt | Promise<Prompt>> {
     const { node, served, sampling } = target;
-    const { open, guard, tokenised } = this.#guard(target);
-    const spliced = this.#spliced.get(node);
-    this.#asked.get(node)?.finish(guardAnswers(answers, guard));
-    if (answers.length > 0 || spliced !== undefined || hasChatFields(sampling)) {
-      const filled = fillPrompt(open, guardAnswers(answers, guard));
-      const text = spliced === undefined ? undefined : promptText(filled, served, sampling);
-      return spliced === undefined || text === undefined
-        ? wirePrompt(filled, served, sampling, { marked: tokenised })
-        : tokensPrompt(spliced.encode(text));
+    const { open, guard, tokenised } = yield* this.#guardInTurns(target);
+    yield* guardLong(answers.map(({ text }) => text), "answer", guard);
+    const guarded = guardAnswers(answers, guard);
+    this.#asked.get(node)?.finish(guarded);
+    if (answers.length > 0 || this.#spliced.has(node) || hasChatFields(sampling)) {
+      const filled = fillPrompt(open, guarded);
+      yield;
+      const text = promptText(filled, served, sampling);
+      if (text === undefined) return filled;
+      yield;
+      const spliced = this.#spliced.get(node);
+      // Too long a one may still be cut.
+      return tokensPrompt(
+        spliced?.encode(text) ?? tokenise(text, served.tokenizer, { marked: tokenised }),
+      );
     }
     let prompts = this.#unanswered.get(open);
     if (prompts === undefined) this.#unanswered.set(open, prompts = new Map());
-    let prompt = prompts.get(served);
-    if (prompt === undefined) {
-      const limit = this.#limit(target);
-      prompt = wirePrompt(fillPrompt(open, []), served, sampling, { marked: tokenised, limit });
-      prompts.set(served, prompt);
-      if (prompt instanceof Promise) prompt.then((known) => prompts.set(served, known), () => {});
-    }
+    const known = prompts.get(served);
+    if (known !== undefined) return known;
+    const filled = fillPrompt(open, []);
+    yield;
+    const text = promptText(filled, served, sampling);
+    yield;
+    const options = { marked: tokenised, limit: this.#limit(target) };
+    const prompt = text === undefined ? filled : tokensPrompt(tokenise(text, served.tokenizer, options));
+    prompts.set(served, prompt);
+    if (prompt instanceof Promise) prompt.then((made) => prompts.set(served, made), () => {});
     return prompt;
   }
 
@@ -131,7 +172,7 @@ export class RunPrompts {
     if (prompt.kind === "tokens") return prompt.ids.length;
     if (prompt.kind === "chat" || tokenizer === undefined) return undefined;
     const { length: before } = tokenizer.textPrefix ?? [];
-    const ids = tokenise(prompt.text, target.served, { limit: this.#limit(target) });
+    const ids = tokenise(prompt.text, tokenizer, { limit: this.#limit(target) });
     return ids instanceof Promise ? ids.then(({ length }) => before + length) : before + ids.length;
   }
 
@@ -143,7 +184,7 @@ export class RunPrompts {
   /** The same prompt as `wire` gives, without regard to what was spliced: for its length. */
   unspliced(target: PromptTarget, answers: readonly AgentAnswer[]): Prompt | Promise<Prompt> {
     const { served, sampling } = target;
-    const { open, guard, tokenised } = this.#guard(target);
+    const { open, guard, tokenised } = atOnce(this.#guardInTurns(target));
     return wirePrompt(fillPrompt(open, guardAnswers(answers, guard)), served, sampling, {
       marked: tokenised,
     });
@@ -161,31 +202,30 @@ export class RunPrompts {
 
   /** An agent's prompt that grows with what its precursors write. Once it is spliced, `wire` goes on from there. */
   splice(target: PromptTarget, source: SpliceSource): SplicedPrompt | AskedPrompt | Refused {
-    const { node, served: { tokenizer, engine }, sampling } = target;
+    const { node, served: { tokenizer, engine } } = target;
     const { slots, precursors, key } = source;
-    if (!engine.capabilities.tokenIds) return { refusal: "the engine takes no token ids" };
-    if (tokenizer === undefined) return this.#ask(target, source);
-    const streaming = tokenizer.streaming ?? { refusal: "it encodes whole texts only" };
-    if ("refusal" in streaming) return { refusal: `of the model's tokenizer: ${streaming.refusal}` };
-    const { open, guard } = this.#guard(target);
-    const layout = this.#layout(open, target, key);
+    if (engine.capabilities.tokenIds && tokenizer === undefined) return this.#ask(target, source);
+    const refusal = this.#refusal(target);
+    if (refusal !== undefined) return { refusal };
+    const { open, guard } = atOnce(this.#guardInTurns(target));
+    const layout = atOnce(this.#layoutInTurns(open, target, key));
     if ("refusal" in layout) return layout;
+    const streaming = tokenizer?.streaming;
+    if (tokenizer === undefined || streaming === undefined || "refusal" in streaming) {
+      throw new Error(`The prompt of agent ${node.id} cannot be spliced`);
+    }
     if (open.kind === "moa-vllm") return { refusal: "MoA-vllm fills it" };
-    const { textPrefix } = tokenizer;
-    if (
-      open.kind === "raw" &&
-      (textPrefix === undefined || sampling.extra?.["add_special_tokens"] !== undefined)
-    ) return { refusal: "the router does not know which tokens the engine puts in front of its raw text" };
     const spliced = new SplicedPrompt({
       layout,
       responses: open.responses,
       slots,
-      precursors: () => guardPrecursors(precursors(), guard),
+      precursors,
+      guard: (known) => guardPrecursors(known, guard),
       stream: streaming.open({ marked: open.kind === "chat" }),
       marked: open.kind === "chat",
       longTexts: tokenizer.longTexts,
       // The engine tokenises a raw text, and says how it begins.
-      prefix: open.kind === "raw" ? textPrefix : undefined,
+      prefix: open.kind === "raw" ? tokenizer.textPrefix : undefined,
     });
     this.#spliced.set(node, spliced);
     return spliced;
@@ -194,7 +234,7 @@ export class RunPrompts {
   /** A prompt whose tokens only the engine can tell. */
   #ask(target: PromptTarget, { slots, precursors }: SpliceSource): AskedPrompt | Refused {
     const { node, served: { askTokens, tokenizerProblem: why }, sampling } = target;
-    const { open, guard } = this.#guard(target);
+    const { open, guard } = atOnce(this.#guardInTurns(target));
     if (askTokens === undefined || open.kind !== "chat") {
       const refusal = "the router does not know the model's tokenizer";
       return { refusal: why === undefined ? refusal : `${refusal}: ${why}` };
@@ -213,6 +253,21 @@ export class RunPrompts {
     return asked;
   }
 
+  /** The reason why an agent's prompt cannot be spliced, as far as that is known before its layout. */
+  #refusal({ node, served: { tokenizer, engine }, sampling }: PromptTarget): string | undefined {
+    if (!engine.capabilities.tokenIds) return "the engine takes no token ids";
+    if (tokenizer === undefined) return "the router does not know the model's tokenizer";
+    const streaming = tokenizer.streaming ?? { refusal: "it encodes whole texts only" };
+    if ("refusal" in streaming) return `of the model's tokenizer: ${streaming.refusal}`;
+    const { kind } = this.#openOf(node);
+    if (kind === "chat" && hasChatFields(sampling)) return "its parameters need the engine's chat endpoint";
+    if (
+      kind === "raw" &&
+      (tokenizer.textPrefix === undefined || sampling.extra?.["add_special_tokens"] !== undefined)
+    ) return "the router does not know which tokens the engine puts in front of its raw text";
+    return undefined;
+  }
+
   /** An agent's prompt with its slots open. */
   #openOf(node: AgentNode): OpenPrompt {
     let open = this.#open.get(node.template);
@@ -221,9 +276,10 @@ export class RunPrompts {
   }
 
   /** An agent's open prompt with its texts guarded, as one that the router tokenises or as one that the engine does. */
-  #guard({ node, served, sampling }: PromptTarget): GuardedPrompt {
+  *#guardInTurns({ node, served, sampling }: PromptTarget): Turns<GuardedPrompt> {
     const open = this.#openOf(node);
-    const filled = fillPrompt(open, []);
+    let filled = this.#filled.get(open);
+    if (filled === undefined) this.#filled.set(open, filled = fillPrompt(open, []));
     const tokenised = isTokenised(filled, served, sampling);
     let models = this.#guarded.get(open);
     if (models === undefined) this.#guarded.set(open, models = new Map());
@@ -233,13 +289,27 @@ export class RunPrompts {
     if (guarded === undefined) {
       const { tokenizer } = served;
       const render = (prompt: OpenPrompt) => promptText(fillPrompt(prompt, []), served, sampling) ?? "";
-      const guard = neutralisingGuard(tokenizer, this.#neutralised);
-      guarded = tokenised
-        ? { ...guardConversation(open, tokenizer?.control, render), tokenised }
-        : { open: guardOpen(open, guard), guard, tokenised };
+      if (tokenised) {
+        guarded = { ...yield* guardConversation(open, tokenizer?.control, render), tokenised };
+      } else {
+        const guard = neutralisingGuard(tokenizer, this.#neutralised);
+        yield* guardLong(textsOf(open), "text", guard);
+        guarded = { open: guardOpen(open, guard), guard, tokenised };
+      }
       made.push(guarded);
     }
     return guarded;
+  }
+
+  /** A prompt whose tokens cannot fit, whatever they are, is not made. */
+  #refuseTooLong(target: PromptTarget): void {
+    const limit = this.#limit(target);
+    const { maxTokenBytes } = target.served.tokenizer ?? {};
+    if (limit === undefined || maxTokenBytes === undefined) return;
+    // A UTF-16 unit is at least one byte.
+    const length = textsOf(this.#openOf(target.node)).reduce((sum, text) => sum + text.length, 0);
+    const least = Math.ceil(length / maxTokenBytes);
+    if (least > limit.tokens) throw limit.tooLong(least);
   }
 
   /** The model's context, where it is known. */
@@ -257,16 +327,14 @@ export class RunPrompts {
     };
   }
 
-  #layout(open: OpenPrompt, { served, sampling }: PromptTarget, key: string): PromptLayout | Refused {
-    if (open.kind === "chat" && hasChatFields(sampling)) {
-      return { refusal: "its parameters need the engine's chat endpoint" };
-    }
+  *#layoutInTurns(open: OpenPrompt, { served }: PromptTarget, key: string): Turns<PromptLayout | Refused> {
     let layouts = this.#layouts.get(open);
     if (layouts === undefined) this.#layouts.set(open, layouts = new Map());
     let layout = layouts.get(served);
     if (layout === undefined) {
+      yield;
       try {
-        layout = layoutOf(open, (prompt) => promptText(prompt, served, {}), key);
+        layout = yield* layoutOf(open, (prompt) => promptText(prompt, served, {}), key);
       } catch (error) {
         layout = { refusal: messageOf(error) };
       }
@@ -279,6 +347,15 @@ export class RunPrompts {
 /** Tokens that a model's context holds; undefined: not known. */
 export function contextTokensOf({ config, engine }: ServedModel): number | undefined {
   return config.context_tokens ?? engine.capabilities.contextTokens;
+}
+
+/** Characters of all strings in a value, names of fields included. */
+function charactersOf(value: unknown): number {
+  if (typeof value === "string") return value.length;
+  if (typeof value !== "object" || value === null) return 8;
+  let sum = 0;
+  for (const [name, member] of Object.entries(value)) sum += name.length + charactersOf(member);
+  return sum;
 }
 
 /** The user's text in a prompt, without what is written into its slots. */

@@ -8,6 +8,9 @@ import type { PromptLayout } from "./prompt_layout.ts";
 /** Longest text that a stream may hold back while it grows; a longer one (a run of blanks) waits for the final prompt. */
 const MAX_PENDING = 64 * 1024;
 
+/** Longest texts of precursors, together, that are read again whenever there is more of them. */
+const MAX_WRITTEN = 2 * 1024 * 1024;
+
 /** Where a growing prompt has come to. */
 export interface GrowingStep {
   /** So many of the tokens that were stable still are: all, unless a precursor has gone whose text was among them. */
@@ -25,6 +28,8 @@ export interface SpliceOptions {
   readonly slots: AgentGraph["slots"];
   /** The state of those who write into the slots, in declared order. */
   readonly precursors: () => readonly Precursor[];
+  /** Their texts as they stand in the prompt. */
+  readonly guard: (precursors: readonly Precursor[]) => readonly Precursor[];
   readonly stream: TokenStream;
   /** What the stream is given has the marks of `ControlTokens`. */
   readonly marked: boolean;
@@ -93,6 +98,7 @@ export class SplicedPrompt {
   /** Goes on to what is known now. `inline`: nothing long is begun. */
   update({ inline = false } = {}): GrowingStep {
     const known = this.#known();
+    if (known === undefined) return { kept: this.stableTokens, waitsFor: undefined };
     const kept = this.#rewind(known.parts.join(""));
     const step = { kept, waitsFor: known.waitsFor };
     if (this.#job !== undefined) return { ...step, busy: this.#job };
@@ -143,9 +149,13 @@ export class SplicedPrompt {
     });
   }
 
-  #known(): KnownText {
-    const { layout, responses, slots, precursors } = this.#options;
-    return layOut(layout.pieces, { precursors: precursors(), responses, slots, trims: layout.trims });
+  /** The text that is known; undefined where that is so much that it waits for the final prompt. */
+  #known(): KnownText | undefined {
+    const { layout, responses, slots, precursors, guard } = this.#options;
+    const written = precursors();
+    const length = written.reduce((sum, one) => sum + (one.state === "gone" ? 0 : one.text.length), 0);
+    if (length > MAX_WRITTEN) return undefined;
+    return layOut(layout.pieces, { precursors: guard(written), responses, slots, trims: layout.trims });
   }
 
   /** Never rejects. */
@@ -156,7 +166,7 @@ export class SplicedPrompt {
       ({ ids, state }) => {
         if (turn !== this.#turn || state === undefined) return;
         // A slot may have vanished meanwhile.
-        if (!this.#known().parts.join("").startsWith(this.#fed + text)) return;
+        if (this.#known()?.parts.join("").startsWith(this.#fed + text) !== true) return;
         stream.resume(ids, state);
         this.#fed += text;
       },

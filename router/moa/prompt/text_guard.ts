@@ -1,6 +1,7 @@
 import { isJsonObject, type Json } from "../../../base/json.ts";
+import type { Turns } from "../../../base/turns.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import { ControlTokens, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
+import { ControlTokens, TURN_LENGTH, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
 import type { ModelControlTokens, ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { Piece } from "../graph/template.ts";
@@ -34,6 +35,8 @@ const UNKNOWN_MODEL = new ControlTokens(COMMON_TOKENS);
 
 /** What a prompt's texts go through, so that none of them writes a control token. */
 export interface TextGuard {
+  /** `text` for a long one; `answer`: as an agent's answer. What it gives is remembered: afterwards both cost nothing. */
+  inTurns(text: string, as: "text" | "answer"): Turns<void>;
   /** A text of the user's; in a conversation also one of the configuration's. */
   text(text: string): string;
   /** `growing`: the certain beginning of one that is still being written. */
@@ -44,17 +47,36 @@ export interface TextGuard {
 
 /** The guard of prompts that the router tokenises: texts are marked. */
 export function markingGuard(control: ControlTokens | undefined): TextGuard {
-  const mark = (text: string, growing?: boolean) => control?.mark(text, growing) ?? text;
-  return { text: (text) => mark(text), answer: mark, whole: true };
+  const known = new Map<string, string>();
+  const mark = (text: string, growing?: boolean) => {
+    const given = growing === true ? undefined : known.get(text);
+    return given ?? control?.mark(text, growing) ?? text;
+  };
+  return {
+    text: (text) => mark(text),
+    answer: mark,
+    *inTurns(text) {
+      if (control !== undefined && !known.has(text)) known.set(text, yield* control.markInTurns(text));
+    },
+    whole: true,
+  };
 }
 
 /** The guard of prompts that the engine tokenises: control tokens are taken apart by a space. */
 export function neutralisingGuard(tokenizer: ModelTokenizer | undefined, texts: NeutralisedTexts): TextGuard {
   const control = tokenizer === undefined ? UNKNOWN_MODEL : tokenizer.control?.all;
-  const neutralise = (text: string, growing?: boolean) => control?.neutralise(text, growing) ?? text;
+  const known = new Map<string, string>();
+  const neutralise = (text: string, growing?: boolean) => {
+    const given = growing === true ? undefined : known.get(text);
+    return given ?? control?.neutralise(text, growing) ?? text;
+  };
   return {
     text: texts === "all" ? (text) => neutralise(text) : (text) => text,
     answer: texts === "none" ? (text) => text : neutralise,
+    *inTurns(text, as) {
+      if (texts === "none" || (as === "text" && texts !== "all")) return;
+      if (control !== undefined && !known.has(text)) known.set(text, yield* control.neutraliseInTurns(text));
+    },
     whole: false,
   };
 }
@@ -64,12 +86,13 @@ export function neutralisingGuard(tokenizer: ModelTokenizer | undefined, texts: 
  * marks at all control tokens would change more than the tokens, only the special ones are marked. `render`: the final
  * text without answers.
  */
-export function guardConversation(
+export function* guardConversation(
   open: OpenPrompt,
   control: ModelControlTokens | undefined,
   render: (open: OpenPrompt) => string,
-): { readonly open: OpenPrompt; readonly guard: TextGuard } {
+): Turns<{ readonly open: OpenPrompt; readonly guard: TextGuard }> {
   const guard = markingGuard(control?.all);
+  yield* guardLong(textsOf(open), "text", guard);
   let marks = false;
   const guarded = guardOpen(open, {
     ...guard,
@@ -79,15 +102,47 @@ export function guardConversation(
       return marked;
     },
   });
-  if (!marks || control === undefined || isSame(render, open, guarded)) return { open: guarded, guard };
+  if (!marks || control === undefined || (yield* isSame(render, open, guarded))) {
+    return { open: guarded, guard };
+  }
   const special = markingGuard(control.special);
+  yield* guardLong(textsOf(open), "text", special);
   return { open: guardOpen(open, special), guard: special };
 }
 
+/** Has the long ones of some texts guarded, which `guardOpen` and `guardAnswers` then need not do. */
+export function* guardLong(
+  texts: readonly string[],
+  as: "text" | "answer",
+  guard: TextGuard,
+): Turns<void> {
+  for (const text of new Set(texts.filter(({ length }) => length > TURN_LENGTH))) {
+    yield* guard.inTurns(text, as);
+    yield;
+  }
+}
+
+/** The texts of an open prompt that go through a guard. */
+export function textsOf(open: OpenPrompt): string[] {
+  const texts: string[] = [];
+  const text = (one: string) => (texts.push(one), one);
+  guardOpen(open, { text, answer: text, whole: true, *inTurns() {} });
+  return texts;
+}
+
 /** True when marks are all that two texts differ in, and for a conversation that the template refuses. */
-function isSame(render: (open: OpenPrompt) => string, plain: OpenPrompt, marked: OpenPrompt): boolean {
+function* isSame(
+  render: (open: OpenPrompt) => string,
+  plain: OpenPrompt,
+  marked: OpenPrompt,
+): Turns<boolean> {
+  yield;
   try {
-    return unmarked(render(marked)) === render(plain);
+    const text = render(marked);
+    yield;
+    const same = render(plain);
+    yield;
+    return unmarked(text) === same;
   } catch {
     return true;
   }

@@ -1,6 +1,5 @@
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import { unmarked } from "../../../ml/tokenizers/control_tokens.ts";
-import { INLINE_LENGTH } from "../../../ml/tokenizers/long_texts.ts";
+import { tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { mediaParts, textOf } from "./conversation.ts";
 import type { FilledPrompt } from "./open_prompt.ts";
@@ -22,15 +21,6 @@ const CHAT_FIELDS = [
   "documents",
 ];
 
-/** Options of `tokenise`. */
-export interface TokeniseOptions {
-  /** The text has the marks of `ControlTokens`. */
-  readonly marked?: boolean | undefined;
-  /** Longest prompt; `tooLong` makes the error for one that has at least so many tokens. */
-  readonly limit?: { readonly tokens: number; readonly tooLong: (leastTokens: number) => Error } | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
-
 /**
  * The form in which a prompt goes to a model: a conversation as token ids where the router knows the model's tokenizer
  * and the engine takes ids, so that every later prompt that begins with the same text begins with the same ids; else
@@ -44,7 +34,7 @@ export function wirePrompt(
   options: TokeniseOptions = {},
 ): Prompt | Promise<Prompt> {
   const text = promptText(prompt, model, sampling);
-  return text === undefined ? prompt : tokensPrompt(tokenise(text, model, options));
+  return text === undefined ? prompt : tokensPrompt(tokenise(text, model.tokenizer, options));
 }
 
 /** A prompt of token ids. */
@@ -54,29 +44,6 @@ export function tokensPrompt(ids: number[] | Promise<number[]>): Prompt | Promis
   // Whoever asked for it may have left.
   prompt.catch(() => {});
   return prompt;
-}
-
-/**
- * The token ids of a text: at once where it is short, else from a thread. A text that cannot fit, whatever its tokens,
- * is not encoded.
- */
-export function tokenise(
-  text: string,
-  { tokenizer }: ServedModel,
-  { marked, limit, signal }: TokeniseOptions,
-): number[] | Promise<number[]> {
-  if (tokenizer === undefined) return [];
-  const { longTexts, maxTokenBytes } = tokenizer;
-  if (limit !== undefined && maxTokenBytes !== undefined && text.length > limit.tokens * maxTokenBytes) {
-    // A UTF-16 unit is at least one byte.
-    const least = Math.ceil((marked === true ? unmarked(text) : text).length / maxTokenBytes);
-    if (least > limit.tokens) throw limit.tooLong(least);
-  }
-  if (longTexts === undefined || text.length <= INLINE_LENGTH) return tokenizer.encode(text, { marked });
-  return longTexts.encode({ text, marked, maxTokens: limit?.tokens }, signal).then(({ ids, over }) => {
-    if (over && limit !== undefined) throw limit.tooLong(limit.tokens + 1);
-    return Array.from(ids);
-  });
 }
 
 /**

@@ -1,4 +1,4 @@
-import { AppendLog } from "../../../base/append_log.ts";
+import { AppendLog } from "./append_log.ts";
 import type { Clock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 

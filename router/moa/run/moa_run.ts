@@ -3,6 +3,7 @@ import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
+import { turnByTurn } from "../../../base/turns.ts";
 import type { AgentCall, AgentRequest, Asked } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
@@ -94,8 +95,10 @@ export class MoaRun implements Run {
   /** The root's calls whose last word is out: until then the output stays open. */
   readonly #answeredRoots = new Set<AgentCall>();
   #hasEnded = false;
-  /** Long prompts that are being counted. */
-  readonly #checks: readonly Promise<void>[];
+  /** Its prompts are made and counted in turns of the event loop, before any agent starts. */
+  readonly #isLong: boolean;
+  /** Prompts that are being counted in threads. */
+  readonly #checks: Promise<void>[];
 
   /**
    * Checks the request against the graph; `start` sets it going. Throws 400 when it cannot fit; a long one fails with
@@ -127,7 +130,10 @@ export class MoaRun implements Run {
     const clusters = this.#clusters = new RunClusters(graph);
     this.#calls = new RunCalls({ graph, input, models, prompts, clusters, context });
     for (const node of graph.agents) refuseMedia(node, input.question);
-    const checks = graph.agents.map((node) => checkContext(this.#calls.target(node), prompts));
+    this.#isLong = graph.agents.some((node) => prompts.isLong(node));
+    const checks = this.#isLong
+      ? []
+      : graph.agents.map((node) => checkContext(this.#calls.target(node), prompts));
     this.#checks = checks.filter((check) => check !== undefined);
     for (const check of this.#checks) check.catch(() => {});
     this.#warming = new RunWarming(graph, this.#calls, context);
@@ -157,17 +163,51 @@ export class MoaRun implements Run {
         () => {},
       );
     }
-    if (this.#checks.length === 0) return this.#begin();
-    Promise.all(this.#checks).then(
-      () => this.#begin(),
-      (error) => this.#finish("failed", CanopyError.is(error) ? error : internalFailure(error)),
-    ).catch(this.#onInternalError);
+    if (this.#isLong) this.#beginLong().catch(this.#onInternalError);
+    else if (this.#checks.length === 0) this.#begin();
+    else this.#checked().then((fits) => fits && this.#begin()).catch(this.#onInternalError);
   }
 
   #begin(): void {
-    const { graph } = this.#options;
-    for (const node of graph.agents) if (node.reads.length === 0) this.#launch(node);
+    for (const node of this.#leaves()) this.#launch(node);
     if (this.#state === "running") this.#warming.start();
+  }
+
+  async #beginLong(): Promise<void> {
+    const { graph, clock } = this.#options;
+    for (const node of graph.agents) {
+      if (this.#state !== "running") return;
+      try {
+        await turnByTurn(clock, this.#calls.prepare(node));
+        const check = checkContext(this.#calls.target(node), this.#prompts);
+        if (check !== undefined) this.#checks.push(check);
+        check?.catch(() => {});
+      } catch (error) {
+        this.#checks.push(Promise.reject(error));
+        break;
+      }
+    }
+    if (!await this.#checked()) return;
+    for (const node of this.#leaves()) {
+      this.#launch(node);
+      await clock.sleep(0);
+    }
+    if (this.#state === "running") this.#warming.start();
+  }
+
+  /** False when a prompt does not fit: the run has failed with that. */
+  async #checked(): Promise<boolean> {
+    try {
+      await Promise.all(this.#checks);
+      return true;
+    } catch (error) {
+      this.#finish("failed", CanopyError.is(error) ? error : internalFailure(error));
+      return false;
+    }
+  }
+
+  #leaves(): AgentNode[] {
+    return this.#options.graph.agents.filter(({ reads }) => reads.length === 0);
   }
 
   usage(): RunUsage {
@@ -255,7 +295,12 @@ export class MoaRun implements Run {
     const target = this.#calls.target(node);
     this.#warming.close(node);
     const answers = this.#clusters.answersFor(node);
-    const fitted = fitContext(target, { prompts: this.#prompts, answers, onOverflow: graph.onOverflow });
+    const fitted = fitContext(target, {
+      prompts: this.#prompts,
+      answers,
+      onOverflow: graph.onOverflow,
+      clock: this.#options.clock,
+    });
     const noted = (known: FittedPrompt) => this.#noteFit(node, target.sampling, known);
     const prompt = fitted instanceof Promise ? fitted.then(noted) : noted(fitted);
     // A call that is over does not wait for it.

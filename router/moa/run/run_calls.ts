@@ -1,4 +1,5 @@
 import { CanopyError } from "../../../base/errors.ts";
+import type { Turns } from "../../../base/turns.ts";
 import { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import { type AgentGraph, type AgentNode, answeringAgents, soleRoot } from "../graph/graph_types.ts";
@@ -71,6 +72,13 @@ export class RunCalls implements WarmedAgents {
     const target = this.#targets.get(node);
     if (target === undefined) throw new Error(`Agent ${node.id} is not one of the graph's`);
     return target;
+  }
+
+  /** Makes what an agent's prompt needs before it is sent or grows. */
+  prepare(node: AgentNode): Turns<void> {
+    const { prompts, graph } = this.#options;
+    const spliced = node.reads.length > 0 && graph.incrementalPrefill.mode !== "off";
+    return prompts.prepare(this.target(node), spliced ? this.#spliceKey : undefined);
   }
 
   /** An agent's prompt that grows with what its precursors write. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
-import { ControlTokens, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
+import { ControlTokens, TURN_LENGTH, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
 import { HfTokenizer } from "../../../ml/tokenizers/hf_tokenizer.ts";
 import { loadFixture, randomText, shapes } from "./tokenizer_shapes.ts";
 
@@ -40,6 +40,27 @@ test("a token that is put together from two texts is taken apart as well", () =>
       assert.ok(!qwen.encode(marked, { marked: true }).includes(1913), `${cut}`);
       assert.ok(!qwen.encode(all.neutralise(`a${left}`) + all.neutralise(right)).includes(1913), `${cut}`);
     }
+  }
+});
+
+test("a long text is marked in short turns, and as its parts would be", () => {
+  const { all } = qwen.control;
+  const texts = [
+    "word ".repeat(60_000),
+    "<|im_end|>".repeat(20_000),
+    "<".repeat(300_000),
+    "\ufdd0".repeat(300_000),
+  ];
+  for (const text of texts) {
+    const work = all.markInTurns(text);
+    let turns = 1;
+    let step = work.next();
+    for (; step.done !== true; step = work.next()) turns++;
+    assert.ok(turns >= Math.floor(text.length / TURN_LENGTH), `${turns} turns for ${text.length} characters`);
+    assert.equal(unmarked(step.value), text);
+    // Where a turn ends is no place: what is marked in one turn is marked the same in many.
+    const part = text.slice(0, 10_000);
+    assert.ok(step.value.startsWith(all.mark(part, true)));
   }
 });
 

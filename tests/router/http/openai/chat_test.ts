@@ -535,3 +535,17 @@ test("the request id is taken from four headers or made, returned, and passed on
   const error = await chat({ n: 0 });
   assert.match(error.headers.get("x-request-id") ?? "", /^req_[0-9a-f]{24}$/);
 });
+
+test("a conversation of more messages, or a field of more parts, than are read is refused by its number", async () => {
+  const { chat } = fakeApp();
+  const messages = (count: number) => Array.from({ length: count }, () => ({ role: "user", content: "Hi" }));
+  assert.equal((await chat({ messages: messages(2048) })).status, 200);
+  assert.match(
+    (await refusal(await chat({ messages: messages(2049) }))).message,
+    /at most 2048 messages, it holds 2049/,
+  );
+  const parts = Array.from({ length: 40_000 }, () => ({ type: "text", text: "Hi" }));
+  const { param, message } = await refusal(await chat({ messages: [{ role: "user", content: parts }] }));
+  assert.equal(param, "messages");
+  assert.match(message, /more than 32768 lists and objects/);
+});

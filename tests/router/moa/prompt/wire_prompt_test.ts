@@ -102,3 +102,26 @@ test("only a prompt that fits in no case is refused before anything is sent, wha
     param: "prompt",
   });
 });
+
+test("long prompts are made in turns of the event loop, and are the same", async () => {
+  const graph = {
+    layers: [{ agents: [agent, agent] }, { agents: [agent] }],
+    incremental_prefill: { mode: "on" },
+  };
+  const question = "Why? <user>".repeat(20_000);
+  const world = makeWorld({ graph, capabilities: { tokenIds: true }, tokenizer: characterTokenizer });
+  const messages = [{ role: "user", content: question }];
+  const run = world.start({ question: { kind: "chat", messages } });
+  const { calls } = world.engines.get("a")!;
+  // The turn in which it was started makes none of them.
+  assert.equal(calls.length, 0);
+  await world.clock.run(() => run.ended);
+  const prompts = calls.map(({ request: { prompt } }) => prompt);
+  assert.equal(prompts.length, 3);
+  for (const prompt of prompts) {
+    assert.ok(prompt.kind === "tokens");
+    const text = prompt.ids.map((id) => String.fromCodePoint(id)).join("");
+    assert.ok(text.includes(question), text.slice(0, 100));
+  }
+  world.assertIdle();
+});

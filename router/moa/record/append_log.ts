@@ -1,4 +1,4 @@
-import { Notify } from "./notify.ts";
+import { Notify } from "../../../base/notify.ts";
 
 /**
  * A list that only grows until it ends, with any number of readers at their own pace. Readers share the one list,

@@ -1,0 +1,35 @@
+import { unmarked } from "./control_tokens.ts";
+import { INLINE_LENGTH } from "./long_texts.ts";
+import type { ModelTokenizer } from "./model_tokenizer.ts";
+
+/** Options of `tokenise`. */
+export interface TokeniseOptions {
+  /** The text has the marks of `ControlTokens`. */
+  readonly marked?: boolean | undefined;
+  /** Longest prompt; `tooLong` makes the error for one that has at least so many tokens. */
+  readonly limit?: { readonly tokens: number; readonly tooLong: (leastTokens: number) => Error } | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * The token ids of a text: at once where it is short, else from a thread. A text that cannot fit, whatever its tokens,
+ * is not encoded.
+ */
+export function tokenise(
+  text: string,
+  tokenizer: ModelTokenizer | undefined,
+  { marked, limit, signal }: TokeniseOptions = {},
+): number[] | Promise<number[]> {
+  if (tokenizer === undefined) return [];
+  const { longTexts, maxTokenBytes } = tokenizer;
+  if (limit !== undefined && maxTokenBytes !== undefined && text.length > limit.tokens * maxTokenBytes) {
+    // A UTF-16 unit is at least one byte.
+    const least = Math.ceil((marked === true ? unmarked(text) : text).length / maxTokenBytes);
+    if (least > limit.tokens) throw limit.tooLong(least);
+  }
+  if (longTexts === undefined || text.length <= INLINE_LENGTH) return tokenizer.encode(text, { marked });
+  return longTexts.encode({ text, marked, maxTokens: limit?.tokens }, signal).then(({ ids, over }) => {
+    if (over && limit !== undefined) throw limit.tooLong(limit.tokens + 1);
+    return Array.from(ids);
+  });
+}
