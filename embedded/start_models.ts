@@ -138,6 +138,7 @@ function startModel(
       cacheBytes: onnx.cache_bytes,
       maxContextTokens: Math.min(config.context_tokens ?? Infinity, files.contextTokens),
       maxRunning: onnx.max_running,
+      background: onnx.background,
       check: { folder: files.folder, texts: CHECK_TEXTS.map((text) => tokenizer.encode(text)) },
     },
   });

@@ -10,5 +10,8 @@ export const modelOnnxSchema = z.strictObject({
   cache_bytes: z.int().min(1).default(2 * 1024 ** 3).describe(
     "Memory for the keys and values of prompts and answers",
   ),
+  background: z.boolean().default(true).describe(
+    "Lets the router and all other programs go first where cores are scarce (Linux); false: an equal share",
+  ),
   max_running: z.int().min(1).default(16).describe("Sequences that are computed side by side; others wait"),
 }).describe("How an embedded model (engine onnx) is loaded");

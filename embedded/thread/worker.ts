@@ -29,7 +29,7 @@ const CHUNK_TOKENS = { alone: 256, besides: 64 };
 const SCALED_CHUNK_TOKENS = { alone: 64, besides: 64 };
 
 try {
-  yieldToOtherThreads();
+  if (options.background !== false) yieldToOtherThreads();
   const runtime = await loadOnnxRuntime();
   const decoder = await Decoder.open(runtime, options.path, options.threads);
   const check = options.check && await checkNumbers({

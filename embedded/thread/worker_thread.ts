@@ -16,6 +16,8 @@ export interface DecoderOptions {
   readonly maxContextTokens: number;
   /** Sequences that are computed side by side. */
   readonly maxRunning: number;
+  /** False: with the priority of all other programs; true by default. */
+  readonly background?: boolean | undefined;
   /** Its folder, and texts to compare its numbers by; without them they are not checked. */
   readonly check?: Pick<CheckNumbersOptions, "folder" | "texts"> | undefined;
 }

@@ -51,6 +51,8 @@ export async function startTiny(options: Partial<DecoderOptions> = {}): Promise<
       cacheBytes: 16 * 1024 * TINY_TOKEN_BYTES,
       maxContextTokens: 4096,
       maxRunning: 8,
+      // Whatever else runs on this machine.
+      background: false,
       ...options,
     },
   });

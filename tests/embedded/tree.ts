@@ -32,7 +32,13 @@ export function treeConfig({ warm, earlyExit, maxTokens = 24, firstTokens }: Tre
     models: Object.fromEntries(SIZES.map((name) => [name, {
       model: TINY_FOLDER,
       engine: "onnx",
-      onnx: { file: "../tiny-qwen3-onnx/model.onnx", threads: 1, cache_bytes: 64 * 1024 * 1024 },
+      onnx: {
+        file: "../tiny-qwen3-onnx/model.onnx",
+        threads: 1,
+        cache_bytes: 64 * 1024 * 1024,
+        // Whatever else runs on this machine.
+        background: false,
+      },
     }])),
     graphs: {
       moa: {
@@ -66,6 +72,8 @@ export interface ServedTree {
   counts(): Promise<EngineCounts>;
   /** Waits until no model computes anything. */
   idle(): Promise<void>;
+  /** Has each model write one token; gives how many models there are. */
+  touch(): Promise<number>;
   ask(question: string, signal?: AbortSignal): Promise<{ text: string; usage: JsonObject }>;
   /** The last run, with prompts and texts. */
   record(): RunRecord | undefined;
@@ -117,6 +125,17 @@ function treeAt(router: Router, url: string): ServedTree {
     url,
     router,
     counts,
+    touch: async () => {
+      for (const { config } of models.values()) {
+        const body = JSON.stringify({ model: config.model, prompt: [5, 6], max_tokens: 1, ignore_eos: true });
+        const headers = { "content-type": "application/json" };
+        const url = `${config.workers[0]}/v1/completions`;
+        const answer = await transport.send({ method: "POST", url, headers, body }, signal);
+        if (answer.status !== 200) throw new Error(`status ${answer.status}`);
+        for await (const _ of answer.body);
+      }
+      return models.size;
+    },
     idle: async () => {
       while ((await counts()).busy > 0) await clock.sleep(2);
     },
