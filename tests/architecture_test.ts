@@ -264,6 +264,16 @@ test("time comes from base/clock.ts only", () => {
   );
 });
 
+test("tests wait for what happens, not for a time, and their limits are for what hangs", () => {
+  // Engines of their own pace: real ones, in this process, and one that writes word by word.
+  const paced = /^tests\/(engines|embedded|ml)\/|^tests\/e2e\/early_exit_test\.ts$/;
+  const timed = /\b(Date\.now|performance\.now|setTimeout|setInterval|AbortSignal\.timeout\((?!HANG_MS))/;
+  const what = "take until or HANG_MS (tests/until.ts), or a VirtualClock";
+  assertNone(
+    tests.filter(({ path }) => !paced.test(path)).flatMap((file) => findings(file, timed, what)),
+  );
+});
+
 test("chance comes from base/random.ts only", () => {
   assertOnlyIn(
     (path) => path === "base/random.ts" || path.startsWith("router/ui/"),

@@ -3,7 +3,7 @@ import { freemem } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { startLog } from "../../base/log.ts";
-import { loadCheckedConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
+import { loadCheckedConfig, loadConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand, type OptionValues } from "../kit/command.ts";
@@ -12,6 +12,7 @@ import type { Io } from "../kit/io.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { portProblem } from "../kit/ports.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
+import { routerOverrides, splitRouterArgs } from "../kit/router_flags/launch_flags.ts";
 import { detachLaunch } from "./detach.ts";
 import { LAUNCH_NAME_OPTIONS, PATIENCE_OPTIONS } from "./options.ts";
 import { LaunchProgress } from "./progress.ts";
@@ -49,10 +50,14 @@ const options = {
 /** `canopy launch`: from a configuration to engines on this host's GPUs with the router in front. */
 export const launchCommand: Command = {
   ...withArguments([]),
-  run: (args, io) => withArguments(args).run(args, io),
+  run: (args, io) => {
+    const { router, rest } = splitRouterArgs(args);
+    return withArguments(args, router).run(rest, io);
+  },
 };
 
-function withArguments(args: readonly string[]): Command {
+/** `router`: the options for the router in the words of SGLang's launch_server. */
+function withArguments(args: readonly string[], router: readonly string[] = []): Command {
   return defineCommand({
     name: "launch",
     summary: "Start the engines of a configuration on this host's GPUs, serve, and keep all running",
@@ -61,7 +66,8 @@ function withArguments(args: readonly string[]): Command {
     options,
     details: `FILE is a Canopy configuration, MoA-vllm's configs.json, or a preset: ${presetNames.join(", ")}.
 What would be started is shown by canopy plan with the same options. An engine that crashes is started again; SIGTERM
-or Ctrl-C lets the running requests finish and ends the engines, too.
+or Ctrl-C lets the running requests finish and ends the engines, too. The options of SGLang's launch_server for its
+router are taken as they are there, such as --router-policy round_robin or --router-max-concurrent-requests 64.
 
 Examples:
   canopy launch moa-9-3-1
@@ -75,12 +81,16 @@ Examples:
       }
       const name = values.name ?? "default";
       const folder = stateFolder(io.env, { folder: values["state-dir"], name });
-      const loaded = loadCheckedConfig({
+      const source = {
         path: configFileOf(file, io),
         env: io.env,
         overrides: overridesOf(values),
         basePort: values["base-port"],
-      });
+      };
+      const models = Object.keys(loadConfig(source).config.models);
+      const { overrides, notes } = routerOverrides(router, models);
+      for (const note of notes) io.err.write(`${note}\n`);
+      const loaded = loadCheckedConfig({ ...source, overrides: [...source.overrides, ...overrides] });
       if (values.detach) return await detachLaunch({ args, folder, name, io });
       return await launch({ loaded, values, folder, name, io });
     },

@@ -40,10 +40,7 @@ export function asksForRouter(env: Io["env"]): boolean {
   return Object.keys(ROUTER_FLAGS).some((name) => (env[variableOf(name)] ?? "") !== "");
 }
 
-/**
- * Says what the named servers have answered, and what is waited for. Throws when all of them refuse the key that they
- * were sent, and when none has named a model in its time.
- */
+/** Says which of the named servers are waited for. Throws when none has named a model in its time. */
 async function firstWorker(
   { ready, services: { fleet } }: Router,
   config: FleetConfig,
@@ -52,14 +49,8 @@ async function firstWorker(
 ): Promise<void> {
   await ready();
   if (fleet === undefined || config.workers.length === 0) return;
-  const { pending } = fleet;
   const urls = () => fleet.pending.map(({ access }) => access.url).join(", ");
-  const problems = pending.map(({ problem }) => problem);
-  if (pending.length === config.workers.length && pending.every(({ refused }) => refused)) {
-    throw new CanopyError(problems.join("; "), { code: "worker_unauthorized", status: 502 });
-  }
-  for (const { refused, problem } of pending) if (refused) io.err.write(`${problem}\n`);
-  if (pending.length > 0) io.out.write(`Waiting for servers to name their model: ${urls()}\n`);
+  if (fleet.pending.length > 0) io.out.write(`Waiting for servers to name their model: ${urls()}\n`);
   await io.clock.sleep(config.startup_timeout_ms, signal);
   if (fleet.pending.length < config.workers.length) return;
   throw new CanopyError(

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { until } from "../until.ts";
 import { runBinary } from "./binary.ts";
 
 /** Tokens of a run's spliced prompts, and those of them that were cached at the final prefill. */
@@ -8,10 +9,10 @@ export interface OverlapShare {
 }
 
 /** Runs of which the best counts: whatever else this machine does delays some warms. */
-const RUNS = 3;
+const RUNS = 10;
 const LEAST_SHARE = 0.95;
 
-/** Asks up to three times until 95 % of the spliced tokens were cached; every share is reported. */
+/** Asks up to ten times until 95 % of the spliced tokens were cached; every share is reported. */
 export async function assertOverlap(
   ask: () => Promise<OverlapShare>,
   test: { diagnostic(message: string): void },
@@ -31,13 +32,11 @@ export async function assertOverlap(
 
 /** Waits until a router makes the tokens of all its models itself, or asks their engines for them. */
 export async function tokensKnown(url: string, by: "router" | "engine_asked" = "router"): Promise<void> {
-  for (const giveUpAt = Date.now() + 60_000;;) {
+  await until(`the tokens are made by ${by}`, async () => {
     const metrics = await (await fetch(`${url}/metrics`)).text();
     const rows = [...metrics.matchAll(/^canopy_tokenizer\{.*by="(\w+)"\} 1$/gm)].map(([, who]) => who);
-    if (rows.length > 0 && rows.every((who) => who === by)) return;
-    if (Date.now() > giveUpAt) throw new Error(`After a minute the tokens are made by ${rows.join(", ")}`);
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+    return rows.length > 0 && rows.every((who) => who === by);
+  });
 }
 
 /**

@@ -65,7 +65,8 @@ function workerTransport({ server: { worker_tls: files } }: Config): Transport |
 async function listenForMetrics(router: Router, { server: { metrics } }: Config, io: Io): Promise<void> {
   if (metrics === undefined) return;
   try {
-    await router.listenForMetrics(metrics);
+    const { url } = await router.listenForMetrics(metrics);
+    io.out.write(`Metrics are at ${url}/metrics\n`);
   } catch (error) {
     if (metrics.required) throw error;
     io.err.write(`Metrics are on the main port only: ${messageOf(error)}\n`);

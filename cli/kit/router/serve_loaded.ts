@@ -1,8 +1,9 @@
+import { CanopyError } from "../../../base/errors.ts";
 import { isLoopback } from "../../../base/hosts.ts";
 import { startLog } from "../../../base/log.ts";
 import type { LoadedConfig } from "../../../cfgs/load/load.ts";
 import { configProblemText } from "../../../cfgs/load/problems.ts";
-import type { Config } from "../../../cfgs/schema/config.ts";
+import type { Config, FleetConfig } from "../../../cfgs/schema/config.ts";
 import { type Io, untilStopped } from "../io.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
 import { colorsOf, definitions } from "../terminal.ts";
@@ -25,7 +26,10 @@ export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside)
   const life = new AbortController();
   try {
     const failed = failureOf(beside?.(router, url, life.signal), life.signal);
-    if (loaded.config.fleet !== undefined) await Promise.race([router.ready(), failed]);
+    if (loaded.config.fleet !== undefined) {
+      await router.ready();
+      tellRefusals(router, loaded.config.fleet, io);
+    }
     io.out.write(announcement(loaded.config, router, url, io));
     if (!isLoopback(server.host) && server.api_keys.length === 0) {
       io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
@@ -36,6 +40,16 @@ export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside)
     life.abort(new Error("The router is shutting down"));
     await router.close();
   }
+}
+
+/** Names the servers that refused our key. Throws when they are all that were named. */
+function tellRefusals({ services: { fleet } }: Router, { workers }: FleetConfig, io: Io): void {
+  const refused = fleet?.pending.filter((worker) => worker.refused) ?? [];
+  const problems = refused.map(({ problem = "" }) => problem);
+  if (refused.length > 0 && refused.length === workers.length) {
+    throw new CanopyError(problems.join("; "), { code: "worker_unauthorized", status: 502 });
+  }
+  for (const problem of problems) io.err.write(`${problem}\n`);
 }
 
 /** Rejects with the error of work that goes on, and never settles otherwise. */

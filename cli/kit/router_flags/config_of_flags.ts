@@ -40,30 +40,40 @@ const NO_LIMIT = 1_000_000;
 /** Requests of one server: the servers have queues of their own, and the sockets to each are as many. */
 const MAX_IN_FLIGHT = 4_096;
 
-/** Makes a configuration of flags, with the peers' defaults where none was given. Throws `UsageError`. */
-export function configOfFlags(flags: GivenFlags): FlagConfig {
+/**
+ * Makes a configuration of flags, with the peers' defaults where none was given, or (`onlyGiven`) without. Throws
+ * `UsageError`.
+ */
+export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): FlagConfig {
   const notes = [...flags.notes];
-  const reader = new FlagReader(flags);
+  const reader = new FlagReader(flags, onlyGiven);
   const value: Settings = {};
   for (const [name, { verdict, there }] of Object.entries(ROUTER_FLAGS)) {
     const setting = verdict.kind === "honoured" ? verdict.setting : undefined;
     if (setting === undefined) continue;
-    const given = reader.has(name) ? reader.read(name, setting.form) : defaultOf(there, setting.form);
+    const given = reader.has(name)
+      ? reader.read(name, setting.form)
+      : reader.byDefault(defaultOf(there, setting.form));
     if (given !== undefined) put(value, setting.path, given);
   }
-  put(value, "server.log_level", logLevel(reader.text("log-level") ?? "info"));
+  const level = reader.text("log-level") ?? reader.byDefault("info");
+  put(value, "server.log_level", level === undefined ? undefined : logLevel(level));
   if (reader.has("log-json")) put(value, "server.log_format", "json");
   if (reader.has("control-plane-audit-enabled")) put(value, "server.audit", true);
   putLimits(value, reader);
   putKeys(value, reader);
   putModel(value, reader, notes);
-  put(value, "server.metrics", {
-    host: reader.text("prometheus-host") ?? (reader.text("host")?.includes(":") === true ? "::" : "0.0.0.0"),
-    port: reader.count("prometheus-port", 0) ?? 29_000,
-    required: reader.has("prometheus-port"),
-  });
+  if (!onlyGiven || reader.has("prometheus-port") || reader.has("prometheus-host")) {
+    put(value, "server.metrics", {
+      host: reader.text("prometheus-host") ??
+        (reader.text("host")?.includes(":") === true ? "::" : "0.0.0.0"),
+      port: reader.count("prometheus-port", 0) ?? 29_000,
+      required: reader.has("prometheus-port"),
+    });
+  }
   const pods = podsOf(reader);
-  put(value, "fleet.workers", workersOf(reader, pods !== undefined));
+  const workers = workersOf(reader, pods !== undefined);
+  put(value, "fleet.workers", reader.byDefault(workers));
   const backend = reader.text("backend");
   if (backend === "openai") put(value, "fleet.engine", backend);
   checkTogether(reader, "tls-cert-path", "tls-key-path");
@@ -78,16 +88,19 @@ export function configOfFlags(flags: GivenFlags): FlagConfig {
 }
 
 function putLimits(value: Settings, reader: FlagReader): void {
-  const running = reader.count("max-concurrent-requests", -1) ?? -1;
-  put(value, "server.max_running", running > 0 ? running : NO_LIMIT);
-  put(value, "model.max_in_flight", MAX_IN_FLIGHT);
+  const running = reader.count("max-concurrent-requests", -1) ?? reader.byDefault(-1);
+  put(value, "server.max_running", running === undefined || running > 0 ? running : NO_LIMIT);
+  put(value, "model.max_in_flight", reader.byDefault(MAX_IN_FLIGHT));
   const window = reader.count("prefill-max-inflight-requests-per-worker") ?? -1;
   if (window > 0) put(value, "model.pair_window", window);
-  const requestMs = (reader.number("request-timeout-secs") ?? 1_800) * 1_000;
-  put(value, "model.first_token_timeout_ms", requestMs);
-  put(value, "model.idle_timeout_ms", requestMs);
-  const attempts = reader.has("disable-retries") ? 1 : reader.count("retry-max-retries", 0) ?? 5;
-  put(value, "model.retries", Math.max(0, attempts - 1));
+  const requestSeconds = reader.number("request-timeout-secs") ?? reader.byDefault(1_800);
+  for (const limit of ["first_token_timeout_ms", "idle_timeout_ms"]) {
+    put(value, `model.${limit}`, requestSeconds === undefined ? undefined : requestSeconds * 1_000);
+  }
+  const attempts = reader.has("disable-retries")
+    ? 1
+    : reader.count("retry-max-retries", 0) ?? reader.byDefault(5);
+  put(value, "model.retries", attempts === undefined ? undefined : Math.max(0, attempts - 1));
   if (reader.has("disable-circuit-breaker")) put(value, "model.breaker.failures", Number.MAX_SAFE_INTEGER);
   if (reader.has("disable-health-check")) put(value, "model.health.enabled", false);
   const path = reader.text("health-check-endpoint");
@@ -118,15 +131,17 @@ function putKeys(value: Settings, reader: FlagReader): void {
       "Option --control-plane-api-keys needs a key of role admin: without one nobody may change anything",
     );
   }
-  put(value, "server.api_keys", keys);
   const changers = admins.length > 0 || key === undefined ? admins : [key];
-  put(value, "server.admin_keys", changers);
-  if (changers.length > 0) put(value, "server.worker_hosts", ["*"]);
+  if (keys.length > 0) put(value, "server.api_keys", keys);
+  if (changers.length > 0) {
+    put(value, "server.admin_keys", changers);
+    put(value, "server.worker_hosts", ["*"]);
+  }
   if (key !== undefined) put(value, "model.api_key", key);
 }
 
 function putModel(value: Settings, reader: FlagReader, notes: string[]): void {
-  put(value, "model.policy", policyOf(reader, "policy", notes) ?? DEFAULT_POLICY);
+  put(value, "model.policy", policyOf(reader, "policy", notes) ?? reader.byDefault(DEFAULT_POLICY));
   for (const side of ["prefill", "decode"] as const) {
     const own = policyOf(reader, `${side}-policy`, notes);
     if (own !== undefined) put(value, `model.${side}_policy`, own);
@@ -242,6 +257,7 @@ function defaultOf(there: string | undefined, form: ValueForm): unknown {
 }
 
 function put(value: Settings, path: string, leaf: unknown): void {
+  if (leaf === undefined) return;
   const parts = path.replace(/^model\./, "fleet.model.").split(".");
   const last = parts.pop()!;
   let at = value;
@@ -259,9 +275,16 @@ function isSettings(value: unknown): value is Settings {
 /** Reads the values of flags; throws `UsageError` for what is no number. */
 class FlagReader {
   readonly #given: GivenFlags["given"];
+  readonly #onlyGiven: boolean;
 
-  constructor({ given }: GivenFlags) {
+  constructor({ given }: GivenFlags, onlyGiven: boolean) {
     this.#given = given;
+    this.#onlyGiven = onlyGiven;
+  }
+
+  /** The value for a flag that was not given; undefined where only given ones count. */
+  byDefault<T>(value: T): T | undefined {
+    return this.#onlyGiven ? undefined : value;
   }
 
   has(name: string): boolean {

@@ -14,11 +14,21 @@ const NAMES = new Map(
 /** Every spelling, without dashes. */
 export const ROUTER_SPELLINGS: readonly string[] = [...NAMES.keys()];
 
-/** A flag by any of its spellings, without dashes; undefined for one that nobody knows. */
+/**
+ * A flag by any of its spellings, or by the words that only one of them begins with, without dashes: argparse takes
+ * such for the whole name, and scripts have `--eviction-interval`. Undefined for one that nobody knows.
+ */
 export function routerFlag(
   spelling: string,
 ): { readonly name: string; readonly flag: RouterFlag } | undefined {
-  const name = NAMES.get(spelling);
+  const name = NAMES.get(spelling) ?? nameBegunWith(`${spelling}-`);
   const flag = name === undefined ? undefined : ROUTER_FLAGS[name];
   return name === undefined || flag === undefined ? undefined : { name, flag };
+}
+
+function nameBegunWith(words: string): string | undefined {
+  const [one, ...more] = new Set(
+    [...NAMES].flatMap(([name, first]) => name.startsWith(words) ? [first] : []),
+  );
+  return more.length === 0 ? one : undefined;
 }

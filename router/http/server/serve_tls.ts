@@ -6,9 +6,10 @@ import { readTlsPair, type TlsFiles, type TlsPair } from "./tls_files.ts";
 
 /** Time between two looks at the files: clusters replace them by links, which no watch on a file sees. */
 const LOOK_MS = 5_000;
-/** Attempts to take the port back, a few milliseconds apart. */
-const ATTEMPTS = 200;
+/** Time between attempts to take the port back; the first or the second one succeeds. */
 const ATTEMPT_MS = 5;
+/** The attempt whose failure is logged. */
+const TOLD_ATTEMPT = 200;
 
 /** Options of `serveTls`. */
 export interface ServeTlsOptions {
@@ -39,7 +40,9 @@ export function serveTls(app: Fetches, { host, port, files, clock }: ServeTlsOpt
         server = serveHttp(app, { host, port: taken, tls: next });
         return;
       } catch (error) {
-        if (attempt === ATTEMPTS) throw error;
+        if (attempt === TOLD_ATTEMPT) {
+          log.error("Port {port} is not to be had again: {error}", { port: taken, error: messageOf(error) });
+        }
         await clock.sleep(ATTEMPT_MS, life.signal);
       }
     }

@@ -13,7 +13,7 @@ export async function askHealth(http: HttpServices, call: Call): Promise<Respons
   if (notReady !== undefined) return notWell(call, notReady);
   const asked = [...http.models.values()].filter(({ config }) => config.served).map(async (model) => {
     const question = { method: "GET", path: healthPath(model), limitMs: ANSWER_MS } as const;
-    return await askWorkers(http, oneOfEach(model), question, call.req.raw.signal);
+    return await askWorkers(http, oneOfEach(model), question, { call });
   });
   const ill = (await Promise.all(asked)).flat().filter((answer) => !isGood(answer));
   if (ill.length === 0) return call.json({ status: "ok" });

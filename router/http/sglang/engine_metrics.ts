@@ -10,7 +10,7 @@ const ANSWER_MS = 5_000;
 export async function engineMetrics(http: HttpServices, call: Call): Promise<Response> {
   const targets = workersToAsk([...http.models.values()]);
   const question = { method: "GET", path: "/metrics", limitMs: ANSWER_MS } as const;
-  const answers = await askWorkers(http, targets, question, call.req.raw.signal);
+  const answers = await askWorkers(http, targets, question, { call });
   const good = answers.filter(isGood);
   if (good.length === 0) throw unanswered(answers);
   const nameOf = naming(http, call);

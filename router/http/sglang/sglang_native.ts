@@ -72,7 +72,10 @@ async function abort(http: HttpServices, call: Call): Promise<Response> {
   const tell = (to: readonly FanOutTarget[], body: JsonObject) => {
     const question = { method: "POST", path: "/abort_request", limitMs: ANSWER_MS } as const;
     // A client that leaves now still wants it.
-    return askWorkers(http, to, { ...question, body: JSON.stringify({ ...rest, ...body }) }, http.drain.cut);
+    return askWorkers(http, to, { ...question, body: JSON.stringify({ ...rest, ...body }) }, {
+      call,
+      signal: http.drain.cut,
+    });
   };
   if (isTrue("abort_all", all)) {
     http.keys.check("admin", key);
@@ -107,7 +110,7 @@ function leaksWhenAborted({ model, worker }: FanOutTarget): boolean {
 async function flushCaches(http: HttpServices, call: Call): Promise<Response> {
   const targets = workersToAsk(sglangModels(http, call));
   const question = { method: "POST", path: "/flush_cache", limitMs: FLUSH_MS } as const;
-  const answers = await askWorkers(http, targets, question, call.req.raw.signal);
+  const answers = await askWorkers(http, targets, question, { call });
   const failed = answers.filter((answer) => !isGood(answer));
   const flushed = answers.length - failed.length;
   return call.json({
@@ -187,10 +190,10 @@ async function askLoads(
 ): Promise<{ list: JsonObject[]; silent: string[] }> {
   const targets = workersToAsk(sglangModels(http, call));
   const { search } = new URL(call.req.url);
-  const asked = await askWorkers(http, targets, get(`/v1/loads${search}`), call.req.raw.signal);
+  const asked = await askWorkers(http, targets, get(`/v1/loads${search}`), { call });
   const unable = asked.filter((answer) => !isGood(answer));
   // 0.5.10.post1 fails where `include` is given, earlier ones do not know the path.
-  const again = await askWorkers(http, unable, get("/get_load"), call.req.raw.signal);
+  const again = await askWorkers(http, unable, get("/get_load"), { call });
   const answers = asked.map((answer) => again.find(({ worker }) => worker === answer.worker) ?? answer);
   const answered = answers.filter(isGood);
   if (answered.length === 0) throw unanswered(answers);
@@ -229,10 +232,9 @@ async function askBoth(
   older: string,
   newer: string,
 ): Promise<WorkerAnswer[]> {
-  const { signal } = call.req.raw;
-  const asked = await askWorkers(http, targets, get(older), signal);
+  const asked = await askWorkers(http, targets, get(older), { call });
   const unknown = asked.filter(({ status }) => status === 404);
-  const again = await askWorkers(http, unknown, get(newer), signal);
+  const again = await askWorkers(http, unknown, get(newer), { call });
   return asked.map((answer) => again.find(({ worker }) => worker === answer.worker) ?? answer);
 }
 

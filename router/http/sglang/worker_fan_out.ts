@@ -1,6 +1,7 @@
 import { deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { readText } from "../../../base/read_body.ts";
+import type { Call } from "../gate/context.ts";
 import type { HttpServices } from "../gate/services.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -31,17 +32,27 @@ export interface WorkerQuery {
   readonly limitMs: number;
 }
 
-/** Asks all workers, some at a time; in the order of `targets`. Rejects only with the signal's reason. */
+/** The request that a question to workers is asked for. */
+export interface Asker {
+  readonly call: Call;
+  /** Ends the asking; by default when the client leaves. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/**
+ * Asks all workers, some at a time, with the client's credentials where the router has no key for them; in the order of
+ * `targets`. Rejects only with the signal's reason.
+ */
 export async function askWorkers(
   http: HttpServices,
   targets: readonly FanOutTarget[],
   question: WorkerQuery,
-  signal: AbortSignal,
+  asker: Asker,
 ): Promise<WorkerAnswer[]> {
   const answers: WorkerAnswer[] = [];
   for (let from = 0; from < targets.length; from += AT_ONCE) {
     const group = targets.slice(from, from + AT_ONCE);
-    answers.push(...await Promise.all(group.map((target) => ask(http, target, question, signal))));
+    answers.push(...await Promise.all(group.map((target) => ask(http, target, question, asker))));
   }
   return answers;
 }
@@ -50,10 +61,11 @@ async function ask(
   http: HttpServices,
   target: FanOutTarget,
   question: WorkerQuery,
-  signal: AbortSignal,
+  { call, signal = call.req.raw.signal }: Asker,
 ): Promise<WorkerAnswer> {
   const { model, worker } = target;
   const { method, path, body, limitMs } = question;
+  const { authorization } = http.keys.forWorkers(call.req.header("authorization")) ?? {};
   const late = new Error(`it did not answer ${path} within ${limitMs} ms`);
   const deadline = deadlineSignal(http.clock, limitMs, late, signal);
   try {
@@ -62,6 +74,7 @@ async function ask(
       url: workerUrl(worker.url, path),
       lane: "control",
       headers: {
+        ...(authorization === undefined ? {} : { authorization }),
         ...model.pool.headers?.(worker.id),
         "accept-encoding": "identity",
         ...(body === undefined ? {} : { "content-type": "application/json" }),

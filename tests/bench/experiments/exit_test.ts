@@ -80,7 +80,7 @@ test("exits on equal answers are never wrong among three, spare tokens and time,
 });
 
 test("the comparison of metrics and the sweep over tau become reports", async () => {
-  const options = { ...common, workloads: ["chat"], questions: 2, concurrency: 1 } as const;
+  const options = { ...common, workloads: ["chat"], questions: 1, concurrency: 1 } as const;
   const comparisons = await compareExits(options);
   const rateOf = (name: string) => comparisons[0]!.modes.find((mode) => mode.name === name)?.exitRate;
   for (const metric of ["q", "answer", "agreement"]) {

@@ -89,10 +89,10 @@ const watch = (events: readonly [string, JsonObject][], end: boolean): Handler =
   response.setHeader("content-type", "application/json");
   const text = events.map(([type, object]) => `${JSON.stringify({ type, object })}\n`).join("");
   response.write(text.slice(0, 40));
-  setTimeout(() => {
+  setImmediate(() => {
     response.write(text.slice(40));
     if (end) response.end();
-  }, 5);
+  });
 };
 
 const refuse = (status: number, message: string): Handler => (_, __, response) => {

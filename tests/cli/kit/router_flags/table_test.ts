@@ -181,6 +181,15 @@ test("values become settings", () => {
   assert.deepEqual(settings("--log-level", "warn").server.log_level, "warning");
 });
 
+test("the first words of a flag stand for it where no other begins so, as argparse has it", () => {
+  assert.deepEqual(read("--eviction-interval", "60").notes.length, 1);
+  const { fleet } = configSchema.parse(read("--request-timeout", "5", "--cb-failure", "2").value);
+  assert.deepEqual([fleet?.model.first_token_timeout_ms, fleet?.model.breaker.failures], [5_000, 2]);
+  for (const ambiguous of ["--health-check", "--worker", "--polic"]) {
+    assert.throws(() => read(ambiguous, "1"), /Unknown option/);
+  }
+});
+
 test("what cannot be meant is refused, with the nearest name", () => {
   const refused = (pattern: RegExp, ...args: string[]) => assert.throws(() => read(...args), pattern);
   refused(
