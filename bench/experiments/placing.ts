@@ -49,6 +49,70 @@ const TAIL_TOKENS = 40;
 const ANSWER_TOKENS = 32;
 const MODEL = "m";
 
+/** One workload on one set of servers. */
+export interface PlacingCase
+  extends Pick<PlacingOptions, "servers" | "prompts" | "requests" | "cachedPrefixes"> {
+  readonly name: string;
+}
+
+/** The cases by which policies are compared; two prefill servers hold 24 or 12 of the prefixes, of 16 for each. */
+export const PLACING_CASES: readonly PlacingCase[] = [
+  { name: "4 servers", servers: { whole: 4 }, prompts: "prefixes", requests: 1_600, cachedPrefixes: 12 },
+  {
+    name: "2P+2D",
+    servers: { prefill: 2, decode: 2 },
+    prompts: "prefixes",
+    requests: 1_000,
+    cachedPrefixes: 24,
+  },
+  {
+    name: "2P+2D, small caches",
+    servers: { prefill: 2, decode: 2 },
+    prompts: "prefixes",
+    requests: 1_000,
+    cachedPrefixes: 12,
+  },
+  {
+    name: "4 servers, random prompts",
+    servers: { whole: 4 },
+    prompts: "random",
+    requests: 1_600,
+    cachedPrefixes: 12,
+  },
+];
+
+/** Figures of a policy in one of the cases. */
+export interface PlacingResult {
+  readonly name: string;
+  readonly policy: string;
+  readonly figures: PlacingFigures;
+}
+
+/** Every policy in every case. */
+export async function comparePolicies(options: {
+  readonly policies: readonly string[];
+  readonly clients: number;
+  readonly routers: number;
+  /** Of the requests of each case, this share; all by default. */
+  readonly share?: number | undefined;
+  readonly seed: string;
+  readonly signal: AbortSignal;
+  readonly onPart?: ((part: string) => void) | undefined;
+}): Promise<PlacingResult[]> {
+  const { policies, clients, routers, share = 1, seed, signal, onPart } = options;
+  const results: PlacingResult[] = [];
+  for (const { name, ...known } of PLACING_CASES) {
+    for (const policy of policies) {
+      signal.throwIfAborted();
+      onPart?.(`${name}: ${policy}`);
+      const requests = Math.max(1, Math.round(known.requests * share));
+      const figures = await measurePlacing({ ...known, requests, policy, clients, routers, seed });
+      results.push({ name, policy, figures });
+    }
+  }
+  return results;
+}
+
 /** Asks simulated servers with prefix caches through routers of one policy, in virtual time. */
 export async function measurePlacing(options: PlacingOptions): Promise<PlacingFigures> {
   const clock = new VirtualClock();

@@ -2,6 +2,7 @@ import { benchAllCommand } from "./all.ts";
 import { benchExitCommand, benchTauCommand } from "./exit.ts";
 import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./experiment.ts";
 import { benchLoadCommand } from "./load.ts";
+import { benchPlacingCommand } from "./placing.ts";
 import { commandGroup } from "../kit/command_group.ts";
 
 /** `canopy bench`: experiments with simulated engines, and load on real ones. */
@@ -15,6 +16,7 @@ export const benchCommand = commandGroup({
     benchChunkCommand,
     benchExitCommand,
     benchTauCommand,
+    benchPlacingCommand,
     benchAllCommand,
     benchLoadCommand,
   ],

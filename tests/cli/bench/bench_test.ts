@@ -100,7 +100,7 @@ test("Wrong usage of canopy bench is one sentence", async () => {
   }
   const help = await bench(["--help"], system);
   assert.equal(help.code, 0);
-  for (const name of ["run", "prefill", "chunk", "all", "load"]) {
+  for (const name of ["run", "prefill", "chunk", "placing", "all", "load"]) {
     assert.match(help.out, new RegExp(`\n  ${name} `));
   }
   assert.equal((await bench([], system)).code, 2);
