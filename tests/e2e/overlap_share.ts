@@ -30,6 +30,9 @@ export async function assertOverlap(
   assert.fail(shares.join("; "));
 }
 
+/** Number of the last question: of one that was asked before the engines would have all prompts in their caches. */
+let asked = 0;
+
 /** Waits until a router makes the tokens of all its models itself, or asks their engines for them. */
 export async function tokensKnown(url: string, by: "router" | "engine_asked" = "router"): Promise<void> {
   await until(`the tokens are made by ${by}`, async () => {
@@ -50,7 +53,7 @@ export async function overlapOf(url: string, graph: string, config: string): Pro
     headers: { "content-type": "application/json" },
     body: JSON.stringify({
       model: graph,
-      messages: [{ role: "user", content: "What is the sum of all numbers below one hundred?" }],
+      messages: [{ role: "user", content: `${++asked} is one number: what is the sum of the next hundred?` }],
       canopy: { include: ["usage", "trace"] },
     }),
   });
