@@ -80,6 +80,8 @@ export class ResumedAnswer {
   readonly #filter: StopFilter;
   /** Text from before the seam that has not come out yet. */
   #pending = "";
+  /** Ids that the other worker has given. */
+  #ids = 0;
   /** Characters yet to come out of the filter that were out before the seam. */
   #repeated = 0;
   /** The last event, held back: when the answer ends with a token that is no text, it is this one's last. */
@@ -115,8 +117,13 @@ export class ResumedAnswer {
   /** The events that an unbroken stream would have in place of this one. Throws `EngineError` where ids are missing. */
   take(event: GenerateEvent, worker: CalledWorker): GenerateEvent[] {
     if (event.type === "end") return this.#finish(event);
-    const { tokenIds = [], text } = event;
-    if (tokenIds.length === 0 && text !== "") throw noIds(worker);
+    const { tokenIds = [], text, usage } = event;
+    this.#ids += tokenIds.length;
+    if (tokenIds.length === 0 && text !== "") {
+      // An engine that held the beginning of a stop string back lets it out alone: the ids that made it are here.
+      if (this.#ids === 0 || (usage?.completionTokens ?? 0) > this.#ids) throw noIds(worker);
+      return [];
+    }
     const held = this.#held;
     this.#held = event;
     if (held === undefined) return [];

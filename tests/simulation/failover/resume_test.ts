@@ -177,6 +177,19 @@ for (const kind of kinds) {
   });
 }
 
+test("the beginning of a stop string that SGLang lets out at the end, without ids, is no answer without ids", async () => {
+  const kind = kinds[2]!;
+  const { text } = await answerOf(kind, { cutAfter: undefined, sampling: { max_tokens: 60 } });
+  const stop = [text.slice(265, 269), "never said"];
+  assert.equal(stop[0], " and", "behind a text that ends like the beginning of the other one");
+  const sampling = { max_tokens: 60, stop };
+  const whole = await answerOf(kind, { cutAfter: undefined, sampling });
+  assert.equal(whole.record.state, "done");
+  for (const cutAfter of [1, 20]) {
+    assert.deepEqual(outcomeOf(await answerOf(kind, { cutAfter, sampling })), outcomeOf(whole));
+  }
+});
+
 test("vLLM begins a seed's random numbers anew: such an answer begins anew, too, while nobody has had any of it", async () => {
   const kind = kinds[0]!;
   const sampling = { temperature: 1, seed: 7, max_tokens: 40 };
