@@ -30,10 +30,20 @@ export function checkConfig(config: Config): ConfigFinding[] {
 
 /** Settings of the server that have no effect without another one. */
 function checkServer({ server }: Config): ConfigFinding[] {
-  const { admin_key: adminKey, admin_keys: adminKeys, worker_hosts: hosts } = server;
-  if (adminKey !== undefined || adminKeys.length > 0 || hosts.length === 0) return [];
-  const message = "is not in effect without server.admin_key: set it, or leave worker_hosts out";
-  return [findingAt(["server", "worker_hosts"], message, { severity: "warning" })];
+  const { admin_key: adminKey, admin_keys: adminKeys, api_keys: apiKeys, worker_hosts: hosts } = server;
+  if (adminKey !== undefined || adminKeys.length > 0) return [];
+  const findings: ConfigFinding[] = [];
+  if (apiKeys.length > 0) {
+    const message =
+      "is set without server.admin_key: /workers, /flush_cache and other keys' runs are refused to everybody " +
+      "until one is set";
+    findings.push(findingAt(["server", "api_keys"], message, { severity: "warning" }));
+  }
+  if (hosts.length > 0) {
+    const message = "is not in effect without server.admin_key: set it, or leave worker_hosts out";
+    findings.push(findingAt(["server", "worker_hosts"], message, { severity: "warning" }));
+  }
+  return findings;
 }
 
 function checkModel(name: string, model: ModelConfig): ConfigFinding[] {

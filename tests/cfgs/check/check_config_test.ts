@@ -215,6 +215,15 @@ test("An embedded model has no workers, and needs none; its settings are for no 
   ]);
 });
 
+test("clients' keys without an operator's say what is refused to everybody", () => {
+  const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
+  const check = (server: object) => complaints(configText({ models, server }));
+  const [warning = ""] = check({ api_keys: ["k"] });
+  assert.match(warning, /server\.api_keys is set without server\.admin_key: .*\/flush_cache.* are refused/);
+  assert.deepEqual(check({ api_keys: ["k"], admin_key: "boss" }), []);
+  assert.deepEqual(check({ api_keys: ["k"], admin_keys: ["boss"] }), []);
+});
+
 test("Hosts for workers that nobody may add without an admin key raise a warning", () => {
   const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
   const server = { worker_hosts: ["gpu7"] };

@@ -53,7 +53,7 @@ test("canopy serve serves a configuration in front of canopy sim until it is tol
     const sim = await whileListening(simCommand, simArgs, async (engineUrl) => {
       const path = join(folder, "canopy.jsonc");
       const config = {
-        server: { api_keys: ["secret"], log_level: "fatal" },
+        server: { api_keys: ["secret"], admin_key: "boss", log_level: "fatal" },
         models: { a: { model: "org/a", engine: "sglang", workers: [engineUrl] } },
         graphs: {
           duo: { layers: [{ agents: [{ model: "a" }, { model: "a" }] }, { agents: [{ model: "a" }] }] },
