@@ -26,7 +26,10 @@ const ROOT = { agents: [{ model: "32b", sampling: { seed: 300 } }] };
 
 /** The paper's baseline: nine proposers, nine aggregators that read them all, one root. */
 export function dense991(): GraphSettings {
-  return { layers: [{ agents: agents(1, 0, 9) }, { agents: agents(2, 0, 9) }, ROOT] };
+  return {
+    layers: [{ agents: agents(1, 0, 9) }, { agents: agents(2, 0, 9) }, ROOT],
+    incremental_prefill: { mode: "off" },
+  };
 }
 
 /** The paper's tree: three clusters of three proposers, one aggregator for each, one root. */

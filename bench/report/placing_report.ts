@@ -10,9 +10,9 @@ export function placingReport(
   return {
     title: "Policies of placing",
     origin,
-    tables: PLACING_CASES.map(({ name, prompts, requests, cachedPrefixes }) => ({
+    tables: PLACING_CASES.map(({ name, prompts, cachedPrefixes }) => ({
       title: prompts === "random"
-        ? `${name}: ${requests} prompts that share nothing`
+        ? `${name} that share nothing`
         : `${name}, each of which holds ${cachedPrefixes} of ${PREFIXES.count} prefixes of ${PREFIXES.bytes} bytes`,
       head: ["policy", "prefixes found", "requests of each reader", "spread", "mean", "p90", "all"],
       rows: results.filter((result) => result.name === name).map(({ policy, figures }) => [
