@@ -11,6 +11,13 @@ export function summaryText(config: Config): string {
     const called = model.model === name ? "" : ` (${model.model})`;
     lines.push(`model ${name}${called}: ${model.engine}, ${workersText(model)}`);
   }
+  if (config.fleet !== undefined) {
+    const { workers, engine } = config.fleet;
+    const asked = engine === "auto"
+      ? "asked for their models and engines"
+      : `${engine}, asked for their models`;
+    lines.push(`fleet: ${count(workers.length, "server")}, ${asked}`);
+  }
   for (const [name, graphConfig] of Object.entries(config.graphs)) {
     const { graph } = expandGraph(graphConfig, ["graphs", name]);
     if (graph === undefined) continue;

@@ -8,6 +8,7 @@ import { serveLoaded } from "../kit/router/serve_loaded.ts";
 import { isFlag } from "../kit/router_flags/read_flags.ts";
 import { ROUTER_SPELLINGS, routerFlag } from "../kit/router_flags/table.ts";
 import { discoverOptions, discoveryOf } from "./discover.ts";
+import { besideFleet } from "./first_worker.ts";
 import { asksForRouter, serveRouterCommand } from "./serve_router.ts";
 
 const configured = defineCommand({
@@ -39,10 +40,11 @@ Examples:
       basePort: values["base-port"],
     });
     const discovery = discoveryOf(values, loaded.config, io);
-    if (discovery === undefined) return await serveLoaded(loaded, io);
+    const beside = besideFleet(loaded.config, io, discovery);
+    if (discovery === undefined) return await serveLoaded(loaded, io, beside);
     // Models without workers are what it is for.
     const warnings = loaded.warnings.filter(({ path }) => !path.endsWith(".workers"));
-    return await serveLoaded({ ...loaded, warnings }, io, discovery);
+    return await serveLoaded({ ...loaded, warnings }, io, beside);
   },
 });
 

@@ -1,6 +1,4 @@
-import { CanopyError } from "../../base/errors.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
-import type { FleetConfig } from "../../cfgs/schema/config.ts";
 import type { Command } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
@@ -8,8 +6,8 @@ import { configOfFlags } from "../kit/router_flags/config_of_flags.ts";
 import { readRouterFlags, variableOf } from "../kit/router_flags/read_flags.ts";
 import { ROUTER_FLAGS } from "../kit/router_flags/table.ts";
 import { definitions, paragraphs, textColumns } from "../kit/terminal.ts";
-import type { Router } from "../../router/router.ts";
 import { podDiscovery } from "./discover.ts";
+import { besideFleet } from "./first_worker.ts";
 
 /** `canopy serve` with the options of SGLang's routers: in front of servers that say themselves which model they have. */
 export const serveRouterCommand: Command = {
@@ -26,37 +24,14 @@ export const serveRouterCommand: Command = {
     );
     for (const note of notes) io.err.write(`${note}\n`);
     const loaded = loadCheckedConfig({ value, path: "the command line", env: io.env, overrides });
-    const { fleet } = loaded.config;
     const discovery = pods === undefined ? undefined : podDiscovery(pods, kubernetesApi, io);
-    return await serveLoaded(loaded, io, (router, url, signal) => {
-      void discovery?.(router, url, signal);
-      return fleet === undefined ? undefined : firstWorker(router, fleet, io, signal);
-    });
+    return await serveLoaded(loaded, io, besideFleet(loaded.config, io, discovery));
   },
 };
 
 /** True when an environment variable stands for one of the options that ask for this command. */
 export function asksForRouter(env: Io["env"]): boolean {
   return Object.keys(ROUTER_FLAGS).some((name) => (env[variableOf(name)] ?? "") !== "");
-}
-
-/** Says which of the named servers are waited for. Throws when none has named a model in its time. */
-async function firstWorker(
-  { ready, services: { fleet } }: Router,
-  config: FleetConfig,
-  io: Io,
-  signal: AbortSignal,
-): Promise<void> {
-  await ready();
-  if (fleet === undefined || config.workers.length === 0) return;
-  const urls = () => fleet.pending.map(({ access }) => access.url).join(", ");
-  if (fleet.pending.length > 0) io.out.write(`Waiting for servers to name their model: ${urls()}\n`);
-  await io.clock.sleep(config.startup_timeout_ms, signal);
-  if (fleet.pending.length < config.workers.length) return;
-  throw new CanopyError(
-    `No server named its model within ${config.startup_timeout_ms / 1_000} s: ${urls()}; see that they run`,
-    { code: "worker_unreachable", status: 502 },
-  );
 }
 
 function help(columns?: number): string {

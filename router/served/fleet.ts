@@ -55,6 +55,7 @@ export class Fleet {
   readonly #options: FleetOptions;
   readonly #log: Logger = logger("fleet");
   readonly #pending = new Map<string, Pending>();
+  readonly #keyed = new Set<string>();
   #life: AbortSignal | undefined;
 
   constructor(options: FleetOptions) {
@@ -65,6 +66,11 @@ export class Fleet {
   /** The servers that have not joined a model yet. */
   get pending(): readonly PendingWorker[] {
     return [...this.#pending.values()];
+  }
+
+  /** URLs of servers that want a key and were sent none: they get those of clients. */
+  get keyed(): readonly string[] {
+    return [...this.#keyed];
   }
 
   /** Asks the configured servers until the signal aborts; resolves when each was asked once. */
@@ -128,6 +134,7 @@ export class Fleet {
         timeoutMs: config.model.health.timeout_ms,
       };
       const identity = await identifyServer(server, signal);
+      signal.throwIfAborted();
       worker.refused = identity.refusal !== undefined;
       if (worker.refused && headers.authorization !== undefined) {
         throw new CanopyError(
@@ -164,6 +171,7 @@ export class Fleet {
     this.#pending.delete(access.url);
     this.#log.info("{url} serves model {name} as {id}", { url: access.url, name, id });
     if (refusal !== undefined) {
+      this.#keyed.add(access.url);
       this.#log.warning(
         "{url} answered {status} to GET /v1/models: it wants a key, and gets those of clients. The router has none for it",
         { url: access.url, status: refusal },

@@ -50,6 +50,11 @@ function tellRefusals({ services: { fleet } }: Router, { workers }: FleetConfig,
     throw new CanopyError(problems.join("; "), { code: "worker_unauthorized", status: 502 });
   }
   for (const problem of problems) io.err.write(`${problem}\n`);
+  for (const url of fleet?.keyed ?? []) {
+    io.err.write(
+      `${url} wants a key (status 401): it gets those of clients, and the router has none for it\n`,
+    );
+  }
 }
 
 /** Rejects with the error of work that goes on, and never settles otherwise. */
@@ -95,7 +100,7 @@ export function announcement(config: Config, router: Router, url: string, io: Io
     }
   }
   const key = config.server.api_keys.length === 0 ? "" : ` -H 'authorization: Bearer KEY'`;
-  if (rows.length === 0 && config.fleet?.workers.length === 0) {
+  if (rows.length === 0 && config.fleet !== undefined) {
     return `Canopy ${version} is listening on ${url}\nNo worker is here yet: POST ${
       reachableUrl(url)
     }/workers {"url": …} adds one\n`;

@@ -50,6 +50,7 @@ test("without a key of the router the client's bearer passes through, and the wo
       assert.equal(answered.status, 200, await answered.text());
     });
     assert.equal(code, 0, err);
+    assert.ok(err.includes(`${workerUrl} wants a key (status 401): it gets those of clients`), err);
     const chats = seen.filter(({ path }) => path === "/v1/chat/completions");
     assert.deepEqual(
       chats.map(({ headers }) => headers.authorization),

@@ -10,6 +10,7 @@ import { serveCommand } from "../../../cli/serve/serve.ts";
 import { simCommand } from "../../../cli/sim/sim.ts";
 import type { FakeIo } from "../fake_io.ts";
 import { withSystem } from "../served.ts";
+import { chat, withServers } from "./routers.ts";
 
 /** Runs a command that listens, then `use`, then stops it; gives its exit code and output. */
 async function whileListening(
@@ -164,5 +165,34 @@ test("canopy serve --pd-disaggregation says which servers are missing or do not 
     assert.match(io.err.text, /No server named its model within 0 s: http:\/\/127\.0\.0\.1:9/);
     assert.equal(await run("--help"), 0);
     assert.match(io.out.text, /--prefill URL \[PORT\]/);
+  });
+});
+
+test("a fleet in a configuration is asked for its models as one on the command line is", async () => {
+  await withServers([{}], async ([one = ""]) => {
+    const settings = {
+      fleet: { workers: [one], model: { policy: "random" } },
+      server: { log_level: "fatal" },
+    };
+    const folder = mkdtempSync(join(tmpdir(), "canopy-fleet-"));
+    try {
+      const path = join(folder, "canopy.json");
+      writeFileSync(path, JSON.stringify(settings));
+      const { code, out, err } = await whileListening(serveCommand, [path, "--port", "0"], async (url) => {
+        assert.equal((await chat(url, "org/a")).status, 200);
+      });
+      assert.equal(code, 0, err);
+      assert.match(out, /^ {2}org\/a {2}sglang, 1 worker$/m);
+      writeFileSync(
+        path,
+        JSON.stringify({ fleet: { workers: ["http://127.0.0.1:9"], startup_timeout_ms: 1 } }),
+      );
+      await withSystem(async (io) => {
+        assert.equal(await runCommand([serveCommand], ["serve", path, "--port", "0"], io), 1);
+        assert.match(io.err.text, /No server named its model within 0\.001 s: http:\/\/127\.0\.0\.1:9/);
+      });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 });
