@@ -40,13 +40,22 @@ test("canopy sim starts prefill and decode servers that work together behind can
     const decodeUrls = decodes.slice(0, 2).map((line) => / decode server .* on (\S+)$/.exec(line)?.[1] ?? "");
     const servers = ["--prefill", url, port, ...decodeUrls.flatMap((decode) => ["--decode", decode])];
     await whileRunning(
-      ["serve", "--pd-disaggregation", ...servers, "--port", "0", "--set", "server.log_level=fatal"],
-      4,
+      [
+        "serve",
+        "--pd-disaggregation",
+        ...servers,
+        "--port",
+        "0",
+        "--prometheus-port",
+        "0",
+        "--set",
+        "server.log_level=fatal",
+      ],
+      5,
       (said) =>
         withSystem(async (io) => {
-          const listening = said.map((line) => /(http:\S+)/.exec(line)?.[1]).find((found) =>
-            found !== undefined
-          );
+          const listening = said.map((line) => /is listening on (http:\S+)/.exec(line)?.[1])
+            .find((found) => found !== undefined)?.replace("//0.0.0.0:", "//127.0.0.1:");
           const question = "How many positive divisors does the number 360 have?";
           const chat = ["chat", question, "--url", listening ?? ""];
           assert.equal(await runCommand([chatCommand], chat, io), 0, io.err.text);
