@@ -20,6 +20,8 @@ export interface AnswerBodyOptions {
     /** A stream of this path is whole only with a last event `[DONE]`. */
     readonly endsWithDone: boolean;
     readonly rewrite: AnswerRewrite | undefined;
+    /** Makes an error event of the worker's fit for the client. */
+    readonly clean: (events: Uint8Array) => Uint8Array;
   } | undefined;
   /** The client has gone. */
   readonly signal: AbortSignal;
@@ -83,8 +85,10 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     if (read.done === true) return this.#finish();
     const frames = this.#frames;
     if (frames === undefined) return read;
-    const events = frames.push(read.value);
+    const hadError = frames.sawError;
+    let events = frames.push(read.value);
     if (events.length === 0) return this.next();
+    if (frames.sawError && !hadError) events = this.#options.events?.clean(events) ?? events;
     const rewrite = this.#options.events?.rewrite;
     if (rewrite !== undefined) return { done: false, value: rewrite.events(events) };
     return events === read.value ? read : { done: false, value: events };

@@ -9,7 +9,7 @@ import type { Lease, LeaseHint } from "../pool/lease.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
-import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody } from "./refusal_body.ts";
+import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody, refusalEvents } from "./refusal_body.ts";
 import { cacheReportIn } from "./cache_report.ts";
 import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
@@ -229,7 +229,13 @@ class WorkerRelay implements Relay {
     const body = new AnswerBody({
       call,
       read,
-      events: events ? { endsWithDone: endsWithDone(status, job.request.path), rewrite } : undefined,
+      events: events
+        ? {
+          endsWithDone: endsWithDone(status, job.request.path),
+          rewrite,
+          clean: (event) => refusalEvents(call.worker, event),
+        }
+        : undefined,
       signal: job.signal,
       describe: (error) => this.#describe(job, call, error),
       onLast: (events) => noteCached(attempt, events),
@@ -244,16 +250,11 @@ class WorkerRelay implements Relay {
     // A client that retries, too, would multiply our attempts.
     const extra: Record<string, string> = retried ? { "x-should-retry": "false" } : {};
     if (failure.deliverable && response !== undefined) {
-      const answered = {
-        ...attempt,
-        response,
-        first,
-        read: [],
-        whole: first === undefined,
-        failure: undefined,
-      };
+      const answered = await this.#readRefusal(job, { ...attempt, response, first });
       const retryAfter = response.headers["retry-after"] ?? "1";
-      return this.#answer(job, answered, { "retry-after": retryAfter, ...extra });
+      if (answered !== undefined) {
+        return this.#answer(job, answered, { "retry-after": retryAfter, ...extra });
+      }
     }
     await call.drop();
     release(attempt, failure.outcome);
@@ -264,6 +265,28 @@ class WorkerRelay implements Relay {
       ...extra,
     });
     return { status: failure.error.status, headers, body: encoder.encode(failureBody(failure.error)) };
+  }
+
+  /** Reads the body of a refusal; undefined when it breaks off. Rejects as `#try` does when the client goes. */
+  async #readRefusal(
+    job: Job,
+    attempt: Tried & { readonly response: IncomingResponse; readonly first: Uint8Array | undefined },
+  ): Promise<Answered | undefined> {
+    const { call, response, first } = attempt;
+    const onGone = () => void call.stop(job.signal.reason);
+    job.signal.addEventListener("abort", onGone, { once: true });
+    try {
+      const read: Uint8Array[] = [];
+      const whole = first === undefined || await readWhole(job, call, { response, first, read });
+      return { ...attempt, read, whole, failure: undefined };
+    } catch {
+      if (!job.signal.aborted) return undefined;
+      await call.stop(job.signal.reason);
+      release(attempt, "aborted");
+      throw job.signal.reason;
+    } finally {
+      job.signal.removeEventListener("abort", onGone);
+    }
   }
 
   #describe(job: Job, call: UpstreamCall, error: unknown): CanopyError {
@@ -300,7 +323,10 @@ function noteCached({ lease }: Answered, last: Uint8Array): void {
 }
 
 /** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
-function release({ call, lease, first, forget }: Answered | Failed, outcome: PlacementOutcome): void {
+function release(
+  { call, lease, first, forget }: Tried & { readonly first?: Uint8Array | undefined },
+  outcome: PlacementOutcome,
+): void {
   forget();
   const { half } = call;
   if (outcome === "failed" && half !== undefined) {

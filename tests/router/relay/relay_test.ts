@@ -322,6 +322,38 @@ test("a worker that refuses our key, or redirects, is passed over, and is named 
   }
 });
 
+test("what a refusal, an overload or an error event tells of the engine's inside does not reach the client", async () => {
+  const inside = "1 validation error:\n  {'type': 'list_type', 'loc': ('body', 'input_ids'), " +
+    "'msg': 'Input should be a valid list', 'input': {'rid': 'canopy-2131', 'text': 'my private prompt'}}\n\n" +
+    '  File "srt/entrypoints/http_server.py", line 1722';
+  const body = (status: number) => JSON.stringify({ error: { message: inside, code: status } });
+  for (const status of [400, 429, 503]) {
+    const bench = relayBench();
+    // In two pieces, as engines write longer ones.
+    const [one, two] = [body(status).slice(0, 20), body(status).slice(20)];
+    bench.workers.scripts.set("a", [{ status, headers: JSON_HEAD, body: [{ send: one }, { send: two }] }]);
+    const response = await bench.clock.run(() => bench.post("{}"));
+    assert.equal(response.status, status);
+    const text = await response.text();
+    assert.doesNotMatch(text, /private|http_server/);
+    assert.match(text, /Input should be a valid list/);
+    assert.deepEqual(bench.leaks(), CLEAN);
+  }
+  const bench = relayBench();
+  const events = [`data: {"choices":[]}\n\n`, `data: ${body(500)}\n\n`, "data: [DONE]\n\n"];
+  bench.workers.scripts.set("a", [{
+    status: 200,
+    headers: { "content-type": "text/event-stream" },
+    body: events.map((send) => ({ send })),
+  }]);
+  const text = await bench.clock.run(async () => await (await bench.post("{}")).text());
+  assert.doesNotMatch(text, /private|http_server/);
+  const [first, error, last] = text.split("\n\n");
+  assert.equal(first, 'data: {"choices":[]}');
+  assert.match(JSON.parse(error!.slice("data: ".length)).error.message, /Input should be a valid list/);
+  assert.equal(last, "data: [DONE]");
+});
+
 test("an overloaded worker's own words reach the client, with Retry-After", async () => {
   const bench = relayBench();
   bench.workers.scripts.set("a", [{
