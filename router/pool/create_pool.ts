@@ -123,7 +123,7 @@ class ModelPool implements ManagedPool {
   }
 
   headers(workerId: string): Readonly<Record<string, string>> {
-    return this.#registry.find(workerId)?.headers ?? {};
+    return this.#registry.headersOf(workerId);
   }
 
   start(signal: AbortSignal): void {

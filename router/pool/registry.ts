@@ -26,6 +26,8 @@ export class WorkerRegistry {
   readonly #watches = new Map<string, AbortController>();
   /** In the order of their ordinals. */
   #workers: Worker[] = [];
+  /** Workers that have left while requests were placed there. */
+  #leaving: Worker[] = [];
   #joined = 0;
   #signal: AbortSignal | undefined;
 
@@ -85,6 +87,7 @@ export class WorkerRegistry {
     const worker = this.find(id);
     if (worker === undefined) return false;
     this.#workers = this.#workers.filter((other) => other !== worker);
+    this.#leaving = [...this.#leaving, worker].filter(({ status }) => status.inFlight > 0);
     this.#watches.get(id)?.abort();
     this.#options.onChange();
     return true;
@@ -111,6 +114,11 @@ export class WorkerRegistry {
 
   find(id: string): Worker | undefined {
     return this.#workers.find((worker) => worker.id === id);
+  }
+
+  /** The headers of a worker, also of one that has left: what is placed there is still opened there. */
+  headersOf(id: string): Readonly<Record<string, string>> {
+    return (this.find(id) ?? this.#leaving.find((worker) => worker.id === id))?.headers ?? {};
   }
 
   #watch(worker: Worker): void {

@@ -8,14 +8,14 @@ import type { EngineCapabilities, GenerateRequest } from "../engine.ts";
 import { refuseDeadly } from "../guards/refuse_deadly.ts";
 import type { Pool } from "../../pool/pool.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
-import { configuredUrls, workerHeaders, workerUrl } from "../../worker/worker_access.ts";
+import { workerHeaders, workerUrl } from "../../worker/worker_access.ts";
 import { WorkerCall } from "../../worker/worker_call.ts";
 
 /** Options of an engine. */
 export interface EngineOptions {
   readonly config: ModelConfig;
-  /** For the headers of workers that came later than the configuration. */
-  readonly pool: Pick<Pool, "workers" | "headers">;
+  /** For the headers of workers. */
+  readonly pool: Pick<Pool, "headers">;
   readonly transport: Transport;
   readonly clock: Clock;
   /** For ids that engines know requests by. */
@@ -58,7 +58,7 @@ export function workerCall(options: CallerOptions, request: WorkerPost): WorkerC
     path,
     body,
   });
-  const headers = headersFor(options, at.url);
+  const headers = headersFor(options, at);
   return new WorkerCall({
     transport,
     clock,
@@ -78,21 +78,16 @@ export function workerCall(options: CallerOptions, request: WorkerPost): WorkerC
 
 /** The headers that a worker gets: its model's, and its own key. */
 export function headersFor(
-  options: Pick<EngineOptions, "config" | "pool">,
-  url: string,
+  { config, pool }: Pick<EngineOptions, "config" | "pool">,
+  { workerId, url }: Pick<CalledWorker, "workerId" | "url">,
 ): Readonly<Record<string, string>> {
-  // Workers that came later are not in the configuration.
-  const member = options.pool.workers().find((one) => sameBase(one.url, url));
-  const known = member === undefined ? undefined : options.pool.headers?.(member.id);
+  const known = pool.headers?.(workerId);
   if (known !== undefined) return known;
-  const worker = options.config.workers.find((entry) =>
+  const worker = config.workers.find((entry) =>
     typeof entry === "object" && "url" in entry && sameBase(entry.url, url)
   );
   const apiKey = typeof worker === "object" && "url" in worker ? worker.api_key : undefined;
-  // One that has just left may have been a stranger.
-  const stranger = options.pool.headers !== undefined &&
-    !configuredUrls(options.config).includes(url.replace(/\/+$/, ""));
-  return workerHeaders(options.config, { url, apiKey, stranger });
+  return workerHeaders(config, { url, apiKey });
 }
 
 function sameBase(a: string, b: string): boolean {

@@ -97,10 +97,9 @@ export class FakePair {
       },
       promptRead: () => this.readAtMs ??= this.clock.now(),
     };
-    const pool = { workers: () => [] };
     this.engine = createEngine({
       config,
-      pool,
+      pool: {},
       transport: this.transport,
       clock: this.clock,
       random: new Random(options.seed ?? "pair"),

@@ -21,7 +21,7 @@ export const WORKER = "http://worker:8000";
 
 export const placement: Placement = { workerId: "w1", url: WORKER, release: () => {}, promptRead: () => {} };
 
-const pool: EngineOptions["pool"] = { workers: () => [] };
+const pool: EngineOptions["pool"] = {};
 
 export const never = new AbortController().signal;
 

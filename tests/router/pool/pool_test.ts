@@ -116,6 +116,21 @@ test("equal sticky keys go to one worker, until it is drained, excluded or remov
   assert.equal(pool.removeWorker(third), false);
 });
 
+test("what is placed at a worker that leaves is still opened with its headers; then they are forgotten", () => {
+  const { pool } = setUp();
+  const id = pool.addWorker({ url: "http://late", apiKey: "its-own" });
+  const others = pool.workers().map((worker) => worker.id).filter((other) => other !== id);
+  const lease = pool.gate.leaseNow({ exclude: new Set(others) });
+  assert.equal(lease.workerId, id);
+  const headers = { authorization: "Bearer its-own" };
+  assert.deepEqual(pool.headers?.(id), headers);
+  assert.ok(pool.removeWorker(id));
+  assert.deepEqual(pool.headers?.(id), headers);
+  lease.release("ok");
+  assert.ok(pool.removeWorker(others[0]!));
+  assert.deepEqual(pool.headers?.(id), {});
+});
+
 test("a full worker gets nothing; when all are full the answer is 503 with Retry-After", () => {
   const { pool } = setUp({ max_in_flight: 2 });
   const placed = Array.from({ length: 6 }, () => pool.gate.leaseNow({ stickyKey: "same" }));

@@ -46,7 +46,7 @@ export function pairEngine(
   );
   const engine = createEngine({
     config,
-    pool: { workers: () => [] },
+    pool: {},
     transport,
     clock,
     random: new Random("pair"),
