@@ -37,3 +37,10 @@ export interface LongTexts {
   /** Has what it needs started before the first text comes: starting takes a while. */
   start(): void;
 }
+
+/** Ids behind others, as an array. Counted, because iterating over typed arrays is some 50 times slower on Bun. */
+export function joinedIds(first: readonly number[], rest: ArrayLike<number>): number[] {
+  const ids = first.slice();
+  for (let at = 0; at < rest.length; at++) ids.push(rest[at]!);
+  return ids;
+}

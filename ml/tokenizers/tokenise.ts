@@ -1,5 +1,5 @@
 import { unmarked } from "./control_tokens.ts";
-import { INLINE_LENGTH } from "./long_texts.ts";
+import { INLINE_LENGTH, joinedIds } from "./long_texts.ts";
 import type { ModelTokenizer } from "./model_tokenizer.ts";
 
 /** Options of `tokenise`. */
@@ -30,6 +30,6 @@ export function tokenise(
   if (longTexts === undefined || text.length <= INLINE_LENGTH) return tokenizer.encode(text, { marked });
   return longTexts.encode({ text, marked, maxTokens: limit?.tokens }, signal).then(({ ids, over }) => {
     if (over && limit !== undefined) throw limit.tooLong(limit.tokens + 1);
-    return Array.from(ids);
+    return joinedIds([], ids);
   });
 }

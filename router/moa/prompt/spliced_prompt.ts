@@ -1,4 +1,4 @@
-import { INLINE_LENGTH, type LongTexts } from "../../../ml/tokenizers/long_texts.ts";
+import { INLINE_LENGTH, joinedIds, type LongTexts } from "../../../ml/tokenizers/long_texts.ts";
 import type { TokenMark, TokenStream } from "../../../ml/tokenizers/token_stream.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { ResponsesFormat } from "../graph/template.ts";
@@ -140,9 +140,9 @@ export class SplicedPrompt {
       this.#feed(rest);
       return stream.complete();
     }
-    const ids = [...stream.stable];
+    const stable = stream.stable.slice();
     return longTexts.encode({ text: rest, marked, from: stream.mark() }).then((encoded) => {
-      for (const id of encoded.ids) ids.push(id);
+      const ids = joinedIds(stable, encoded.ids);
       // Where the last slot ends among so many is not looked for.
       this.#slotsEnd ??= ids.length;
       return ids;
