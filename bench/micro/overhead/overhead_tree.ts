@@ -80,6 +80,8 @@ async function startRouter(
     graphs: {
       moa: {
         sampling: { max_tokens: tokens, ignore_eos: true },
+        // The script sends no warms either.
+        incremental_prefill: "off",
         layers: [
           { clusters: 3, agents, prompt: "ask" },
           { agents, prompt: "join" },
