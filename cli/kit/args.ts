@@ -96,3 +96,26 @@ function unknownOption(rawName: string, canonical: ReadonlyMap<string, string>):
     `Unknown option ${rawName}` + (suggestion === undefined ? "" : `: did you mean --${suggestion}?`),
   );
 }
+
+/** A number as an option's value, whole unless it may be a `fraction`. Throws `UsageError`. */
+export function readNumber(
+  name: string,
+  text: string,
+  { fraction, min = -Infinity, max = Infinity }: {
+    readonly fraction?: boolean | undefined;
+    readonly min?: number | undefined;
+    readonly max?: number | undefined;
+  } = {},
+): number {
+  const number = text.trim() === "" ? NaN : Number(text);
+  const fits = fraction ? Number.isFinite(number) : Number.isSafeInteger(number);
+  if (fits && number >= min && number <= max) return number;
+  const range = Number.isFinite(max)
+    ? ` from ${min} to ${max}`
+    : Number.isFinite(min)
+    ? ` of at least ${min}`
+    : "";
+  throw new UsageError(
+    `Option --${name} must be a ${fraction ? "" : "whole "}number${range}: current value is "${text}"`,
+  );
+}

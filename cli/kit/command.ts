@@ -1,4 +1,4 @@
-import { parseArgs, type ParsedArgs, UsageError } from "./args.ts";
+import { parseArgs, type ParsedArgs, readNumber, UsageError } from "./args.ts";
 import type { Io } from "./io.ts";
 import { definitions, paragraphs, textColumns } from "./terminal.ts";
 
@@ -101,7 +101,7 @@ function valuesOf<T extends Options>(options: T, parsed: ParsedArgs): OptionValu
       for (const item of list) checkChoice(name, option, item);
       values[name] = list;
     } else if (given === undefined) values[name] = undefined;
-    else if (option.type === "number") values[name] = numberOf(name, option, String(given));
+    else if (option.type === "number") values[name] = readNumber(name, String(given), option);
     else {
       checkChoice(name, option, String(given));
       values[name] = String(given);
@@ -109,21 +109,6 @@ function valuesOf<T extends Options>(options: T, parsed: ParsedArgs): OptionValu
   }
   // Each value was made for its option's type just above.
   return values as OptionValues<T>;
-}
-
-function numberOf(name: string, option: Option, text: string): number {
-  const number = text.trim() === "" ? NaN : Number(text);
-  const whole = option.fraction ? Number.isFinite(number) : Number.isSafeInteger(number);
-  const { min = -Infinity, max = Infinity } = option;
-  if (whole && number >= min && number <= max) return number;
-  const range = Number.isFinite(max)
-    ? ` from ${min} to ${max}`
-    : Number.isFinite(min)
-    ? ` of at least ${min}`
-    : "";
-  throw new UsageError(
-    `Option --${name} must be a ${option.fraction ? "" : "whole "}number${range}: current value is "${text}"`,
-  );
 }
 
 function checkChoice(name: string, option: Option, text: string): void {

@@ -1,7 +1,7 @@
 import { nearest } from "../../../base/nearest.ts";
 import type { Override } from "../../../cfgs/load/overrides.ts";
 import { DEFAULT_POLICY, POLICY_NAMES, type PolicyName } from "../../../cfgs/schema/policies.ts";
-import { UsageError } from "../args.ts";
+import { readNumber, UsageError } from "../args.ts";
 import { setOverrides } from "../config_file.ts";
 import type { GivenFlags } from "./read_flags.ts";
 import type { ValueForm } from "./router_flag.ts";
@@ -300,27 +300,14 @@ class FlagReader {
     return this.values(name).at(-1)?.[0];
   }
 
-  count(name: string, min = -Infinity, max = Infinity): number | undefined {
-    const number = this.number(name);
-    if (number === undefined || (Number.isSafeInteger(number) && number >= min && number <= max)) {
-      return number;
-    }
-    const range = Number.isFinite(max)
-      ? ` from ${min} to ${max}`
-      : Number.isFinite(min)
-      ? ` of at least ${min}`
-      : "";
-    throw new UsageError(
-      `Option --${name} must be a whole number${range}: current value is "${this.text(name)}"`,
-    );
+  count(name: string, min?: number, max?: number): number | undefined {
+    const text = this.text(name);
+    return text === undefined ? undefined : readNumber(name, text, { min, max });
   }
 
   number(name: string): number | undefined {
     const text = this.text(name);
-    if (text === undefined) return undefined;
-    const number = text.trim() === "" ? NaN : Number(text);
-    if (Number.isFinite(number)) return number;
-    throw new UsageError(`Option --${name} must be a number: current value is "${text}"`);
+    return text === undefined ? undefined : readNumber(name, text, { fraction: true });
   }
 
   read(name: string, form: ValueForm): unknown {

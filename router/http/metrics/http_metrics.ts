@@ -32,8 +32,11 @@ export class HttpMetrics {
     return async (call, next) => {
       const startedMs = this.#clock.now();
       this.#active++;
-      await next();
-      this.#active--;
+      try {
+        await next();
+      } finally {
+        this.#active--;
+      }
       const route = matchedRoutes(call).find(({ path }) => path !== "/*");
       const { method } = call.req;
       const at = { method: METHODS.has(method) ? method : "other", path: route?.path ?? "unknown" };

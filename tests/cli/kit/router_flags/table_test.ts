@@ -197,7 +197,7 @@ test("what cannot be meant is refused, with the nearest name", () => {
     "--max-concurent-requests",
     "4",
   );
-  refused(/Option --port must be a number.*"x"/, "--port", "x");
+  refused(/Option --port must be a whole number.*"x"/, "--port", "x");
   refused(/Option --policy must be one of .*"nonsense"/, "--policy", "nonsense");
   refused(/Option --policy needs a value/, "--policy", "--host", "::");
   refused(/Option --dp-aware takes no value/, "--dp-aware=1");
