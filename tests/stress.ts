@@ -92,11 +92,19 @@ function programOf(runtime: Runtime): string {
 function argumentsOf({ runtime, only }: Plan, report: string): string[] {
   if (runtime === "deno") {
     const paths = only.length > 0 ? only : ["--ignore=tests/engines,tests/e2e", "tests"];
-    return ["test", "-A", "--no-check", `--junit-path=${report}`, ...paths];
+    return ["test", "-A", "--no-check", "--parallel", `--junit-path=${report}`, ...paths];
   }
   const without = ["e2e", "engines"].map((folder) => `--path-ignore-patterns=tests/${folder}/**`);
   const paths = only.length > 0 ? only.map((path) => `./${path}`) : [...without, "./tests"];
-  return ["test", "--timeout", "600000", "--reporter=junit", `--reporter-outfile=${report}`, ...paths];
+  return [
+    "test",
+    "--parallel",
+    "--timeout",
+    "600000",
+    "--reporter=junit",
+    `--reporter-outfile=${report}`,
+    ...paths,
+  ];
 }
 
 /** The environment of a run: its own seed and folders, a far time zone, and nothing that helps it from this machine. */
