@@ -13,6 +13,8 @@ export interface OutgoingRequest {
   readonly body?: Uint8Array | string | undefined;
   /** "generation" by default. */
   readonly lane?: Lane | undefined;
+  /** The half of a pair that it goes to, for traces. */
+  readonly phase?: "prefill" | "decode" | undefined;
   /** Time limit of a new connection in ms; default 10 s. */
   readonly connectTimeoutMs?: number | undefined;
 }

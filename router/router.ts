@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import { CanopyError } from "../base/errors.ts";
 import { logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
+import type { Spans } from "./tracing/spans.ts";
 import type { Transport } from "../base/transport.ts";
 import { checkMaxTokens } from "../cfgs/check/check_max_tokens.ts";
 import type { Config } from "../cfgs/schema/config.ts";
@@ -24,6 +25,7 @@ import { createRelay } from "./relay/relay.ts";
 import { Fleet } from "./served/fleet.ts";
 import { createModels } from "./served/models.ts";
 import type { ServedModel } from "./served/served_model.ts";
+import { TracedTransport } from "./tracing/traced_transport.ts";
 
 /** Options of `createRouter`. */
 export interface RouterOptions {
@@ -38,6 +40,8 @@ export interface RouterOptions {
    * its members, and a graph that asks for early exit is refused.
    */
   readonly earlyExit?: EarlyExitServices | undefined;
+  /** Traces of requests; the router does not close them. */
+  readonly spans?: Spans | undefined;
   /** By default from a local folder or the Hub; while it loads, prompts go out as text. */
   readonly loadTokenizer?: (source: string) => Promise<ModelTokenizer>;
 }
@@ -61,27 +65,25 @@ export interface Router {
 
 /** Builds a router from its configuration. Throws when a graph cannot be run. */
 export function createRouter(options: RouterOptions): Router {
-  const { config, clock, random, transport } = options;
+  const { config, clock, random, spans, earlyExit } = options;
   const { server } = config;
+  const transport = spans === undefined ? options.transport : new TracedTransport(options.transport, spans);
+  const shared = { config, clock, random, transport, spans };
   const life = new AbortController();
   const models = createModels({
-    config,
-    clock,
-    random,
-    transport,
+    ...shared,
     loadTokenizer: options.loadTokenizer ??
       ((source) => loadTokenizer(source, { transport, signal: life.signal, clock })),
   });
-  const { earlyExit } = options;
   const arrivals = new Arrivals();
-  const moa = createMoa({ config, clock, random, models: models.all, arrivals, earlyExit });
+  const moa = createMoa({ ...shared, models: models.all, arrivals, earlyExit });
   models.onAdded((model) => moa.addModel(model));
   const fleet = config.fleet === undefined
     ? undefined
     : new Fleet({ config: config.fleet, clock, transport, models });
   const log = logger("relay");
   const relay = createRelay({ clock, random: random.stream("relay"), transport, log, arrivals });
-  const services: RouterServices = { config, clock, random, transport, models: models.all, fleet, moa };
+  const services: RouterServices = { ...shared, models: models.all, fleet, moa };
   const drain = new Drain({ clock, timeoutMs: server.drain_timeout_ms });
   const metrics = new Metrics(clock);
   const admission = admissionOf(server, clock);

@@ -4,6 +4,7 @@ import { launchSchema, modelLaunchSchema } from "./launch.ts";
 import { modelOnnxSchema } from "./onnx.ts";
 import { policySchemas } from "./policies.ts";
 import { scorerSchema } from "./scorer.ts";
+import { tracingSchema } from "./tracing.ts";
 
 /** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
 export const samplingSchema = z.looseObject({
@@ -331,6 +332,7 @@ export const serverSchema = z.strictObject({
   readiness: z.enum(["all", "any"]).default("all").describe(
     "GET /readiness is 200 when all models that are served have a usable worker, or when any graph or model can be served",
   ),
+  tracing: tracingSchema.optional().describe("Send spans of requests to a collector (OpenTelemetry)"),
   max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
   log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
   log_format: z.enum(["json", "text"]).default("text"),

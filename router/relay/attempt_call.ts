@@ -52,6 +52,7 @@ const relayErrors: CallErrors = {
 
 /** Target, body and time limit of a call, where they are not the plan's. */
 interface Sending {
+  readonly phase?: OutgoingRequest["phase"];
   readonly path?: string | undefined;
   readonly body?: OutgoingRequest["body"];
   readonly firstTokenDueMs?: number | undefined;
@@ -79,7 +80,7 @@ function callWith(
   const { prefill } = placement;
   const { config } = model;
   const rids = ids?.rids ?? [];
-  const callOf = (worker: CalledWorker, { path, body, firstTokenDueMs }: Sending = {}): WorkerCall => {
+  const callOf = (worker: CalledWorker, { path, body, phase, firstTokenDueMs }: Sending = {}): WorkerCall => {
     const { headers: workerHeaders, clientsKey } = accessTo(worker, sendable);
     return new WorkerCall({
       ...options,
@@ -90,6 +91,7 @@ function callWith(
         url: workerUrl(worker.url, path ?? request.path),
         headers: forwardedHeaders(request.headers, workerHeaders, sendable.requestId),
         ...(request.method === "POST" ? { body: body ?? bytes } : {}),
+        phase,
         connectTimeoutMs: config.connect_timeout_ms,
       },
       abort: { rids, headers: workerHeaders },
@@ -109,8 +111,8 @@ function callWith(
   const pair = new PairCall({
     clock: options.clock,
     at: placement,
-    prefill: callOf(prefill),
-    decode: callOf(placement),
+    prefill: callOf(prefill, { phase: "prefill" }),
+    decode: callOf(placement, { phase: "decode" }),
     finishPrefill: version !== undefined && olderThan(version, "0.5.10"),
     keepPrefill: plan.needsPrefillLogprobs,
   });
@@ -144,8 +146,9 @@ function handOffCall(
     at,
     request: sharedRequest(path, bytes, model.engine.capabilities.version),
     call: (worker, path, body, sent = body) =>
-      callOf(worker, { path, body: JSON.stringify(sent), firstTokenDueMs }),
-    decode: (handOff) => callOf(at, { body: decodeBytes(path, bytes, handOff), firstTokenDueMs }),
+      callOf(worker, { path, body: JSON.stringify(sent), phase: "prefill", firstTokenDueMs }),
+    decode: (handOff) =>
+      callOf(at, { body: decodeBytes(path, bytes, handOff), phase: "decode", firstTokenDueMs }),
     onAlone: (reason, failed) =>
       log[failed ? "warning" : "debug"]("{worker} reads the prompt of {request} by itself: {reason}", {
         worker: at.workerId,

@@ -1,5 +1,6 @@
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
+import type { Spans } from "../../router/tracing/spans.ts";
 import type { OutgoingRequest } from "../../base/transport.ts";
 import { type Config, configSchema, type GraphConfig } from "../../cfgs/schema/config.ts";
 import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
@@ -74,6 +75,7 @@ export function makeWorld(options: {
   /** Longest prompt plus answer of the servers. */
   contextTokens?: number;
   earlyExit?: (clock: VirtualClock) => EarlyExitServices;
+  spans?: (clock: VirtualClock) => Spans;
   /** Answers some requests in place of the worker that they go to. */
   intercept?: (request: OutgoingRequest, clock: VirtualClock) => MemoryHandler | undefined;
 }): World {
@@ -168,6 +170,7 @@ export function makeWorld(options: {
             ? Promise.resolve(builtinTokenizer())
             : Promise.reject(new Error("there are no files here")),
         ...(options.earlyExit === undefined ? {} : { earlyExit: options.earlyExit(clock) }),
+        spans: options.spans?.(clock),
       }),
   };
 }

@@ -1,4 +1,6 @@
 import { messageOf } from "../../../base/errors.ts";
+import { logger } from "../../../base/log.ts";
+import type { Spans } from "../../../router/tracing/spans.ts";
 import type { Transport } from "../../../base/transport.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Io } from "../io.ts";
@@ -8,6 +10,7 @@ import { version } from "../version.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
 import { readAuthorities, readTlsPair } from "../../../router/http/server/tls_files.ts";
 import { createRouter, type Router } from "../../../router/router.ts";
+import { otlpSpans } from "../../../router/tracing/otlp_spans.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
 
 /** Starts a router in this process and listens; `port` 0 takes any free one. Close it in a `finally`. */
@@ -26,9 +29,11 @@ export async function startRouter(
     signal: io.stop,
   });
   const earlyExit = makeEarlyExit(config, io);
+  const spans = await makeSpans(config, io);
   let made: Router | undefined;
   const close = async () => {
     await made?.close();
+    await spans?.close();
     await earlyExit.close();
     await embedded.close();
     await own?.close();
@@ -41,6 +46,7 @@ export async function startRouter(
       transport: embedded.transport,
       version,
       earlyExit: earlyExit.services,
+      spans,
       loadTokenizer: (source) =>
         loadAnyTokenizer(source, { transport: embedded.transport, signal: io.stop, env: io.env, clock }),
     });
@@ -51,6 +57,22 @@ export async function startRouter(
     await close();
     throw error;
   }
+}
+
+function makeSpans({ server: { tracing } }: Config, { clock, random }: Io): Promise<Spans> | undefined {
+  if (tracing === undefined) return undefined;
+  const log = logger("tracing");
+  const endpoint = tracing.otlp_endpoint;
+  return otlpSpans({
+    config: tracing,
+    clock,
+    random: random.stream("spans"),
+    version,
+    onLost(reason) {
+      if (reason === undefined) log.info("{endpoint} takes spans again", { endpoint });
+      else log.warning("Spans are lost: {endpoint} does not take them: {reason}", { endpoint, reason });
+    },
+  });
 }
 
 /** A way to workers with the certificates of a configuration; undefined without any. Throws `CanopyError` (500). */

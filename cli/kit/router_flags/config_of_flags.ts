@@ -63,6 +63,7 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
   putLimits(value, reader);
   putKeys(value, reader);
   putModel(value, reader, notes);
+  putTracing(value, reader, notes);
   if (!onlyGiven || reader.has("prometheus-port") || reader.has("prometheus-host")) {
     put(value, "server.metrics", {
       host: reader.text("prometheus-host") ??
@@ -138,6 +139,20 @@ function putKeys(value: Settings, reader: FlagReader): void {
     put(value, "server.worker_hosts", ["*"]);
   }
   if (key !== undefined) put(value, "model.api_key", key);
+}
+
+/** Peers speak gRPC to an address without a scheme. */
+function putTracing(value: Settings, reader: FlagReader, notes: string[]): void {
+  const address = reader.text("otlp-traces-endpoint");
+  if (!reader.has("enable-trace")) {
+    if (address !== undefined) {
+      notes.push("Option --otlp-traces-endpoint: no spans are sent without --enable-trace: add it");
+    }
+    return;
+  }
+  const endpoint = address ?? "localhost:4317";
+  put(value, "server.tracing.otlp_endpoint", /^https?:/.test(endpoint) ? endpoint : `http://${endpoint}`);
+  put(value, "server.tracing.protocol", "grpc");
 }
 
 function putModel(value: Settings, reader: FlagReader, notes: string[]): void {

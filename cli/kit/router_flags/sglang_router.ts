@@ -4,7 +4,6 @@ const TOKENIZES = noted("the workers tokenise and apply the chat template: set i
 const PARSES = noted("answers pass as the worker wrote them: set it on the engine");
 const NO_STORE = refused("conversations are not stored here: leave it out, and keep them in the client");
 const NO_JWT = refused("tokens of an identity provider are not checked here: use --control-plane-api-keys");
-const NO_TRACES = noted("no spans are exported; traceparent and tracestate go on to the workers");
 const TUNES = noted("no such setting: placing tunes itself by the load of the workers");
 
 /** The 98 flags of `sglang-router launch` 0.3.2, in the order of its help. */
@@ -170,8 +169,8 @@ export const SGLANG_ROUTER_FLAGS: RouterFlags = {
     honoured("certificate of this server; read again when it changes", "server.tls.cert"),
   ),
   "tls-key-path": one(undefined, honoured("its key", "server.tls.key")),
-  "enable-trace": bare(NO_TRACES),
-  "otlp-traces-endpoint": one("localhost:4317", NO_TRACES),
+  "enable-trace": bare(honoured("spans of requests go to a collector, by OTLP over gRPC")),
+  "otlp-traces-endpoint": one("localhost:4317", honoured("the collector; with --enable-trace")),
   "api-key": one(undefined, honoured("bearer token that clients must send, and that workers get")),
   "control-plane-api-keys": any(
     honoured("bearer tokens for changes to the router: those of role admin; user ones may change nothing"),

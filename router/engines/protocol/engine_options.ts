@@ -43,6 +43,8 @@ export interface WorkerPost {
   readonly headers?: GenerateRequest["headers"];
   /** SGLang's id of the request, to be aborted before the connection is closed. */
   readonly rid?: string | undefined;
+  /** The half of a pair that it goes to. */
+  readonly phase?: "prefill" | "decode" | undefined;
   /** As in `WorkerCallOptions`. */
   readonly firstTokenDueMs?: number | undefined;
 }
@@ -50,7 +52,7 @@ export interface WorkerPost {
 /** The call of a request to a worker, with its model's headers and limits. Throws a 400 for a deadly request. */
 export function workerCall(options: CallerOptions, request: WorkerPost): WorkerCall {
   const { config, transport, clock, capabilities, tokenizer } = options;
-  const { at, path, body, sent, rid, firstTokenDueMs } = request;
+  const { at, path, body, sent, rid, phase, firstTokenDueMs } = request;
   refuseDeadly({
     engine: config.engine,
     version: capabilities.version,
@@ -69,6 +71,7 @@ export function workerCall(options: CallerOptions, request: WorkerPost): WorkerC
       url: workerUrl(at.url, path),
       headers: { ...request.headers, ...headers, "content-type": "application/json" },
       body: sent ?? JSON.stringify(body),
+      phase,
       connectTimeoutMs: config.connect_timeout_ms,
     },
     abort: rid === undefined ? undefined : { rids: [rid], headers },

@@ -31,7 +31,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
         // The decode server has no part in it.
         at.release("aborted", "decode");
         const fields = fakeBootstrapFields(this.options.random);
-        return await warmed(this.#half(pair.prefill, request, fields), signal);
+        return await warmed(this.#half(pair, "prefill", { request, fields }), signal);
       }
       case "pair_1":
         return await this.#warmPair(this.#pairCall(pair, request), signal);
@@ -73,26 +73,30 @@ export class SglangPdEngine extends PooledEngine implements Engine {
   ): PairCall {
     const { clock, random, capabilities } = this.options;
     const fields = bootstrapFields(at.prefill, random);
-    const half = (worker: CalledWorker) => this.#half(worker, request, fields, headers);
+    const half = (phase: "prefill" | "decode") => this.#half(at, phase, { request, fields, headers });
     return new PairCall({
       clock,
       at,
-      prefill: half(at.prefill),
-      decode: half(at),
+      prefill: half("prefill"),
+      decode: half("decode"),
       finishPrefill: capabilities.version !== undefined && olderThan(capabilities.version, "0.5.10"),
     });
   }
 
   #half(
-    worker: CalledWorker,
-    request: SglangRequest,
-    fields: BootstrapFields,
-    headers?: GenerateRequest["headers"],
+    at: PairPlacement,
+    phase: "prefill" | "decode",
+    { request, fields, headers }: {
+      readonly request: SglangRequest;
+      readonly fields: BootstrapFields;
+      readonly headers?: GenerateRequest["headers"];
+    },
   ): WorkerCall {
     // The guards refuse these fields in a request: they are the router's alone to set.
     const { path, body, rid } = request;
     const sent = JSON.stringify({ ...body, ...fields });
-    return workerCall(this.options, { at: worker, path, body, sent, rid, headers });
+    const worker: CalledWorker = phase === "prefill" ? at.prefill : at;
+    return workerCall(this.options, { at: worker, path, body, sent, rid, headers, phase });
   }
 }
 

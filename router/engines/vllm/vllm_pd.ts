@@ -38,9 +38,16 @@ export class VllmPdEngine extends PooledEngine implements Engine {
           sent: sent === undefined ? undefined : JSON.stringify(sent),
           headers,
           firstTokenDueMs,
+          phase: "prefill",
         }),
       decode: (handOff) =>
-        workerCall(this.options, { at, ...this.#decodeBody(request, handOff), headers, firstTokenDueMs }),
+        workerCall(this.options, {
+          at,
+          ...this.#decodeBody(request, handOff),
+          headers,
+          firstTokenDueMs,
+          phase: "decode",
+        }),
       onAlone: (reason, failed) =>
         log[failed ? "warning" : "debug"](
           "{model}: {worker} reads the prompt of {request} by itself: {reason}",

@@ -1,9 +1,13 @@
 import type { Context } from "hono";
 import type { RequestIdVariables } from "hono/request-id";
+import type { Span } from "../../tracing/spans.ts";
 
 /** Hono's environment: what middleware sets for handlers. */
 export type Env = {
-  Variables: RequestIdVariables;
+  Variables: RequestIdVariables & {
+    /** Where traces are recorded, that of the request. */
+    span?: Span | undefined;
+  };
   /** What the runtime's server hands over beside the request. */
   Bindings: object;
 };

@@ -1,3 +1,5 @@
+import { routePath } from "hono/route";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { parseBody, readBody } from "./body.ts";
 import type { Call } from "./context.ts";
@@ -37,13 +39,48 @@ export async function withBytes(
 ): Promise<Response> {
   const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
   scope.owner = http.keys.ownerOf(call.req.header("authorization"));
+  const endSpan = beginSpan(http, call, scope);
   try {
     const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, scope.signal);
-    return await serve({ call, bytes, scope });
+    const response = await serve({ call, bytes, scope });
+    endSpan?.(response.status);
+    return response;
   } catch (error) {
     scope.end(outcomeOfError(error));
+    endSpan?.(CanopyError.is(error) ? error.status : 500, error);
     throw error;
   }
+}
+
+/** Begins the span of a request; its end comes with the scope's, after it was told the status. */
+function beginSpan(
+  { spans }: HttpServices,
+  call: Call,
+  scope: RequestScope,
+): ((status: number, error?: unknown) => void) | undefined {
+  if (spans === undefined) return undefined;
+  const { method } = call.req;
+  const route = routePath(call);
+  const span = spans.begin({
+    name: `${method} ${route}`,
+    kind: "server",
+    parent: Object.fromEntries(call.req.raw.headers),
+    attributes: {
+      "http.request.method": method,
+      "http.route": route,
+      "canopy.request_id": call.get("requestId"),
+    },
+  });
+  call.set("span", span);
+  return (status, error) =>
+    scope.onEnd((outcome) => {
+      span.set({
+        "http.response.status_code": status,
+        "gen_ai.request.model": scope.model,
+        "canopy.outcome": outcome,
+      });
+      span.end(error === undefined ? outcome === "ok" ? undefined : outcome : messageOf(error));
+    });
 }
 
 /** Headers that the engine calls of a run inherit from the client's request. */
@@ -53,5 +90,5 @@ export function tracingHeaders(call: Call): Record<string, string> {
     const value = call.req.header(name);
     if (value !== undefined) headers[name] = value;
   }
-  return headers;
+  return call.get("span")?.carriedBy(headers) ?? headers;
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { Random } from "../../../base/random.ts";
+import type { Spans } from "../../tracing/spans.ts";
 import type { Transport } from "../../../base/transport.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Admission } from "./admission.ts";
@@ -23,6 +24,8 @@ export interface RouterServices {
   /** Undefined where all models stand in the configuration. */
   readonly fleet?: Fleet | undefined;
   readonly moa: Moa;
+  /** Undefined where no traces are recorded. */
+  readonly spans?: Spans | undefined;
 }
 
 /** Everything that HTTP handlers may use. */

@@ -43,7 +43,8 @@ export async function serveByModel(
 
 /** The client's headers for a worker, by lower-case names, with the request's id. */
 export function engineHeaders(call: Call): Record<string, string> {
-  return { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
+  const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
+  return call.get("span")?.carriedBy(headers) ?? headers;
 }
 
 /** The path of a request on a worker of the model, with its query. Throws 501 for one that pairs do not serve. */

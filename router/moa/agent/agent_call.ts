@@ -2,6 +2,7 @@ import { deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
+import type { Span } from "../../tracing/spans.ts";
 import { unlessAborted } from "../../../base/unless_aborted.ts";
 import {
   type EngineUsage,
@@ -21,6 +22,7 @@ import { resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
+import { beginAgentSpan, endAgentSpan } from "../record/run_spans.ts";
 import type { AgentUsage } from "../record/usage.ts";
 import type { Lease } from "../../pool/lease.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -56,7 +58,6 @@ export interface AgentRequest {
   readonly logprobs?: number | undefined;
   /** An engine that refuses the request because of them is asked again without. */
   readonly logprobsOptional?: boolean | undefined;
-  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Requests of the same key go to the same worker. */
   readonly stickyKey?: string | undefined;
   /** The client, where the call's output goes to one. */
@@ -115,6 +116,7 @@ export class AgentCall {
   /** The last running usage that the engine sent. */
   #running: EngineUsage | undefined;
   #finishReason: FinishReason | undefined;
+  #span: Span | undefined;
   #startedAtMs: number | undefined;
   #placedAtMs: number | undefined;
   #firstTokenAtMs: number | undefined;
@@ -181,6 +183,8 @@ export class AgentCall {
     this.#state = "queued";
     this.#startedAtMs = this.#context.trace.nowMs;
     this.#note("agent_queued");
+    const { spans, headers } = this.#context;
+    this.#span = beginAgentSpan(spans, { id: this.id, model: this.node.model }, headers);
     const overdue = this.#overdue();
     const deadline = deadlineSignal(
       this.#context.clock,
@@ -380,7 +384,7 @@ export class AgentCall {
       prompt: rest?.prompt ?? request.prompt,
       sampling: rest?.sampling ?? request.sampling,
       logprobs: request.logprobs,
-      headers: request.headers,
+      headers: this.#span?.carriedBy(this.#context.headers) ?? this.#context.headers,
     };
     this.#worker = lease.workerId;
     this.#calls++;
@@ -463,6 +467,7 @@ export class AgentCall {
       this.#state = "running";
       this.#firstTokenAtMs = this.#context.trace.nowMs;
       this.#note("agent_first_token");
+      this.#span?.event("first_token");
     }
     this.log.append(delta);
   }
@@ -484,6 +489,7 @@ export class AgentCall {
       ...(this.#end?.decodedAlone === undefined ? {} : { decoded_alone: this.#end.decodedAlone }),
       ...(error === undefined ? {} : { error: messageOf(error) }),
     });
+    if (this.#span !== undefined) endAgentSpan(this.#span, this.record());
   }
 
   /** The last event goes out when the call is done, so that whoever has seen it finds it done. */

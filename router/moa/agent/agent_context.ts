@@ -1,5 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { Random } from "../../../base/random.ts";
+import type { Spans } from "../../tracing/spans.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { Trace } from "../record/trace.ts";
 import type { OpenWork } from "./open_work.ts";
@@ -16,6 +17,10 @@ export interface AgentContext {
   readonly drawSeed: string;
   readonly trace: Trace;
   readonly work: OpenWork;
+  /** Undefined where no traces are recorded. */
+  readonly spans?: Spans | undefined;
+  /** Of the run's calls: the request's id, and the run's place in a trace. */
+  readonly headers: Readonly<Record<string, string>>;
   /** Names one attempt, unique among all engines' requests; none is the beginning of another. */
   readonly nextRequestId: () => string;
 }

@@ -29,7 +29,6 @@ export interface JudgeOptions {
   readonly verdict: VerdictQuestion;
   /** The question that the answers answer, as plain text. */
   readonly question: () => string;
-  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly context: AgentContext;
 }
 
@@ -143,7 +142,7 @@ export class Judge {
   }
 
   async #askOnce(answers: readonly [string, string], signal: AbortSignal): Promise<Judgement> {
-    const { model: { served }, headers, context } = this.#options;
+    const { model: { served }, context } = this.#options;
     let prompt: Prompt;
     try {
       const chat = { kind: "chat", messages: this.#messages(answers, this.#tokenises) } as const;
@@ -162,7 +161,6 @@ export class Judge {
         // Without alternatives the chosen token decides alone.
         logprobs: served.engine.capabilities.topLogprobs === false ? 0 : ALTERNATIVES,
         stickyKey: this.#stickyKey,
-        headers,
       });
     } finally {
       signal.removeEventListener("abort", onAbort);

@@ -26,7 +26,6 @@ export interface RunExitsOptions {
   readonly models: ReadonlyMap<string, ModelAccess>;
   readonly prompts: RunPrompts;
   /** Headers to pass on to the engines. */
-  readonly headers: Readonly<Record<string, string>> | undefined;
   readonly context: AgentContext;
 }
 
@@ -165,13 +164,13 @@ export class RunExits {
   }
 
   #makeJudge(node: ClusterNode, question: () => string): Judge | string {
-    const { models, policies: { services }, headers, context } = this.#options;
+    const { models, policies: { services }, context } = this.#options;
     const settings = node.earlyExit.verdict;
     const named = settings.model ?? smallestModel([...models.values()].map(({ served }) => served))?.name;
     const model = named === undefined ? undefined : models.get(named);
     if (model === undefined || services === undefined) return `there is no model ${named ?? "at all"}`;
     const id = `${node.id}.verdict`;
-    const judge = new Judge({ id, model, settings, verdict: services.verdict, question, headers, context });
+    const judge = new Judge({ id, model, settings, verdict: services.verdict, question, context });
     this.#judges.push(judge);
     return judge;
   }

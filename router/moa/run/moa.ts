@@ -1,6 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { Random } from "../../../base/random.ts";
+import type { Spans } from "../../tracing/spans.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import { type EarlyExitServices, ExitPolicies } from "../exit/exit_policies.ts";
@@ -32,6 +33,8 @@ export interface MoaOptions {
   readonly arrivals: Arrivals;
   /** Without them every cluster waits for all its members, and a graph that asks for early exit is refused. */
   readonly earlyExit?: EarlyExitServices | undefined;
+  /** Traces of runs. */
+  readonly spans?: Spans | undefined;
   /** Ended runs whose records are kept; by default what the config says. */
   readonly maxRunsKept?: number | undefined;
 }
@@ -50,6 +53,7 @@ class GraphRunner implements Moa {
   readonly #running = new Map<string, MoaRun>();
   readonly #store: RunStore;
   readonly #arrivals: Arrivals;
+  readonly #spans: Spans | undefined;
   #closed = false;
 
   constructor(options: MoaOptions) {
@@ -62,6 +66,7 @@ class GraphRunner implements Moa {
     this.#clock = clock;
     this.#random = random.stream("moa");
     this.#arrivals = options.arrivals;
+    this.#spans = options.spans;
     for (const served of models.values()) this.addModel(served);
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
   }
@@ -93,6 +98,7 @@ class GraphRunner implements Moa {
       exitPolicies: this.#exitPolicies,
       clock: this.#clock,
       random: this.#random.stream(id),
+      spans: this.#spans,
       signal,
     });
     this.#running.set(id, run);

@@ -3,6 +3,7 @@ import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
+import type { Span, Spans } from "../../tracing/spans.ts";
 import { turnByTurn } from "../../../base/turns.ts";
 import type { AgentCall, AgentRequest, Asked } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
@@ -22,6 +23,7 @@ import { checkContext, fitContext, type FittedPrompt } from "../prompt/context_b
 import type { CutAnswer } from "../prompt/cut_answers.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
+import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { type AgentUsage, type RunUsage, runUsage, withExtraTokens } from "../record/usage.ts";
 import type { Answered, Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
@@ -57,6 +59,8 @@ export interface MoaRunOptions {
   readonly exitPolicies: ExitPolicies;
   readonly clock: Clock;
   readonly random: Random;
+  /** Traces of runs. */
+  readonly spans?: Spans | undefined;
   /** Aborts when the client has gone. */
   readonly signal: AbortSignal;
 }
@@ -71,6 +75,7 @@ export class MoaRun implements Run {
   readonly ended: Promise<void>;
   readonly #options: MoaRunOptions;
   readonly #trace: Trace;
+  readonly #span: Span | undefined;
   readonly #startedAtUnixMs: number;
   readonly #drawSeed: string;
   readonly #prompts: RunPrompts;
@@ -105,7 +110,7 @@ export class MoaRun implements Run {
    * that before any agent starts.
    */
   constructor(options: MoaRunOptions) {
-    const { id, arrival, graph, input, models, exitPolicies, clock, random } = options;
+    const { id, arrival, graph, input, models, exitPolicies, clock, random, spans } = options;
     this.id = id;
     this.#options = options;
     // MoA-vllm strips what a model says; where a client counts tokens, it gets them all.
@@ -115,6 +120,8 @@ export class MoaRun implements Run {
     ({ promise: this.ended, resolve: this.#resolveEnded } = Promise.withResolvers<void>());
     this.#drawSeed = String(input.rootSampling.seed ?? random.stream("draws").uint32());
     const trace = this.#trace = runTrace(clock, graph, input.choices);
+    const headers = input.headers ?? {};
+    const span = this.#span = spans && beginRunSpan(spans, { id, graph: graph.name, headers });
     const context: AgentContext = {
       runId: id,
       arrival,
@@ -124,6 +131,8 @@ export class MoaRun implements Run {
       drawSeed: this.#drawSeed,
       trace,
       work: this.#work,
+      spans,
+      headers: span?.carriedBy(headers) ?? headers,
       nextRequestId: agentRequestIds(id),
     };
     const prompts = this.#prompts = new RunPrompts(input.question, graph.neutralisedTexts);
@@ -144,7 +153,6 @@ export class MoaRun implements Run {
       calls: this.#calls.all(),
       models,
       prompts,
-      headers: input.headers,
       context,
     });
     const sampling = graph.root === undefined ? {} : this.#calls.target(graph.root).sampling;
@@ -313,7 +321,6 @@ export class MoaRun implements Run {
       stickyKey: this.#warming.stickyKey(node),
       logprobs: scored ? 0 : asked,
       logprobsOptional: scored,
-      headers: input.headers,
     };
   }
 
@@ -504,6 +511,7 @@ export class MoaRun implements Run {
       ? {}
       : { error: this.#error.message, code: this.#error.code };
     this.#trace.end(`run_${this.#state}`, data);
+    if (this.#span !== undefined) endRunSpan(this.#span, { state: this.#state }, this.#error);
     this.#resolveEnded();
   }
 

@@ -250,7 +250,8 @@ export class Warmer {
   }
 
   async #warm(length: number, lease: Lease): Promise<void> {
-    const { model, settings, control, prompt, sampling, context: { clock, work } } = this.#options;
+    const { model, settings, control, prompt, sampling, context } = this.#options;
+    const { clock, work, spans, headers } = context;
     const signal = this.#controller.signal;
     const end = Math.min(length, this.#sent + this.#limit(lease, settings.maxStallMs));
     const ids = prompt.stable.slice(0, end);
@@ -259,12 +260,28 @@ export class Warmer {
     const endTurn = control.turns.take(this.#home ?? "", end - this.#sent);
     this.#busy = true;
     work.begin();
+    const span = spans?.begin({
+      name: `warm ${model.name}`,
+      kind: "internal",
+      parent: headers,
+      attributes: {
+        "gen_ai.request.model": model.name,
+        "gen_ai.agent.name": this.#options.agent,
+        "canopy.prefix_tokens": end,
+        "canopy.worker": lease.workerId,
+      },
+    });
     this.#note("warm_sent", { tokens: end, from: this.#sent, worker: this.#home ?? "" });
     try {
       const result = await model.engine.warm({ kind: "tokens", ids }, lease, signal, sampling);
       const ms = clock.now() - startedMs;
       lease.promptRead(cacheReportOf(result));
       lease.release("ok");
+      span?.set({
+        "gen_ai.usage.input_tokens": result.promptTokens,
+        "gen_ai.usage.cache_read.input_tokens": result.cachedTokens,
+      });
+      span?.end();
       const newTokens = Math.max(0, result.promptTokens - (result.cachedTokens ?? sentBefore));
       // A slot may have vanished meanwhile: then less of it is the prompt's beginning, which the next poke sees.
       this.#sent = Math.max(this.#sent, end);
@@ -283,6 +300,7 @@ export class Warmer {
       if (paused > 0) this.#sleep(paused);
     } catch (error) {
       lease.release(signal.aborted ? "aborted" : attemptOutcome(error));
+      span?.end(signal.aborted ? undefined : messageOf(error));
       if (!signal.aborted) this.#onFailure(error);
     } finally {
       this.#busy = false;

@@ -83,6 +83,7 @@ const BESIDE: Readonly<Record<string, readonly string[]>> = {
   "tls-key-path": ["--tls-cert-path", "c.pem"],
   "client-cert-path": ["--client-key-path", "k.pem"],
   "client-key-path": ["--client-cert-path", "c.pem"],
+  "otlp-traces-endpoint": ["--enable-trace"],
 };
 
 function read(...args: string[]) {
@@ -102,6 +103,20 @@ test("every flag is in effect, or noted in one line, or refused in one sentence;
     assert.deepEqual(notes, verdict.kind === "noted" ? [`Option --${name}: ${verdict.says}`] : [], name);
     assert.doesNotThrow(() => configSchema.parse(value), name);
   }
+});
+
+test("--enable-trace sends spans over gRPC to the peers' default collector, or to another one; alone an endpoint does nothing and says so", () => {
+  const tracing = (...args: string[]) =>
+    (read(...args).value["server"] as Record<string, unknown>)["tracing"];
+  assert.deepEqual(tracing("--enable-trace"), { otlp_endpoint: "http://localhost:4317", protocol: "grpc" });
+  assert.deepEqual(tracing("--enable-trace", "--otlp-traces-endpoint", "https://collector:1"), {
+    otlp_endpoint: "https://collector:1",
+    protocol: "grpc",
+  });
+  assert.equal(tracing("--otlp-traces-endpoint", "collector:1"), undefined);
+  assert.deepEqual(read("--otlp-traces-endpoint", "collector:1").notes, [
+    "Option --otlp-traces-endpoint: no spans are sent without --enable-trace: add it",
+  ]);
 });
 
 test("no flag about security is only noted", () => {
