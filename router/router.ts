@@ -81,11 +81,11 @@ export function createRouter(options: RouterOptions): Router {
   const fleet = config.fleet === undefined
     ? undefined
     : new Fleet({ config: config.fleet, clock, transport, models });
+  const metrics = new Metrics(clock);
   const log = logger("relay");
-  const relay = createRelay({ clock, random: random.stream("relay"), transport, log, arrivals });
+  const relay = createRelay({ ...shared, log, retries: metrics.retries, arrivals });
   const services: RouterServices = { ...shared, models: models.all, fleet, moa };
   const drain = new Drain({ clock, timeoutMs: server.drain_timeout_ms });
-  const metrics = new Metrics(clock);
   const admission = admissionOf(server, clock);
   const app = createApp({ ...services, relay, drain, metrics, admission, version: options.version });
   const probed = Promise.all([models.start(life.signal), fleet?.start(life.signal)]);

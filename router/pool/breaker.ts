@@ -26,6 +26,8 @@ export class Breaker {
   #succeeded = 0;
   #openedAtMs = 0;
   #probing = false;
+  /** Changes of state so far, by `from to`. */
+  readonly transitions = new Map<`${BreakerState} ${BreakerState}`, number>();
 
   /** `successes`: probes in a row that have to succeed; 1 by default. */
   constructor(options: { clock: Clock; failures: number; openMs: number; successes?: number | undefined }) {
@@ -85,6 +87,8 @@ export class Breaker {
   }
 
   #enter(state: BreakerState): void {
+    const change = `${this.#state} ${state}` as const;
+    if (state !== this.#state) this.transitions.set(change, (this.transitions.get(change) ?? 0) + 1);
     this.#state = state;
     this.#period++;
     this.#failed = 0;

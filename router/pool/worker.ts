@@ -9,6 +9,19 @@ import type { PlacementOutcome } from "../worker/placement.ts";
 import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
 import { lostWorker } from "../worker/worker_errors.ts";
 
+/** What a worker has seen so far. */
+export interface WorkerCounts {
+  /** Requests and warms that were placed here. */
+  readonly taken: number;
+  readonly goodChecks: number;
+  readonly badChecks: number;
+  /** Answers that ended well since the last one that failed, and the other way round. */
+  readonly goodInRow: number;
+  readonly failedInRow: number;
+  /** The breaker's changes of state, by `from to`. */
+  readonly transitions: ReadonlyMap<string, number>;
+}
+
 /** State of one server process that serves a model. */
 export interface WorkerStatus {
   readonly id: string;
@@ -23,6 +36,7 @@ export interface WorkerStatus {
   readonly inFlight: number;
   readonly served: number;
   readonly failures: number;
+  readonly counts: WorkerCounts;
   readonly lastError: string | undefined;
   /** The model that it should serve and does not, by the name that requests give it. */
   readonly missingModel?: string | undefined;
@@ -68,6 +82,7 @@ export class Worker {
   readonly #inFlight = new Set<(error: EngineError) => void>();
   #served = 0;
   #failures = 0;
+  readonly #counts = { taken: 0, goodChecks: 0, badChecks: 0, goodInRow: 0, failedInRow: 0 };
   #lastError: string | undefined;
   #lastHealth: WorkerStatus["health"] = "unknown";
 
@@ -113,6 +128,7 @@ export class Worker {
       inFlight: this.#inFlight.size,
       served: this.#served,
       failures: this.#failures,
+      counts: { ...this.#counts, transitions: this.breaker.transitions },
       lastError: this.#down ?? this.#wrongModel ?? this.#lastError,
       missingModel: this.#wrongModel === undefined ? undefined : this.#model,
     };
@@ -146,6 +162,7 @@ export class Worker {
   /** Counts a request here until it is given back; `onLost` is called when the worker is taken out of service by then. */
   take(onLost: (error: EngineError) => void): WorkerShare {
     const permit = this.breaker.begin();
+    this.#counts.taken++;
     const lost = (error: EngineError) => onLost(error);
     this.#inFlight.add(lost);
     return {
@@ -159,9 +176,16 @@ export class Worker {
   }
 
   #count(outcome: PlacementOutcome): void {
-    if (outcome === "ok") this.#served++;
+    const counts = this.#counts;
+    if (outcome === "ok") {
+      this.#served++;
+      counts.goodInRow++;
+      counts.failedInRow = 0;
+    }
     if (outcome !== "failed") return;
     this.#failures++;
+    counts.failedInRow++;
+    counts.goodInRow = 0;
     this.#lastError ??= "a request failed";
     this.#checker.poke();
   }
@@ -172,6 +196,8 @@ export class Worker {
   }
 
   #onCheck(result: CheckResult, wrongModel: string | undefined): void {
+    if (result === undefined) this.#counts.goodChecks++;
+    else this.#counts.badChecks++;
     this.#lastError = result;
     this.#wrongModel = wrongModel;
     const health = this.#checkedHealth;

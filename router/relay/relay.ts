@@ -11,7 +11,7 @@ import { attemptCall } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
 import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody, refusalEvents } from "./refusal_body.ts";
 import { cacheReportIn } from "./cache_report.ts";
-import type { Relay, RelayAnswer, RelayRequest } from "./relay_types.ts";
+import type { Relay, RelayAnswer, RelayRequest, RelayRetries, RetriedRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
 import { RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
@@ -40,6 +40,7 @@ export interface RelayOptions {
   readonly random: Random;
   readonly transport: Transport;
   readonly log: Logger;
+  readonly retries?: RelayRetries | undefined;
   /** Shared with the runs: requests wait in the order in which they reach the router. */
   readonly arrivals: Arrivals;
 }
@@ -96,8 +97,9 @@ class WorkerRelay implements Relay {
 
   constructor(options: RelayOptions) {
     this.#options = options;
-    this.#ids = options.random.stream("relay/ids");
-    this.#jitter = options.random.stream("relay/jitter");
+    const random = options.random.stream("relay");
+    this.#ids = random.stream("relay/ids");
+    this.#jitter = random.stream("relay/jitter");
   }
 
   async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
@@ -130,7 +132,10 @@ class WorkerRelay implements Relay {
       const next = failure.retryable && (isFree || retriesLeft-- > 0)
         ? await this.#placeAgain(job, attempt, { ...hint, exclude })
         : undefined;
-      if (next === undefined) return this.#fail(job, attempt, retry > 0);
+      if (next === undefined) {
+        if (failure.retryable) this.#options.retries?.exhausted(retriedOf(job, attempt));
+        return this.#fail(job, attempt, retry > 0);
+      }
       this.#options.log.info("Request {request} goes to {worker}: {error}", {
         request: requestId,
         worker: next.workerId,
@@ -138,7 +143,7 @@ class WorkerRelay implements Relay {
       });
       await attempt.call.drop();
       lease = next;
-      await this.#backOff(job, retry, lease);
+      await this.#backOff(job, { retry, lease, failed: attempt });
     }
   }
 
@@ -304,16 +309,25 @@ class WorkerRelay implements Relay {
     });
   }
 
-  async #backOff({ model, signal }: Job, retry: number, lease: Lease): Promise<void> {
-    const { initial_ms, factor, max_ms, jitter } = model.config.backoff;
-    const waitMs = Math.min(max_ms, initial_ms * factor ** retry);
+  async #backOff(
+    job: Job,
+    { retry, lease, failed }: { readonly retry: number; readonly lease: Lease; readonly failed: Failed },
+  ): Promise<void> {
+    const { initial_ms, factor, max_ms, jitter } = job.model.config.backoff;
+    const pauseMs = Math.min(max_ms, initial_ms * factor ** retry) *
+      (1 + jitter * (2 * this.#jitter.next() - 1));
+    this.#options.retries?.retried(retriedOf(job, failed), pauseMs);
     try {
-      await this.#options.clock.sleep(waitMs * (1 + jitter * (2 * this.#jitter.next() - 1)), signal);
+      await this.#options.clock.sleep(pauseMs, job.signal);
     } catch (error) {
       lease.release("aborted");
       throw error;
     }
   }
+}
+
+function retriedOf({ request: { path } }: Job, { call, lease }: Failed): RetriedRequest {
+  return { path, side: call.half ?? (lease.prefill === undefined ? "regular" : "decode") };
 }
 
 /** Tells the policy what the engine says at the end of an answer. */

@@ -53,3 +53,19 @@ export interface Relay {
   /** The ids under which SGLang knows the live requests that a client knows by exactly this `rid`, of these owners. */
   liveRids(rid: string, owned: (owner: string | undefined) => boolean): readonly LiveRid[];
 }
+
+/** A relayed request of which an attempt failed. */
+export interface RetriedRequest {
+  /** With the query, if any. */
+  readonly path: string;
+  /** The kind of server that failed. */
+  readonly side: "regular" | "prefill" | "decode";
+}
+
+/** Is told what the relay tries again. */
+export interface RelayRetries {
+  /** One more attempt is made, after a pause. */
+  retried(request: RetriedRequest, pauseMs: number): void;
+  /** One more attempt would have been made, had there been one left, or another worker. */
+  exhausted(request: RetriedRequest): void;
+}

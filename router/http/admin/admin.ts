@@ -30,6 +30,11 @@ export function routerMetrics(
   text.gauge("canopy_requests_in_flight", "Requests that are being served.", http.drain.inFlight);
   text.gauge("canopy_places_in_use", "Runs and relayed requests that hold a place.", http.admission.running);
   text.gauge("canopy_requests_queued", "Requests that wait for a place.", http.admission.waiting);
+  const { allowed, rejected } = http.admission.counts;
+  text.counter("smg_http_rate_limit_total", "Requests that got a place, and those turned away.", [
+    [{ result: "allowed" }, allowed],
+    [{ result: "rejected" }, rejected],
+  ]);
   writeWorkerMetrics(text, http.models.values(), nameOf);
   text.gauge(
     "canopy_tokenizer",

@@ -18,6 +18,8 @@ export interface AdmissionOptions {
 export class Admission {
   readonly #options: AdmissionOptions;
   readonly #places: Semaphore;
+  /** Requests that got a place, and those that were turned away. */
+  readonly counts = { allowed: 0, rejected: 0 };
 
   constructor(options: AdmissionOptions) {
     this.#options = options;
@@ -42,7 +44,7 @@ export class Admission {
    */
   async take(signal: AbortSignal): Promise<() => void> {
     const places = this.#places;
-    if (places.inUse < places.permits) return places.acquire(signal);
+    if (places.inUse < places.permits) return await this.#allowed(places.acquire(signal));
     const { queueTimeoutMs, clock } = this.#options;
     const timeout = new CanopyError(
       `The request waited ${queueTimeoutMs} ms for a place: ${places.permits} are running, try again later`,
@@ -50,7 +52,10 @@ export class Admission {
     );
     const deadline = deadlineSignal(clock, queueTimeoutMs, timeout, signal);
     try {
-      return await places.acquire(deadline.signal);
+      return await this.#allowed(places.acquire(deadline.signal));
+    } catch (error) {
+      if (!signal.aborted) this.counts.rejected++;
+      throw error;
     } finally {
       deadline.release();
     }
@@ -59,7 +64,15 @@ export class Admission {
   /** Takes a place only if one is free and nobody waits for it. */
   tryTake(): Promise<() => void> | undefined {
     const places = this.#places;
-    return places.inUse < places.permits && places.waiting === 0 ? places.acquire() : undefined;
+    return places.inUse < places.permits && places.waiting === 0
+      ? this.#allowed(places.acquire())
+      : undefined;
+  }
+
+  async #allowed(place: Promise<() => void>): Promise<() => void> {
+    const release = await place;
+    this.counts.allowed++;
+    return release;
   }
 }
 

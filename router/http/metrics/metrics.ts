@@ -4,6 +4,7 @@ import { byModel, type Counts } from "./by_model.ts";
 import { ExitMetrics } from "./exit_metrics.ts";
 import { HttpMetrics } from "./http_metrics.ts";
 import { ModelMetrics } from "./model_metrics.ts";
+import { RetryMetrics } from "./retry_metrics.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 /** Upper bounds in seconds of the duration histogram. */
@@ -30,6 +31,7 @@ export class Metrics {
   readonly #exits = new ExitMetrics();
   readonly http: HttpMetrics;
   readonly models: ModelMetrics;
+  readonly retries = new RetryMetrics();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -77,6 +79,7 @@ export class Metrics {
     for (const family of [...calls, this.#runSeconds, this.#exits]) family.write(text);
     this.http.write(text);
     this.models.write(text);
+    this.retries.write(text);
   }
 }
 

@@ -1,5 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import { Counter, Histogram, type Labels, type MetricsText } from "../../../base/prometheus.ts";
+import { endpointOf } from "./endpoint_of.ts";
 import { GATEWAY_BUCKETS_S } from "./http_metrics.ts";
 
 /** One request for a model, whose answer is timed. */
@@ -68,10 +69,4 @@ export class ModelMetrics {
   write(text: MetricsText): void {
     for (const family of [this.#requests, this.#errors, this.#seconds, this.#ttft]) family.write(text);
   }
-}
-
-/** The gateway's word for a path: `chat` for `/v1/chat/completions`, else the path without its version. */
-function endpointOf(path: string): string {
-  const plain = path.split("?")[0]!.replace(/^\/(v1\/)?/, "");
-  return plain === "chat/completions" ? "chat" : plain.replaceAll("/", "_");
 }

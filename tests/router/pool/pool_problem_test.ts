@@ -11,6 +11,14 @@ const well: WorkerStatus = {
   inFlight: 0,
   served: 0,
   failures: 0,
+  counts: {
+    taken: 0,
+    goodChecks: 0,
+    badChecks: 0,
+    goodInRow: 0,
+    failedInRow: 0,
+    transitions: new Map(),
+  },
   lastError: undefined,
 };
 const unheard: WorkerStatus = { ...well, id: "m.w2", health: "unknown" };
