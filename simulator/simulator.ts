@@ -53,6 +53,10 @@ class SimulatedServer implements Simulator {
     this.#faults.inject(fault);
   }
 
+  clearFaults(): void {
+    this.#faults.clear();
+  }
+
   freeze(): () => void {
     return this.#protocol.backend.scheduler.freeze();
   }

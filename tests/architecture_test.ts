@@ -427,7 +427,15 @@ test("names of files are snake_case, and tests mirror the tree", () => {
       found.push(`${file.path}: name it in snake_case`);
     }
   }
-  const folders = new Set([...Object.keys(LEVELS), "cli", "conformance", "simulation", "e2e", "engines"]);
+  const folders = new Set([
+    ...Object.keys(LEVELS),
+    "cli",
+    "conformance",
+    "simulation",
+    "chaos",
+    "e2e",
+    "engines",
+  ]);
   for (const file of tests) {
     const [, folder] = relative(ROOT, join(ROOT, file.path)).split(/[\\/]/);
     if (folder?.endsWith(".ts") || folders.has(folder ?? "")) continue;

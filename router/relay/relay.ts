@@ -5,6 +5,7 @@ import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import type { Arrivals } from "../pool/arrivals.ts";
+import { AttemptBudget } from "../pool/attempt_budget.ts";
 import type { Lease, LeaseHint } from "../pool/lease.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall } from "./attempt_call.ts";
@@ -84,6 +85,14 @@ interface Failed extends Tried {
   readonly failure: AttemptFailure;
 }
 
+/** What another attempt is to be like. */
+interface Again {
+  /** Attempts after the first one, from 0. */
+  readonly retry: number;
+  readonly hint: LeaseHint;
+  readonly budget: AttemptBudget;
+}
+
 /** Makes the relay for engine models. */
 export function createRelay(options: RelayOptions): Relay {
   return new WorkerRelay(options);
@@ -113,10 +122,9 @@ class WorkerRelay implements Relay {
       stickyKey: request.headers[STICKY_HEADER],
       prompt: plan.prompt,
     };
-    const exclude = new Set<string>();
+    const budget = new AttemptBudget(model.config.retries);
     let lease = await model.pool.gate.lease(hint, signal);
     let mayResend = true;
-    let retriesLeft = model.config.retries;
     for (let retry = 0;; retry++) {
       let attempt = await this.#try(job, lease);
       if (attempt.failure?.unseen === true && mayResend) {
@@ -125,13 +133,8 @@ class WorkerRelay implements Relay {
       }
       if (attempt.failure === undefined) return this.#answer(job, attempt, {});
       const { failure } = attempt;
-      // Of a pair the other half has had the request.
-      const isFree = failure.unsent === true && lease.prefill === undefined;
-      exclude.add(lease.workerId);
-      if (lease.prefill !== undefined) exclude.add(lease.prefill.workerId);
-      const next = failure.retryable && (isFree || retriesLeft-- > 0)
-        ? await this.#placeAgain(job, attempt, { ...hint, exclude })
-        : undefined;
+      const goesOn = failure.retryable && budget.failed(lease, { unsent: failure.unsent === true });
+      const next = goesOn ? await this.#placeAgain(job, attempt, { retry, hint, budget }) : undefined;
       if (next === undefined) {
         if (failure.retryable) this.#options.retries?.exhausted(retriedOf(job, attempt));
         return this.#fail(job, attempt, retry > 0);
@@ -143,7 +146,6 @@ class WorkerRelay implements Relay {
       });
       await attempt.call.drop();
       lease = next;
-      await this.#backOff(job, { retry, lease, failed: attempt });
     }
   }
 
@@ -151,15 +153,28 @@ class WorkerRelay implements Relay {
     return this.#live.find(rid, owned);
   }
 
-  /** Gives the place of a failed attempt back and takes another; undefined when there is none but the ones that failed. */
-  async #placeAgain(job: Job, attempt: Failed, hint: LeaseHint): Promise<Lease | undefined> {
+  /**
+   * Gives the place of a failed attempt back and, after a pause in which it holds none, takes another: of a worker that
+   * has not failed, else of any other, else of the same. Undefined when nobody is left to ask.
+   */
+  async #placeAgain(job: Job, attempt: Failed, { retry, hint, budget }: Again): Promise<Lease | undefined> {
     const { call, failure } = attempt;
     if (!failure.deliverable) await call.drop();
     release(attempt, failure.outcome);
     try {
-      return await job.model.pool.gate.lease(hint, job.signal);
+      const pauseMs = await this.#backOff(job, retry);
+      while (true) {
+        try {
+          const lease = await job.model.pool.gate.lease({ ...hint, exclude: budget.avoided }, job.signal);
+          this.#options.retries?.retried(retriedOf(job, attempt), pauseMs);
+          return lease;
+        } catch (error) {
+          const isNobody = !job.signal.aborted && CanopyError.is(error) && error.code === "no_worker";
+          if (!isNobody) throw error;
+          if (!budget.readmit(failure.passing)) return undefined;
+        }
+      }
     } catch (error) {
-      if (!job.signal.aborted && CanopyError.is(error) && error.code === "no_worker") return undefined;
       await call.drop();
       throw error;
     }
@@ -185,7 +200,12 @@ class WorkerRelay implements Relay {
       const response = await call.open();
       const first = await call.first();
       call.gotToken();
-      const failure = answerFailure({ worker: call.worker, response, first }, job.request.path);
+      const failure = answerFailure({
+        worker: call.worker,
+        response,
+        first,
+        model: job.model.config.model,
+      }, job.request.path);
       if (failure !== undefined) return { ...tried, response, first, failure };
       if (response.status < 400) lease.promptRead();
       const read: Uint8Array[] = [];
@@ -309,20 +329,13 @@ class WorkerRelay implements Relay {
     });
   }
 
-  async #backOff(
-    job: Job,
-    { retry, lease, failed }: { readonly retry: number; readonly lease: Lease; readonly failed: Failed },
-  ): Promise<void> {
-    const { initial_ms, factor, max_ms, jitter } = job.model.config.backoff;
+  /** Waits before another attempt; gives the pause in ms. */
+  async #backOff({ model, signal }: Job, retry: number): Promise<number> {
+    const { initial_ms, factor, max_ms, jitter } = model.config.backoff;
     const pauseMs = Math.min(max_ms, initial_ms * factor ** retry) *
       (1 + jitter * (2 * this.#jitter.next() - 1));
-    this.#options.retries?.retried(retriedOf(job, failed), pauseMs);
-    try {
-      await this.#options.clock.sleep(pauseMs, job.signal);
-    } catch (error) {
-      lease.release("aborted");
-      throw error;
-    }
+    await this.#options.clock.sleep(pauseMs, signal);
+    return pauseMs;
   }
 }
 

@@ -15,6 +15,8 @@ export interface Answer {
   readonly response: IncomingResponse;
   /** Undefined for an empty body. */
   readonly first: Uint8Array | undefined;
+  /** The name under which the worker should know the model; absent where nobody has configured it. */
+  readonly model?: string | undefined;
 }
 
 /** An attempt that counts as failed. */
@@ -28,6 +30,8 @@ export interface AttemptFailure {
   readonly deliverable: boolean;
   /** True when the worker cannot have seen the request: an idle close crossed it on a reused connection. */
   readonly unseen: boolean;
+  /** True when the worker itself may do better in a moment; it is asked again only where there is no other. */
+  readonly passing: boolean;
   /** True when no connection could be made: nothing was sent, and the request is not to blame. */
   readonly unsent?: boolean | undefined;
 }
@@ -39,6 +43,7 @@ export function callFailure(worker: CalledWorker, error: unknown): AttemptFailur
     error: workerError(worker, "did not answer", "worker_unreachable", error),
     outcome: "failed",
     retryable: broken || isLost(error),
+    passing: true,
     deliverable: false,
     unseen: broken && error.code === "reset_before_head" && error.reusedSocket,
     unsent: broken && error.code === "connect_failed",
@@ -58,6 +63,9 @@ export function answerFailure(answer: Answer, path = "/generate"): AttemptFailur
   }
   if (status >= 300 && status < 400) {
     return badAnswer(answer, `redirected ${path} (status ${status}): configure the URL it leads to`, status);
+  }
+  if (lacksModel(answer)) {
+    return badAnswer(answer, `does not serve "${answer.model}": it was started with another model`, status);
   }
   if (status === 429 || status === 503) {
     const failure = badAnswer(answer, `answered ${path} with status ${status}`, status);
@@ -108,6 +116,16 @@ function isLost(error: unknown): boolean {
   return error instanceof EngineError && error.code === "worker_lost";
 }
 
+/** True for a 404 that says that there is no such model, of a worker that is there for it: another process serves there. */
+function lacksModel({ response: { status }, first, model }: Answer): boolean {
+  if (status !== 404 || first === undefined || model === undefined || first.length > MAX_ABORT_BYTES) {
+    return false;
+  }
+  const text = new TextDecoder().decode(first);
+  const named = ["`", "'", '\\"'].some((quote) => text.includes(quote + model + quote));
+  return named && /does not exist|not found/i.test(text);
+}
+
 /** SGLang's word for a request that a client has called off by its id: nobody wants it again. */
 function isOwnAbort(first: Uint8Array | undefined): boolean {
   return first !== undefined && first.length < MAX_ABORT_BYTES &&
@@ -127,7 +145,9 @@ function badAnswer(
     workerStatus,
     retryable: true,
   });
-  return { error, outcome: "failed", retryable: true, deliverable: false, unseen: false };
+  // It refuses our key, redirects, or has another model: somebody has to mend that.
+  const passing = workerStatus >= 500 || workerStatus === 429;
+  return { error, outcome: "failed", retryable: true, passing, deliverable: false, unseen: false };
 }
 
 function workerError(worker: CalledWorker, what: string, code: string, error: unknown): CanopyError {

@@ -92,7 +92,8 @@ function refusal(
       ...common,
       code: "worker_refused",
       status,
-      retryable: false,
+      // Another worker may have it: this one was started with another model, or is another program.
+      retryable: status === 404,
       param: complaint.param,
     });
   }

@@ -86,6 +86,8 @@ export interface Simulator {
     readonly aborted: number;
   };
   inject(fault: Fault): void;
+  /** Takes all injected faults back. */
+  clearFaults(): void;
   /** Makes the engine hang, while its front end goes on; call what it returns to wake it. */
   freeze(): () => void;
   /** Ends the process at once, as SIGKILL does: open connections are reset, new ones refused. */

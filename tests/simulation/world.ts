@@ -20,10 +20,17 @@ export interface SimulatedWorker {
   simulator: Simulator;
   /** Those before a restart. */
   readonly retired: Simulator[];
-  /** Starts a new process with the same options, in place of the old one. */
-  readonly restart: () => void;
+  /** Starts a new process in place of the old one, with the same options but for what is given. */
+  readonly restart: (change?: ProcessChange) => void;
   /** Which half of a pair it is. */
   readonly role?: "prefill" | "decode";
+}
+
+/** What another process at the same address may have of its own. */
+export interface ProcessChange {
+  readonly version?: string | undefined;
+  /** The name of the model that it serves. */
+  readonly model?: string | undefined;
 }
 
 /** A whole router before simulated engines, in one process, without sockets and without waiting. */
@@ -82,10 +89,15 @@ export function makeWorld(options: {
   const clock = new VirtualClock();
   const random = new Random(options.seed);
   const fabric = new PdFabric();
-  const simulator = (more: Pick<SimulatorOptions, "engine" | "version" | "pd">, name: Size) =>
+  const simulator = (
+    more: Pick<SimulatorOptions, "engine" | "version" | "pd">,
+    name: Size,
+    change: ProcessChange = {},
+  ) =>
     createSimulator({
       ...more,
-      models: [`sim-${name}`],
+      version: change.version ?? more.version,
+      models: [change.model ?? `sim-${name}`],
       cost: options.cost ?? name,
       tokenizerPath: options.tokenizerPath,
       ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
@@ -95,7 +107,7 @@ export function makeWorld(options: {
   const worker = (
     model: string,
     url: string,
-    start: () => Simulator,
+    start: (change?: ProcessChange) => Simulator,
     role?: "prefill" | "decode",
   ): SimulatedWorker => {
     const self: SimulatedWorker = {
@@ -103,10 +115,10 @@ export function makeWorld(options: {
       url,
       simulator: start(),
       retired: [],
-      restart() {
+      restart(change) {
         self.simulator.crash();
         self.retired.push(self.simulator);
-        self.simulator = start();
+        self.simulator = start(change);
       },
       ...(role === undefined ? {} : { role }),
     };
@@ -120,14 +132,20 @@ export function makeWorld(options: {
     const pd = { ...more, role, fabric, bootstrapHost: host };
     const version = versions[index] ?? versions.at(-1) ?? newest;
     const kind = engine === "sglang-pd" ? "sglang" : "vllm";
-    return worker(name, `http://${host}`, () => simulator({ engine: kind, version, pd }, name), role);
+    return worker(
+      name,
+      `http://${host}`,
+      (change) => simulator({ engine: kind, version, pd }, name, change),
+      role,
+    );
   };
   const workers = sizes.flatMap(({ name, engine, version }) =>
     Array.from(
       { length: options.replicas },
       (_, index): SimulatedWorker[] =>
         options.pairs === undefined
-          ? [worker(name, `http://${name}-${index}.sim`, () => simulator({ engine, version }, name))]
+          ? [worker(name, `http://${name}-${index}.sim`, (change) =>
+            simulator({ engine, version }, name, change))]
           : [half("prefill", name, index), half("decode", name, index)],
     ).flat()
   );

@@ -15,7 +15,6 @@ import {
 } from "../../engines/engine.ts";
 import { cacheReportOf, promptPrefixOf } from "../../engines/prompt_prefix_of.ts";
 import type { AgentContext } from "./agent_context.ts";
-import { AttemptBudget } from "./attempt_budget.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
 import { resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
@@ -24,6 +23,7 @@ import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
 import { beginAgentSpan, endAgentSpan } from "../record/run_spans.ts";
 import type { AgentUsage } from "../record/usage.ts";
+import { AttemptBudget } from "../../pool/attempt_budget.ts";
 import type { Lease } from "../../pool/lease.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { EngineError } from "../../worker/engine_error.ts";
@@ -302,7 +302,8 @@ export class AgentCall {
           continue;
         }
         if (!(error instanceof EngineError && error.retryable)) throw error;
-        if (!budget.failed(lease, error, this.log.tokens)) throw error;
+        const unsent = error.code === "worker_unreachable";
+        if (!budget.failed(lease, { unsent, tokens: this.log.tokens })) throw error;
         failure = error;
         this.#note("agent_retried", what);
         rest = this.#rest(request, error);

@@ -239,20 +239,55 @@ test("when every attempt failed the client gets a 502 that names the worker and 
   assert.deepEqual(bench.leaks(), CLEAN);
 });
 
-test("a single worker is not tried twice, except where an idle close crossed the request", async () => {
-  const bench = relayBench({ retries: 3 });
-  bench.workers.scripts.set("a", [{ before: [{ fail: "connect_failed" }] }]);
-  const refused = await bench.post("{}");
-  assert.equal(refused.status, 502);
-  assert.equal(refused.headers.get("x-should-retry"), null);
-  assert.match((await refused.json()).error.message, /m\.w1 .*did not answer: connect failed/);
-  assert.equal(bench.workers.seen.length, 1);
-  bench.workers.scripts.set("a", [{ before: [{ fail: "reset_before_head", reusedSocket: true }] }, good]);
-  assert.equal((await bench.post("{}")).status, 200);
+test("a single worker is asked again within its retries, with a pause; at once where an idle close crossed the request", async () => {
+  const bench = relayBench({ retries: 2 });
+  await bench.clock.run(async () => {
+    bench.workers.scripts.set("a", [{ before: [{ fail: "connect_failed" }] }]);
+    const refused = await bench.post("{}");
+    assert.equal(refused.status, 502);
+    assert.equal(refused.headers.get("x-should-retry"), "false");
+    assert.match((await refused.json()).error.message, /m\.w1 .*did not answer: connect failed/);
+    assert.equal(bench.workers.seen.length, 3);
+    bench.workers.scripts.set("a", [{ status: 500 }, { status: 503 }, good]);
+    assert.equal(await (await bench.post("{}")).text(), '{"ok":1}');
+    assert.equal(bench.workers.seen.length, 6);
+    const beforeMs = bench.clock.now();
+    bench.workers.scripts.set("a", [{ before: [{ fail: "reset_before_head", reusedSocket: true }] }, good]);
+    assert.equal(await (await bench.post("{}")).text(), '{"ok":1}');
+    assert.equal(bench.clock.now(), beforeMs);
+  });
+  assert.deepEqual(bench.leaks(), CLEAN);
+});
+
+test("where every worker has failed once, those that failed before the last are asked again first", async () => {
+  const bench = relayBench({ workers: ["http://a", "http://b"], retries: 3 });
+  for (const host of ["a", "b"]) bench.workers.scripts.set(host, [{ status: 500 }]);
+  const response = await bench.clock.run(() => bench.post("{}"));
+  assert.equal(response.status, 502);
+  const hosts = bench.workers.seen.map(({ host }) => host);
+  assert.equal(hosts.length, 4);
+  assert.ok(hosts.every((host, index) => index === 0 || host !== hosts[index - 1]), hosts.join());
+});
+
+test("a vLLM that was started with another model is passed over; nobody's unknown adapter is its fault", async () => {
+  const missing = (name: string): Script => ({
+    status: 404,
+    headers: JSON_HEAD,
+    body: [{ send: `{"error":{"message":"The model \`${name}\` does not exist. Valid aliases: other."}}` }],
+  });
+  const bench = relayBench({ workers: ["http://a", "http://b"], model: "org/m" });
+  bench.workers.scripts.set("a", [missing("org/m")]).set("b", [good]);
+  assert.equal((await bench.clock.run(() => bench.post("{}"))).status, 200);
   assert.equal(bench.pool.workers()[0]!.failures, 1);
-  bench.workers.scripts.set("a", [{ before: [{ fail: "reset_before_head", reusedSocket: true }] }]);
-  assert.equal((await bench.post("{}")).status, 502);
-  assert.equal(bench.workers.seen.length, 5);
+  const alone = relayBench({ model: "org/m" });
+  alone.workers.scripts.set("a", [missing("org/m")]);
+  const response = await alone.clock.run(() => alone.post("{}"));
+  assert.equal(response.status, 502);
+  assert.match((await response.json()).error.message, /m\.w1 does not serve "org\/m"/);
+  assert.equal(alone.workers.seen.length, 1);
+  alone.workers.scripts.set("a", [missing("org/m:adapter")]);
+  assert.equal((await alone.clock.run(() => alone.post("{}"))).status, 404);
+  assert.equal(alone.pool.workers()[0]!.failures, 1);
 });
 
 test("workers that cannot be reached are not counted as attempts: each is asked once", async () => {
@@ -361,7 +396,7 @@ test("an overloaded worker's own words reach the client, with Retry-After", asyn
     headers: JSON_HEAD,
     body: [{ send: '{"error":{"message":"full"}}' }],
   }]);
-  const response = await bench.post("{}");
+  const response = await bench.clock.run(() => bench.post("{}"));
   assert.equal(response.status, 503);
   assert.equal(response.headers.get("retry-after"), "1");
   assert.match(await response.text(), /full/);

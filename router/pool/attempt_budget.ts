@@ -1,5 +1,4 @@
-import type { Lease } from "../../pool/lease.ts";
-import type { EngineError } from "../../worker/engine_error.ts";
+import type { Lease } from "./lease.ts";
 
 /**
  * An attempt that got so many tokens further than those before renews the retries: a request that kills its workers
@@ -17,6 +16,8 @@ export class AttemptBudget {
   readonly #avoided = new Set<string>();
   /** Workers that could not be reached; not counted the first time. */
   readonly #unreached = new Set<string>();
+  /** The attempt that comes next is paid for. */
+  #paid = true;
 
   /** `retries`: attempts in a row that may get no further. */
   constructor(retries: number) {
@@ -28,8 +29,14 @@ export class AttemptBudget {
     return this.#avoided;
   }
 
-  /** Notes a failed attempt after which the answer has so many tokens; false when it was the last one. */
-  failed({ workerId, prefill }: Lease, { code }: EngineError, tokens: number): boolean {
+  /**
+   * Notes a failed attempt; false when it was the last one. `unsent`: no connection could be made; `tokens`: those of
+   * the answer by now.
+   */
+  failed(
+    { workerId, prefill }: Lease,
+    { unsent, tokens = 0 }: { unsent: boolean; tokens?: number },
+  ): boolean {
     if (tokens >= this.#most + PROGRESS_TOKENS) {
       this.#left = this.#retries;
       this.#avoided.clear();
@@ -39,11 +46,10 @@ export class AttemptBudget {
     this.#last = prefill === undefined ? [workerId] : [workerId, prefill.workerId];
     for (const worker of this.#last) this.#avoided.add(worker);
     // Nothing was sent: the request is not to blame. Of a pair the other half has had it.
-    if (code === "worker_unreachable" && prefill === undefined && !this.#unreached.has(workerId)) {
-      this.#unreached.add(workerId);
-      return true;
-    }
-    return this.#left-- > 0;
+    this.#paid = !(unsent && prefill === undefined && !this.#unreached.has(workerId));
+    if (this.#paid) return this.#left-- > 0;
+    this.#unreached.add(workerId);
+    return true;
   }
 
   /** The answer goes on behind so many tokens: what comes now is further. */
@@ -51,11 +57,17 @@ export class AttemptBudget {
     this.#most = tokens;
   }
 
-  /** Lets all workers be asked again but those of the last attempt; false where there are no others. */
-  readmit(): boolean {
-    if (this.#avoided.size <= this.#last.length) return false;
+  /**
+   * Lets all workers be asked again but those of the last attempt; `lastToo`: those, too, where there are no others.
+   * False where nobody is left to ask, or the attempt would have to be paid for and cannot be.
+   */
+  readmit(lastToo = false): boolean {
+    const others = this.#avoided.size > this.#last.length;
+    if (!others && !(lastToo && this.#avoided.size > 0)) return false;
+    if (!this.#paid && this.#left-- <= 0) return false;
+    this.#paid = true;
     this.#avoided.clear();
-    for (const worker of this.#last) this.#avoided.add(worker);
+    if (others) { for (const worker of this.#last) this.#avoided.add(worker); }
     return true;
   }
 }
