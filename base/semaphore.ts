@@ -1,9 +1,9 @@
 /** A counted resource with a bounded, fair (first come, first served) queue of waiters. */
 export class Semaphore {
-  readonly permits: number;
-  readonly maxWaiting: number;
   readonly #full: (semaphore: Semaphore) => unknown;
-  #free: number;
+  #permits = 0;
+  #maxWaiting = 0;
+  #inUse = 0;
   #waiters: { grant: () => void }[] = [];
 
   /** `full`: makes the error of a caller for whom there is neither a permit nor room in the queue. */
@@ -12,23 +12,36 @@ export class Semaphore {
     readonly maxWaiting: number;
     readonly full: (semaphore: Semaphore) => unknown;
   }) {
-    if (!(options.permits >= 1)) {
-      throw new RangeError(
-        `Cannot make a semaphore: permits must be at least 1: current value is ${options.permits}`,
-      );
-    }
-    this.permits = options.permits;
-    this.maxWaiting = options.maxWaiting;
     this.#full = options.full;
-    this.#free = options.permits;
+    this.resize(options);
+  }
+
+  get permits(): number {
+    return this.#permits;
+  }
+
+  get maxWaiting(): number {
+    return this.#maxWaiting;
   }
 
   get inUse(): number {
-    return this.permits - this.#free;
+    return this.#inUse;
   }
 
   get waiting(): number {
     return this.#waiters.length;
+  }
+
+  /** Changes the bounds: more permits go to those who wait; with fewer, what is in use is given back first. */
+  resize({ permits, maxWaiting }: { readonly permits: number; readonly maxWaiting: number }): void {
+    if (!(permits >= 1)) {
+      throw new RangeError(
+        `Cannot make a semaphore: permits must be at least 1: current value is ${permits}`,
+      );
+    }
+    this.#permits = permits;
+    this.#maxWaiting = maxWaiting;
+    this.#grant();
   }
 
   /**
@@ -37,15 +50,11 @@ export class Semaphore {
    */
   acquire(signal?: AbortSignal): Promise<() => void> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    if (this.#free > 0) {
-      this.#free--;
+    if (this.#inUse < this.#permits) {
+      this.#inUse++;
       return Promise.resolve(this.#release());
     }
-    if (this.#waiters.length >= this.maxWaiting) {
-      return Promise.reject(
-        this.#full(this),
-      );
-    }
+    if (this.#waiters.length >= this.#maxWaiting) return Promise.reject(this.#full(this));
     return new Promise((resolve, reject) => {
       const onAbort = () => {
         this.#waiters = this.#waiters.filter((other) => other !== waiter);
@@ -67,9 +76,15 @@ export class Semaphore {
     return () => {
       if (released) return;
       released = true;
-      const next = this.#waiters.shift();
-      if (next !== undefined) next.grant();
-      else this.#free++;
+      this.#inUse--;
+      this.#grant();
     };
+  }
+
+  #grant(): void {
+    while (this.#inUse < this.#permits && this.#waiters.length > 0) {
+      this.#inUse++;
+      this.#waiters.shift()!.grant();
+    }
   }
 }

@@ -1,5 +1,5 @@
 import type { Hono } from "hono";
-import type { Clock } from "../base/clock.ts";
+import { type Clock, unixSeconds } from "../base/clock.ts";
 import { CanopyError } from "../base/errors.ts";
 import { logger } from "../base/log.ts";
 import type { Random } from "../base/random.ts";
@@ -12,10 +12,11 @@ import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import { createApp } from "./http/app.ts";
 import type { Env } from "./http/gate/context.ts";
 import { routerMetrics } from "./http/admin/admin.ts";
-import { admissionOf } from "./http/gate/admission.ts";
+import { admissionBounds, admissionOf } from "./http/gate/admission.ts";
 import { Drain } from "./http/gate/drain.ts";
 import type { RouterServices } from "./http/gate/services.ts";
 import { Metrics } from "./http/metrics/metrics.ts";
+import type { ReloadMetrics } from "./http/metrics/reload_metrics.ts";
 import { type Address, Listeners } from "./http/server/listeners.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
@@ -49,10 +50,17 @@ export interface RouterOptions {
 /** The whole router. */
 export interface Router {
   /** The HTTP surface, usable without a port. */
-  readonly app: Hono<Env>;
+  readonly app: Pick<Hono<Env>, "fetch" | "request">;
   readonly services: RouterServices;
+  /** To be told of readings of the configuration, for /metrics. */
+  readonly reloads: ReloadMetrics;
   /** Resolves when every worker was asked once what it can do and tokenizers were looked for, with or without success. */
   readonly ready: () => Promise<void>;
+  /**
+   * Goes on by another configuration, as far as `liveChange` lets it: requests that come from now on see all of it,
+   * those in flight go on by what they began with. Throws when it cannot be used; then nothing has changed.
+   */
+  reconfigure(config: Config): void;
   /** Listens on a port; 0 takes a free one. Throws `CanopyError` (500), also for a certificate that cannot be used. */
   listen(address: Address): Promise<{ url: string }>;
   /** Listens on one more port, on which everybody gets the metrics and nothing else. Throws `CanopyError` (500). */
@@ -65,50 +73,43 @@ export interface Router {
 
 /** Builds a router from its configuration. Throws when a graph cannot be run. */
 export function createRouter(options: RouterOptions): Router {
-  const { config, clock, random, spans, earlyExit } = options;
-  const { server } = config;
-  const transport = spans === undefined ? options.transport : new TracedTransport(options.transport, spans);
-  const shared = { config, clock, random, transport, spans };
+  let { config } = options;
   const life = new AbortController();
-  const models = createModels({
-    ...shared,
-    loadTokenizer: options.loadTokenizer ??
-      ((source) => loadTokenizer(source, { transport, signal: life.signal, clock })),
-  });
-  const arrivals = new Arrivals();
-  const moa = createMoa({ ...shared, models: models.all, arrivals, earlyExit });
-  models.onAdded((model) => moa.addModel(model));
-  const fleet = config.fleet === undefined
-    ? undefined
-    : new Fleet({ config: config.fleet, clock, transport, models });
-  const metrics = new Metrics(clock);
-  const log = logger("relay");
-  const relay = createRelay({ ...shared, log, retries: metrics.retries, arrivals });
-  const services: RouterServices = { ...shared, models: models.all, fleet, moa };
-  const drain = new Drain({ clock, timeoutMs: server.drain_timeout_ms });
-  const admission = admissionOf(server, clock);
-  const app = createApp({ ...services, relay, drain, metrics, admission, version: options.version });
+  const parts = createParts(options, life.signal);
+  const { clock, random, transport, spans, models, moa, fleet, drain, metrics, admission } = parts;
+  const services: RouterServices = {
+    get config() {
+      return config;
+    },
+    clock,
+    random,
+    transport,
+    spans,
+    models: models.all,
+    fleet,
+    moa,
+  };
+  // One for each configuration: a request goes on by the one that it came to.
+  const surface = () => createApp({ ...parts, ...services });
+  let current = surface();
+  const app: Router["app"] = {
+    fetch: (...asked) => current.fetch(...asked),
+    request: (...asked) => current.request(...asked),
+  };
   const probed = Promise.all([models.start(life.signal), fleet?.start(life.signal)]);
   probed.then(() => warnOfContexts(config, models.all)).catch(() => {});
   // Addresses of workers are for those who may do everything: here, where there are no keys.
-  const keyless = server.api_keys.length + server.admin_keys.length === 0 && server.admin_key === undefined;
-  const nameOf = ({ id, url }: WorkerStatus) => keyless ? url : id;
+  const nameOf = ({ id, url }: WorkerStatus) => isKeyless(config) ? url : id;
   const listeners = new Listeners({
     app,
-    tls: server.tls,
+    tls: config.server.tls,
     clock,
     metricsText: () => routerMetrics({ metrics, drain, admission, models: models.all }, nameOf),
   });
   let closed: Promise<void> | undefined;
 
   async function end(): Promise<void> {
-    await moa.close(
-      new CanopyError("The router is shutting down", {
-        code: "shutting_down",
-        status: 503,
-        retryAfterSeconds: 1,
-      }),
-    );
+    await moa.close(shuttingDown());
     drain.stop();
     life.abort(new Error("The router was closed"));
     await listeners.shutdown();
@@ -117,6 +118,12 @@ export function createRouter(options: RouterOptions): Router {
   return {
     app,
     services,
+    reloads: metrics.reloads,
+    reconfigure: (next) => {
+      prepare(next, parts, listeners).commit();
+      config = next;
+      current = surface();
+    },
     ready: async () => void await probed,
     listen: async (address) => {
       const listening = await listeners.listen(address);
@@ -130,6 +137,73 @@ export function createRouter(options: RouterOptions): Router {
     },
     close: () => closed ??= end(),
   };
+}
+
+/** The parts of a router that stay while its configuration changes. */
+function createParts(options: RouterOptions, life: AbortSignal) {
+  const { config, clock, random, spans, earlyExit, version } = options;
+  const transport = spans === undefined ? options.transport : new TracedTransport(options.transport, spans);
+  const shared = { config, clock, random, transport, spans };
+  const models = createModels({
+    ...shared,
+    loadTokenizer: options.loadTokenizer ??
+      ((source) => loadTokenizer(source, { transport, signal: life, clock })),
+  });
+  const arrivals = new Arrivals();
+  const moa = createMoa({ ...shared, models: models.all, arrivals, earlyExit });
+  models.listen({ added: (model) => moa.addModel(model), removed: (name) => moa.removeModel(name) });
+  const fleet = config.fleet === undefined
+    ? undefined
+    : new Fleet({ config: config.fleet, clock, transport, models });
+  const metrics = new Metrics(clock);
+  const relay = createRelay({ ...shared, log: logger("relay"), retries: metrics.retries, arrivals });
+  return {
+    ...shared,
+    models,
+    moa,
+    fleet,
+    relay,
+    version,
+    drain: new Drain({ clock, timeoutMs: config.server.drain_timeout_ms }),
+    metrics,
+    admission: admissionOf(config.server, clock),
+    ids: random.stream("http"),
+    startedAt: unixSeconds(clock),
+  };
+}
+
+function shuttingDown(): CanopyError {
+  return new CanopyError("The router is shutting down", {
+    code: "shutting_down",
+    status: 503,
+    retryAfterSeconds: 1,
+  });
+}
+
+/** Looks whether all parts can go on by another configuration. Throws when one cannot. */
+function prepare(
+  config: Config,
+  { models, moa, fleet, admission, drain }: ReturnType<typeof createParts>,
+  listeners: Listeners,
+): { commit(): void } {
+  const changes = [listeners.prepareTls(config.server.tls), moa.prepare(config)];
+  const modelsChange = models.prepare(config.models);
+  return {
+    commit: () => {
+      const gone = modelsChange.commit();
+      if (config.fleet !== undefined) fleet?.reconfigure(config.fleet);
+      for (const change of changes) change.commit();
+      admission.reconfigure(admissionBounds(config.server));
+      drain.setTimeoutMs(config.server.drain_timeout_ms);
+      // Requests of before may still use them.
+      void drain.settled().then(() => gone.forEach((model) => model.stop()));
+      warnOfContexts(config, models.all);
+    },
+  };
+}
+
+function isKeyless({ server }: Config): boolean {
+  return server.api_keys.length + server.admin_keys.length === 0 && server.admin_key === undefined;
 }
 
 /** Graphs whose `max_tokens` do not fit together in contexts that their workers tell; a check knows of configured ones. */

@@ -1,5 +1,6 @@
 import process from "node:process";
 import { createInterface } from "node:readline/promises";
+import { isatty } from "node:tty";
 import { type Clock, SystemClock } from "../../base/clock.ts";
 import { Random, systemSeed } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
@@ -28,6 +29,11 @@ export interface Io {
   readonly transport: Transport;
   /** Aborts when the user or the system asks the program to stop (SIGINT, SIGTERM). */
   readonly stop: AbortSignal;
+  /**
+   * Calls the listener at each SIGHUP while the terminal is there, until the returned function is called; while nobody
+   * listens, SIGHUP ends the program.
+   */
+  onHangUp(listener: () => void): () => void;
   /** True when questions can be typed. */
   readonly canAsk: boolean;
   /** One line from the keyboard; undefined at its end or when `stop` aborts. */
@@ -80,6 +86,7 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
       random: new Random(systemSeed()),
       transport,
       stop: stop.signal,
+      onHangUp: (listener) => onHangUp(listener, () => onSignal("SIGHUP")),
       canAsk: process.stdin.isTTY === true,
       ask: (prompt) => ask(prompt, stop.signal),
       readInput: () => readInput(stop.signal),
@@ -90,6 +97,14 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
     process.off("SIGTERM", onTerminate);
     process.stdout.off("error", onPipeError);
   }
+}
+
+/** `onGone`: called instead where the terminal from which the program was started is gone. */
+function onHangUp(listener: () => void, onGone: () => void): () => void {
+  const isHeld = process.stdin.isTTY === true;
+  const onSignal = () => isHeld && !isatty(0) ? onGone() : listener();
+  process.on("SIGHUP", onSignal);
+  return () => process.off("SIGHUP", onSignal);
 }
 
 /** Most characters of piped input. */

@@ -154,13 +154,14 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
     const random = io.random.stream("pairs");
     await checkPairs(plannedModels(plan), { config, clock, random, transport }, io.stop);
     progress.end();
-    return await serveLoaded({ ...loaded, config }, io, (router, url) => {
+    const beside = (router: Router, url: string) => {
       state.set({ phase: "serving", url });
       supervisor.tell({
         up: (engine) => setDown(router, engine, undefined),
         down: (engine, reason) => setDown(router, engine, reason),
       });
-    });
+    };
+    return await serveLoaded({ ...loaded, config }, io, { beside });
   } catch (error) {
     problem = messageOf(error);
     if (!io.stop.aborted) throw error;

@@ -95,7 +95,12 @@ export function discoveryOf(values: Values, config: Config, io: Io): Beside | un
     const selector = values.selector.length === 0 ? SELECTOR : values.selector.join(",");
     void followPods({
       pods: new KubernetesPods(kubernetes, transport, selector),
-      rules: { models: [...models.keys()], port: values["discover-port"] },
+      rules: {
+        get models() {
+          return [...models.keys()];
+        },
+        port: values["discover-port"],
+      },
       clock: io.clock,
       onMembers: (members) => workers.set(members),
     }, signal);

@@ -1,3 +1,4 @@
+import { dirname, join } from "node:path";
 import { nearest } from "../../base/nearest.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "../kit/args.ts";
@@ -33,18 +34,21 @@ Examples:
   canopy serve canopy.jsonc --discover dns --dns 4b=engines-4b.default.svc:30000
   canopy serve moa-9-3-1 --set models.4b.workers=http://gpu1:30000,http://gpu2:30000`,
   run: async (values, [file], io) => {
-    const loaded = loadCheckedConfig({
-      path: configFileOf(file, io),
-      env: io.env,
-      overrides: overridesOf(values),
-      basePort: values["base-port"],
-    });
+    const path = configFileOf(file, io);
+    const overrides = overridesOf(values);
+    const discovers = values.discover.length > 0 || values.dns.length > 0;
+    const read = () => {
+      const loaded = loadCheckedConfig({ path, env: io.env, overrides, basePort: values["base-port"] });
+      // Models without workers are what discovery is for.
+      const warnings = loaded.warnings.filter((warning) => !discovers || !warning.path.endsWith(".workers"));
+      return { ...loaded, warnings };
+    };
+    const loaded = read();
     const discovery = discoveryOf(values, loaded.config, io);
-    const beside = besideFleet(loaded.config, io, discovery);
-    if (discovery === undefined) return await serveLoaded(loaded, io, beside);
-    // Models without workers are what it is for.
-    const warnings = loaded.warnings.filter(({ path }) => !path.endsWith(".workers"));
-    return await serveLoaded({ ...loaded, warnings }, io, beside);
+    return await serveLoaded(loaded, io, {
+      beside: besideFleet(loaded.config, io, discovery),
+      reload: { source: { read, files: [path, join(dirname(path), "model2port.json")] } },
+    });
   },
 });
 

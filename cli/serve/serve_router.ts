@@ -25,7 +25,10 @@ export const serveRouterCommand: Command = {
     for (const note of notes) io.err.write(`${note}\n`);
     const loaded = loadCheckedConfig({ value, path: "the command line", env: io.env, overrides });
     const discovery = pods === undefined ? undefined : podDiscovery(pods, kubernetesApi, io);
-    return await serveLoaded(loaded, io, besideFleet(loaded.config, io, discovery));
+    return await serveLoaded(loaded, io, {
+      beside: besideFleet(loaded.config, io, discovery),
+      reload: { source: undefined },
+    });
   },
 };
 

@@ -32,8 +32,7 @@ export class FleetMembers {
       if (before === undefined && member.leaving) continue;
       this.#members.set(url, member);
       if (before === undefined) {
-        const { apiKey = this.#fleet.config.model.api_key } = member.worker;
-        this.#fleet.add({ ...member.worker, apiKey }).catch((error) =>
+        this.#fleet.add(member.worker).catch((error) =>
           this.#log.warning("{url} was found and is not used: {error}", { url, error: messageOf(error) })
         );
       } else if (before.leaving !== member.leaving) this.#setLeaving(url, member.leaving);

@@ -58,9 +58,9 @@ async function listAndWatch(
     for await (const { type, object } of pods.watch(version, signal)) {
       onWorking();
       if (isJsonObject(object.metadata)) version = String(object.metadata.resourceVersion ?? version);
-      if (type === "BOOKMARK") continue;
+      // A bookmark changes nothing here; models may have come since.
       if (type === "DELETED") members.delete(nameOf(object));
-      else members.set(nameOf(object), memberOf(object, rules));
+      else if (type !== "BOOKMARK") members.set(nameOf(object), memberOf(object, rules));
       publish();
     }
     // A server that ends every watch at once must not be asked without pause.

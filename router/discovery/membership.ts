@@ -14,6 +14,7 @@ export interface Member {
 
 interface Joined {
   readonly member: Member;
+  readonly model: ServedModel;
   readonly id: string;
 }
 
@@ -22,8 +23,8 @@ export class DiscoveredWorkers {
   readonly #models: ReadonlyMap<string, ServedModel>;
   readonly #log: Logger = logger("discovery");
   readonly #joined = new Map<string, Joined>();
-  /** Members that were refused, so that it is said once only. */
-  readonly #refused = new Set<string>();
+  /** Members that were refused, so that it is said once only, and the models that were served then. */
+  readonly #refused = new Map<string, string>();
 
   constructor(models: ReadonlyMap<string, ServedModel>) {
     this.#models = models;
@@ -32,14 +33,15 @@ export class DiscoveredWorkers {
   /** Makes these the members: new ones join, others leave. */
   set(members: readonly Member[]): void {
     const wanted = new Map(members.map((member) => [keyOf(member), member]));
-    for (const [key, { member, id }] of this.#joined) {
+    this.#followModels();
+    for (const [key, { member, model, id }] of this.#joined) {
       const next = wanted.get(key);
       if (next !== undefined && JSON.stringify(next.worker) === JSON.stringify(member.worker)) continue;
       this.#joined.delete(key);
-      this.#modelOf(member)?.membership.removeWorker(id);
+      model.membership.removeWorker(id);
       this.#log.info("{url} of model {model} has left", { url: member.worker.url, model: member.model });
     }
-    for (const key of this.#refused) if (!wanted.has(key)) this.#refused.delete(key);
+    for (const key of this.#refused.keys()) if (!wanted.has(key)) this.#refused.delete(key);
     for (const [key, member] of wanted) {
       const joined = this.#joined.get(key) ?? this.#join(key, member);
       if (joined !== undefined && joined.member.leaving !== member.leaving) {
@@ -48,34 +50,45 @@ export class DiscoveredWorkers {
     }
   }
 
+  /** Models may have come, gone and been replaced since; one that was replaced has handed on its workers. */
+  #followModels(): void {
+    for (const [key, { member, model }] of this.#joined) {
+      const now = this.#modelOf(member);
+      if (now === model) continue;
+      const worker = now?.pool.workers().find(({ url }) => url === member.worker.url);
+      if (now === undefined || worker === undefined) this.#joined.delete(key);
+      else this.#joined.set(key, { member, model: now, id: worker.id });
+    }
+  }
+
   #join(key: string, member: Member): Joined | undefined {
     // One that leaves already would only be let go of again.
-    if (member.leaving || this.#refused.has(key)) return undefined;
+    const names = [...this.#models.keys()].join(", ");
+    if (member.leaving || this.#refused.get(key) === names) return undefined;
     const { url } = member.worker;
     try {
       const model = this.#modelOf(member);
       if (model === undefined) {
-        const names = [...this.#models.keys()].join(", ");
         throw new CanopyError(`there is no model ${member.model} (${names})`, {
           code: "model_not_found",
           status: 404,
         });
       }
       const id = model.membership.addWorker(member.worker);
-      const joined = { member, id };
+      const joined = { member, model, id };
       this.#joined.set(key, joined);
       this.#log.info("{url} serves model {model} as {id}", { url, model: member.model, id });
       return joined;
     } catch (error) {
-      this.#refused.add(key);
+      this.#refused.set(key, names);
       this.#log.warning("{url} was found and is not used: {error}", { url, error: messageOf(error) });
       return undefined;
     }
   }
 
-  #setLeaving(key: string, { id }: Joined, member: Member): void {
-    this.#modelOf(member)?.membership.setDraining(id, member.leaving);
-    this.#joined.set(key, { member, id });
+  #setLeaving(key: string, { model, id }: Joined, member: Member): void {
+    model.membership.setDraining(id, member.leaving);
+    this.#joined.set(key, { member, model, id });
   }
 
   #modelOf({ model = "" }: Member): ServedModel | undefined {

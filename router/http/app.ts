@@ -3,6 +3,7 @@ import { cors } from "hono/cors";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { unixSeconds } from "../../base/clock.ts";
 import type { JsonObject } from "../../base/json.ts";
+import type { Random } from "../../base/random.ts";
 import { adminRoutes } from "./admin/admin.ts";
 import { healthRoutes } from "./admin/health.ts";
 import { workerRoutes } from "./admin/workers.ts";
@@ -33,6 +34,10 @@ export interface AppServices extends RouterServices {
   /** By default with the time-out of `config.server`; pass one in order to start the drain on SIGTERM. */
   readonly drain?: Drain | undefined;
   readonly metrics?: Metrics | undefined;
+  /** For ids of requests; by default a stream of `random`. */
+  readonly ids?: Random | undefined;
+  /** Start of the router, as unix time in seconds; by default now. */
+  readonly startedAt?: number | undefined;
   /** For /openapi.json. */
   readonly version?: string | undefined;
 }
@@ -42,8 +47,8 @@ export function createApp(services: AppServices): Hono<Env> {
   const { clock, config } = services;
   const http: HttpServices = {
     ...services,
-    random: services.random.stream("http"),
-    startedAt: unixSeconds(clock),
+    random: services.ids ?? services.random.stream("http"),
+    startedAt: services.startedAt ?? unixSeconds(clock),
     keys: new Keys(config.server),
     sites: new Sites(config.server),
     audit: config.server.audit,

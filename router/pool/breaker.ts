@@ -9,6 +9,16 @@ export interface BreakerPermit {
   readonly period: number;
 }
 
+/** Rules of a breaker. */
+export interface BreakerRules {
+  /** Failed requests in a row that open it. */
+  readonly failures: number;
+  /** Time for which it stays open, in ms. */
+  readonly openMs: number;
+  /** Probes in a row that have to succeed; 1 by default. */
+  readonly successes?: number | undefined;
+}
+
 /**
  * Opens after `failures` failed requests in a row, lets one probe at a time through once `openMs` have passed, and
  * closes when `successes` of them in a row succeed. Rejections (4xx, 429, 503) and aborts say nothing about the worker and never count.
@@ -17,9 +27,7 @@ export interface BreakerPermit {
  */
 export class Breaker {
   readonly #clock: Clock;
-  readonly #failures: number;
-  readonly #openMs: number;
-  readonly #successes: number;
+  #rules: BreakerRules;
   #state: BreakerState = "closed";
   #period = 0;
   #failed = 0;
@@ -29,16 +37,18 @@ export class Breaker {
   /** Changes of state so far, by `from to`. */
   readonly transitions = new Map<`${BreakerState} ${BreakerState}`, number>();
 
-  /** `successes`: probes in a row that have to succeed; 1 by default. */
-  constructor(options: { clock: Clock; failures: number; openMs: number; successes?: number | undefined }) {
-    this.#clock = options.clock;
-    this.#failures = options.failures;
-    this.#openMs = options.openMs;
-    this.#successes = options.successes ?? 1;
+  constructor({ clock, ...rules }: { clock: Clock } & BreakerRules) {
+    this.#clock = clock;
+    this.#rules = rules;
+  }
+
+  /** Goes by other rules from now on; its state stays. */
+  reconfigure(rules: BreakerRules): void {
+    this.#rules = rules;
   }
 
   get state(): BreakerState {
-    if (this.#state === "open" && this.#clock.now() - this.#openedAtMs >= this.#openMs) {
+    if (this.#state === "open" && this.#clock.now() - this.#openedAtMs >= this.#rules.openMs) {
       this.#enter("half_open");
     }
     return this.#state;
@@ -46,7 +56,7 @@ export class Breaker {
 
   /** Time at which it will let a probe through, in clock ms; undefined unless it is open. */
   get opensAtMs(): number | undefined {
-    return this.state === "open" ? this.#openedAtMs + this.#openMs : undefined;
+    return this.state === "open" ? this.#openedAtMs + this.#rules.openMs : undefined;
   }
 
   /** True when a request may be sent now. */
@@ -71,10 +81,10 @@ export class Breaker {
     if (outcome === "ok") {
       this.#failed = 0;
       this.#probing = false;
-      if (state !== "closed" && ++this.#succeeded >= this.#successes) this.#enter("closed");
+      if (state !== "closed" && ++this.#succeeded >= (this.#rules.successes ?? 1)) this.#enter("closed");
     } else if (outcome === "failed") {
       this.#failed++;
-      if (state === "half_open" || (state === "closed" && this.#failed >= this.#failures)) {
+      if (state === "half_open" || (state === "closed" && this.#failed >= this.#rules.failures)) {
         this.#openedAtMs = this.#clock.now();
         this.#enter("open");
       }

@@ -9,7 +9,7 @@ import type { ModelCheck } from "./health.ts";
 import { PairPlacer } from "./pair_placer.ts";
 import type { Placer } from "./placer.ts";
 import type { ManagedPool } from "./pool.ts";
-import { WorkerRegistry } from "./registry.ts";
+import { workerExists, WorkerRegistry } from "./registry.ts";
 import type { WorkerStatus } from "./worker.ts";
 import { WorkerPlacer } from "./worker_placer.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
@@ -33,12 +33,20 @@ export interface PoolOptions {
  * reverse, and for a prefill server with two bootstrap ports.
  */
 export function createPool(options: PoolOptions): ManagedPool {
-  const { config, model } = options;
   const pool = new ModelPool(options);
+  for (const access of configuredAccesses(options)) pool.addWorker(access);
+  return pool;
+}
+
+/** The workers of a configuration. Throws as `createPool` does. */
+export function configuredAccesses(options: Pick<PoolOptions, "model" | "config">): WorkerAccess[] {
+  const { config, model } = options;
   const seen = new Map<string, WorkerAccess>();
+  const all: WorkerAccess[] = [];
   for (const access of config.workers.flatMap((worker) => accessesOf(options, worker))) {
     const known = seen.get(access.url);
-    if (known === undefined || access.role === undefined) pool.addWorker(access);
+    if (known !== undefined && access.role === undefined) throw workerExists(model, access.url);
+    if (known === undefined) all.push(access);
     else if (JSON.stringify(known) !== JSON.stringify(access)) {
       throw unsupported(
         model,
@@ -48,10 +56,13 @@ export function createPool(options: PoolOptions): ManagedPool {
     }
     seen.set(access.url, access);
   }
-  return pool;
+  return all;
 }
 
-function accessesOf({ model, config }: PoolOptions, worker: WorkerConfig): WorkerAccess[] {
+function accessesOf(
+  { model, config }: Pick<PoolOptions, "model" | "config">,
+  worker: WorkerConfig,
+): WorkerAccess[] {
   const isPair = typeof worker === "object" && "prefill" in worker;
   if (isPair !== servesInPairs(config)) {
     const what = isPair
@@ -79,6 +90,12 @@ function accessesOf({ model, config }: PoolOptions, worker: WorkerConfig): Worke
   ];
 }
 
+/** Those that the others do not have just so. */
+function differences(all: readonly WorkerAccess[], others: readonly WorkerAccess[]): WorkerAccess[] {
+  const known = new Set(others.map((access) => JSON.stringify(access)));
+  return all.filter((access) => !known.has(JSON.stringify(access)));
+}
+
 function servesInPairs({ engine }: ModelConfig): boolean {
   return engine.endsWith("-pd");
 }
@@ -97,10 +114,12 @@ class ModelPool implements ManagedPool {
   readonly gate: Gate;
   readonly #registry: WorkerRegistry;
   readonly #placer: Placer;
+  #config: ModelConfig;
 
   constructor(options: PoolOptions) {
     const { model, config, clock, random } = options;
     this.model = model;
+    this.#config = config;
     const registry = new WorkerRegistry({ ...options, onChange: () => this.gate.wake() });
     const placerOptions = { model, config, random, registry };
     const placer = servesInPairs(config) ? new PairPlacer(placerOptions) : new WorkerPlacer(placerOptions);
@@ -130,9 +149,25 @@ class ModelPool implements ManagedPool {
     this.#registry.start(signal);
   }
 
-  addWorker(access: WorkerAccess): string {
+  addWorker(access: WorkerAccess, checkedFirst = false): string {
     this.#placer.checkRole(access);
-    return this.#registry.add(access);
+    return this.#registry.add(access, checkedFirst);
+  }
+
+  accesses(): ReadonlyMap<string, WorkerAccess> {
+    return new Map(this.#registry.workers.map(({ id, access }) => [id, access]));
+  }
+
+  reconfigure(config: ModelConfig): void {
+    const { model } = this;
+    const before = configuredAccesses({ model, config: this.#config });
+    const after = configuredAccesses({ model, config });
+    this.#config = config;
+    this.#placer.reconfigure(config);
+    this.#registry.reconfigure(config, {
+      left: differences(before, after),
+      come: differences(after, before),
+    });
   }
 
   removeWorker(id: string): boolean {

@@ -15,14 +15,25 @@ export type CheckedHealth = "unknown" | "healthy" | "unhealthy";
 /** The result of one check: undefined is good, a sentence says what is wrong. */
 export type CheckResult = string | undefined;
 
+/** Checks in a row that change a worker's state. */
+export interface HealthRules {
+  readonly failures: number;
+  readonly successes: number;
+}
+
 /** Counts checks into a state: `failures` bad ones in a row take a worker out, `successes` good ones bring it back. */
 export class HealthState {
-  readonly #rules: { readonly failures: number; readonly successes: number };
+  #rules: HealthRules;
   #health: CheckedHealth = "unknown";
   #bad = 0;
   #good = 0;
 
-  constructor(rules: { readonly failures: number; readonly successes: number }) {
+  constructor(rules: HealthRules) {
+    this.#rules = rules;
+  }
+
+  /** Goes by other rules from the next check on. */
+  reconfigure(rules: HealthRules): void {
     this.#rules = rules;
   }
 
@@ -73,6 +84,8 @@ export interface HealthCheckerOptions {
 export class HealthChecker {
   readonly state: HealthState;
   readonly #options: HealthCheckerOptions;
+  #config: ModelConfig;
+  #access: WorkerAccess;
   #lastStartMs = -Infinity;
   #dueMs = 0;
   #wake: AbortController | undefined;
@@ -80,23 +93,37 @@ export class HealthChecker {
 
   constructor(options: HealthCheckerOptions) {
     this.#options = options;
+    this.#config = options.config;
+    this.#access = options.access;
     this.state = new HealthState(options.config.health);
+  }
+
+  /** Goes on by other settings: checks at once, or not any more; then nothing is known of the worker. */
+  reconfigure(config: ModelConfig, access: WorkerAccess): void {
+    this.#config = config;
+    this.#access = access;
+    this.state.reconfigure(config.health);
+    if (!config.health.enabled) {
+      this.state.forget();
+      this.#wrongModel = undefined;
+    }
+    this.#dueMs = this.#options.clock.now();
+    this.#wake?.abort();
   }
 
   /** Checks until the signal aborts, the first time at once, unless there are to be no checks. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, config } = this.#options;
-    if (!config.health.enabled) return;
-    while (!signal.aborted) {
+    const { clock } = this.#options;
+    while (!signal.aborted && this.#config.health.enabled) {
       this.#lastStartMs = clock.now();
       const [result, wrongModel] = await Promise.all([this.#check(signal), this.#checkModel(signal)]);
-      if (signal.aborted) return;
+      if (signal.aborted || !this.#config.health.enabled) return;
       this.state.record(result === undefined);
       if (result === undefined) this.#wrongModel = wrongModel;
       this.#options.onCheck(result, this.#wrongModel);
       const interval = this.state.suspect || this.#wrongModel !== undefined
-        ? Math.min(SUSPECT_INTERVAL_MS, config.health.interval_ms)
-        : config.health.interval_ms;
+        ? Math.min(SUSPECT_INTERVAL_MS, this.#config.health.interval_ms)
+        : this.#config.health.interval_ms;
       this.#dueMs = clock.now() + interval;
       await this.#sleepUntilDue(signal);
     }
@@ -133,16 +160,16 @@ export class HealthChecker {
 
   /** Without an answer the last one holds. */
   async #checkModel(signal: AbortSignal): Promise<string | undefined> {
-    const { access, findWrongModel } = this.#options;
     try {
-      return await findWrongModel?.(access, signal);
+      return await this.#options.findWrongModel?.(this.#access, signal);
     } catch {
       return this.#wrongModel;
     }
   }
 
   async #check(signal: AbortSignal): Promise<CheckResult> {
-    const { config, access, clock, transport } = this.#options;
+    const { clock, transport } = this.#options;
+    const [config, access] = [this.#config, this.#access];
     const anyCompatible = config.engine === "openai";
     const path = config.health.path ?? (anyCompatible ? "/v1/models" : "/health");
     const timeoutMs = config.health.timeout_ms;

@@ -1,4 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { PolicyName } from "../../cfgs/schema/policies.ts";
 import { admitted } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
@@ -19,19 +20,31 @@ import type { WorkerAccess } from "../worker/worker_access.ts";
  */
 export class PairPlacer implements Placer {
   readonly #options: PlacerOptions;
-  readonly #prefillPolicy: Policy;
-  readonly #decodePolicy: Policy;
+  #config: ModelConfig;
+  #prefillPolicy: Policy;
+  #decodePolicy: Policy;
   /** Requests in their hand-off, by `pairKey`; pairs with none are absent. */
   readonly #handOffs = new Map<string, number>();
 
   constructor(options: PlacerOptions) {
-    const { config, random } = options;
-    const most = Math.max(1, 2 * config.workers.length);
     this.#options = options;
-    const policyOf = (name: PolicyName | undefined) =>
-      createPolicy(name ?? config.policy, { random, lastOrdinal: random.int(most) - 1 });
-    this.#prefillPolicy = policyOf(config.prefill_policy);
-    this.#decodePolicy = policyOf(config.decode_policy);
+    this.#config = options.config;
+    this.#prefillPolicy = this.#createPolicy("prefill_policy");
+    this.#decodePolicy = this.#createPolicy("decode_policy");
+  }
+
+  reconfigure(config: ModelConfig): void {
+    const before = this.#config;
+    this.#config = config;
+    const isNew = (which: PolicyOfHalf) => policyOf(before, which) !== policyOf(config, which);
+    if (isNew("prefill_policy")) this.#prefillPolicy = this.#createPolicy("prefill_policy");
+    if (isNew("decode_policy")) this.#decodePolicy = this.#createPolicy("decode_policy");
+  }
+
+  #createPolicy(which: PolicyOfHalf): Policy {
+    const { random } = this.#options;
+    const lastOrdinal = random.int(Math.max(1, 2 * this.#config.workers.length)) - 1;
+    return createPolicy(policyOf(this.#config, which), { random, lastOrdinal });
   }
 
   get ready(): boolean {
@@ -44,7 +57,7 @@ export class PairPlacer implements Placer {
     if (this.#decodesAlone && this.#inService("prefill").length === 0) return this.#placeDecode(hint);
     const prefills = this.#usable("prefill", hint);
     const decodes = this.#usable("decode", hint);
-    const { max_in_flight, pair_window } = this.#options.config;
+    const { max_in_flight, pair_window } = this.#config;
     const roomy = (worker: Worker) => worker.inFlight < max_in_flight;
     const open = (prefill: Worker, decode: Worker) =>
       (this.#handOffs.get(pairKey(prefill, decode)) ?? 0) < pair_window;
@@ -75,12 +88,12 @@ export class PairPlacer implements Placer {
 
   /** vLLM's decode servers read prompts, too, where there is nobody to do it for them. */
   get #decodesAlone(): boolean {
-    return this.#options.config.engine === "vllm-pd";
+    return this.#config.engine === "vllm-pd";
   }
 
   #placeDecode(hint: PlaceHint): Claim {
     const decodes = this.#usable("decode", hint);
-    const limit = this.#options.config.max_in_flight;
+    const limit = this.#config.max_in_flight;
     const free = decodes.filter((worker) => worker.inFlight < limit);
     if (free.length === 0) {
       throw fullError(this.#options.model, `every usable decode server has ${limit} requests in flight`);
@@ -170,6 +183,12 @@ class PairClaim implements Claim {
     if (freed) this.#events.onHandedOff();
     return freed;
   }
+}
+
+type PolicyOfHalf = "prefill_policy" | "decode_policy";
+
+function policyOf(config: ModelConfig, which: PolicyOfHalf): PolicyName {
+  return config[which] ?? config.policy;
 }
 
 function pairKey(prefill: Worker, decode: Worker): string {

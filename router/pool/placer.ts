@@ -37,6 +37,8 @@ export interface Placer {
   readonly ready: boolean;
   /** Throws `no_worker` (503), with a time after which to ask again when the workers are only full. */
   place(hint: PlaceHint): Claim;
+  /** Places by other settings from now on. */
+  reconfigure(config: ModelConfig): void;
   /** Throws 400 `unsupported_worker` for a role that the model's engine does not have. */
   checkRole(access: WorkerAccess): void;
 }

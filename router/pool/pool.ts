@@ -1,3 +1,4 @@
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { Gate } from "./gate.ts";
 import type { WorkerStatus } from "./worker.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
@@ -19,10 +20,17 @@ export interface ManagedPool extends Pool {
   /** Checks the workers' health until the signal aborts. Call it once. */
   start(signal: AbortSignal): void;
   /**
-   * Adds a worker and returns its id. Throws 409 `worker_exists` for a URL that is there already, 400
+   * Adds a worker and returns its id; with `checkedFirst` the others are preferred until its first check. Throws 409 `worker_exists` for a URL that is there already, 400
    * `unsupported_worker` for a role that the model's engine does not have.
    */
-  addWorker(access: WorkerAccess): string;
+  addWorker(access: WorkerAccess, checkedFirst?: boolean): string;
+  /**
+   * Goes on by other settings of the same engine. The configured workers that differ from those of the settings before
+   * leave and join; those that joined otherwise stay. Throws as `createPool` does, before anything has changed.
+   */
+  reconfigure(config: ModelConfig): void;
+  /** Addresses and keys of the workers, by id. */
+  accesses(): ReadonlyMap<string, WorkerAccess>;
   /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
   removeWorker(id: string): boolean;
   /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */

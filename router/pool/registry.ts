@@ -20,9 +20,19 @@ export interface WorkerRegistryOptions {
   readonly onChange: () => void;
 }
 
+/** The refusal of a worker that is there already: 409 `worker_exists`. */
+export function workerExists(model: string, url: string): CanopyError {
+  return new CanopyError(`Cannot add worker ${url}: model ${model} has it already`, {
+    code: "worker_exists",
+    status: 409,
+    param: "url",
+  });
+}
+
 /** The servers of one model: who joins, who leaves, and the watch over their health. */
 export class WorkerRegistry {
   readonly #options: WorkerRegistryOptions;
+  #config: ModelConfig;
   readonly #watches = new Map<string, AbortController>();
   /** In the order of their ordinals. */
   #workers: Worker[] = [];
@@ -33,6 +43,26 @@ export class WorkerRegistry {
 
   constructor(options: WorkerRegistryOptions) {
     this.#options = options;
+    this.#config = options.config;
+  }
+
+  /**
+   * Goes on by other settings. What is at one of the URLs of `left` and `come` leaves, and `come` joins; nobody sees
+   * what is between. The others stay.
+   */
+  reconfigure(
+    config: ModelConfig,
+    { left, come }: { readonly left: readonly WorkerAccess[]; readonly come: readonly WorkerAccess[] },
+  ): void {
+    this.#config = config;
+    const urls = new Set([...left, ...come].map(({ url }) => url));
+    for (const { id, url } of this.#workers) if (urls.has(url)) this.#take(id);
+    for (const worker of this.#workers) {
+      worker.reconfigure(config);
+      if (!this.#watches.has(worker.id)) this.#watch(worker);
+    }
+    for (const access of come) this.#put(access, true);
+    this.#options.onChange();
   }
 
   get workers(): readonly Worker[] {
@@ -51,23 +81,29 @@ export class WorkerRegistry {
     for (const worker of this.#workers) this.#watch(worker);
   }
 
-  /** Adds a worker and returns its id. Throws 409 `worker_exists` for a URL that is there already. */
-  add(access: WorkerAccess): string {
-    const { model, config, clock, transport, findWrongModel } = this.#options;
+  /**
+   * Adds a worker and returns its id; with `checkedFirst` the others are preferred until its first check. Throws 409
+   * `worker_exists` for a URL that is there already.
+   */
+  add(access: WorkerAccess, checkedFirst = false): string {
     if (this.#workers.some((worker) => worker.url === access.url)) {
-      throw new CanopyError(`Cannot add worker ${access.url}: model ${model} has it already`, {
-        code: "worker_exists",
-        status: 409,
-        param: "url",
-      });
+      throw workerExists(this.#options.model, access.url);
     }
+    const id = this.#put(access, checkedFirst);
+    this.#options.onChange();
+    return id;
+  }
+
+  #put(access: WorkerAccess, checkedFirst: boolean): string {
+    const { model, clock, transport, findWrongModel } = this.#options;
     const ordinal = this.#joined++;
     const letter = access.role === "prefill" ? "p" : access.role === "decode" ? "d" : "w";
     const worker = new Worker({
       id: `${model}.${letter}${ordinal + 1}`,
       ordinal,
       access,
-      config,
+      config: this.#config,
+      checkedFirst,
       clock,
       transport,
       findWrongModel,
@@ -78,18 +114,22 @@ export class WorkerRegistry {
     });
     this.#workers.push(worker);
     this.#watch(worker);
-    this.#options.onChange();
     return worker.id;
   }
 
   /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
   remove(id: string): boolean {
+    const found = this.#take(id);
+    if (found) this.#options.onChange();
+    return found;
+  }
+
+  #take(id: string): boolean {
     const worker = this.find(id);
     if (worker === undefined) return false;
     this.#workers = this.#workers.filter((other) => other !== worker);
     this.#leaving = [...this.#leaving, worker].filter(({ status }) => status.inFlight > 0);
     this.#watches.get(id)?.abort();
-    this.#options.onChange();
     return true;
   }
 

@@ -2,7 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { fnv1a } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import { Breaker } from "./breaker.ts";
+import { Breaker, type BreakerRules } from "./breaker.ts";
 import { type CheckedHealth, type CheckResult, HealthChecker, type ModelCheck } from "./health.ts";
 import type { EngineError } from "../worker/engine_error.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
@@ -51,6 +51,8 @@ export interface WorkerOptions {
   readonly clock: Clock;
   readonly transport: Transport;
   readonly findWrongModel?: ModelCheck | undefined;
+  /** True to prefer other workers until its first check. */
+  readonly checkedFirst?: boolean | undefined;
   /** Called when the worker's health changes, or a new process serves in its place. */
   readonly onChange: (worker: Worker) => void;
 }
@@ -61,21 +63,25 @@ export interface WorkerShare {
   release(outcome: PlacementOutcome): boolean;
 }
 
+function breakerRules({ breaker: { failures, successes, open_ms } }: ModelConfig): BreakerRules {
+  return { failures, successes, openMs: open_ms };
+}
+
 /** One server process: its load, its health and its breaker. */
 export class Worker {
   readonly id: string;
   readonly ordinal: number;
-  readonly access: WorkerAccess;
   readonly url: string;
   /** A hash of its address, by which all routers know it. */
   readonly identity: number;
-  /** Lower-case headers that every request to it carries. */
-  readonly headers: Readonly<Record<string, string>>;
   readonly breaker: Breaker;
   draining = false;
+  #access: WorkerAccess;
+  #config: ModelConfig;
+  #headers: Readonly<Record<string, string>>;
+  readonly #checkedFirst: boolean;
   #down: string | undefined;
   #wrongModel: string | undefined;
-  readonly #model: string;
   readonly #checker: HealthChecker;
   readonly #onChange: (worker: Worker) => void;
   /** What is told to those that the worker works for when it is taken out of service. */
@@ -90,13 +96,13 @@ export class Worker {
     const { config, clock } = options;
     this.id = options.id;
     this.ordinal = options.ordinal;
-    this.access = options.access;
+    this.#access = options.access;
+    this.#config = config;
     this.url = options.access.url;
     this.identity = fnv1a(this.url);
-    this.#model = config.model;
-    this.headers = workerHeaders(config, options.access);
-    const { failures, successes, open_ms: openMs } = config.breaker;
-    this.breaker = new Breaker({ clock, failures, successes, openMs });
+    this.#headers = workerHeaders(config, options.access);
+    this.#checkedFirst = options.checkedFirst ?? false;
+    this.breaker = new Breaker({ clock, ...breakerRules(config) });
     this.#onChange = options.onChange;
     this.#checker = new HealthChecker({
       config,
@@ -106,6 +112,33 @@ export class Worker {
       findWrongModel: options.findWrongModel,
       onCheck: (result, wrongModel) => this.#onCheck(result, wrongModel),
     });
+  }
+
+  get access(): WorkerAccess {
+    return this.#access;
+  }
+
+  /** Lower-case headers that every request to it carries. */
+  get headers(): Readonly<Record<string, string>> {
+    return this.#headers;
+  }
+
+  /** Goes on by other settings of its model; its state and what it works on stay. */
+  reconfigure(config: ModelConfig): void {
+    const { stranger, apiKey } = this.#access;
+    // It was given its model's key; those of others stay.
+    if (stranger === true && apiKey !== undefined && apiKey === this.#config.api_key) {
+      this.#access = { ...this.#access, apiKey: config.api_key };
+    }
+    this.#config = config;
+    this.#headers = workerHeaders(config, this.#access);
+    this.breaker.reconfigure(breakerRules(config));
+    this.#checker.reconfigure(config, this.#access);
+  }
+
+  /** True for a worker that has joined others and was not checked yet. */
+  get unproven(): boolean {
+    return this.#checkedFirst && this.#config.health.enabled && this.#checkedHealth === "unknown";
   }
 
   get inFlight(): number {
@@ -121,16 +154,16 @@ export class Worker {
     return {
       id: this.id,
       url: this.url,
-      role: this.access.role,
+      role: this.#access.role,
       health: this.draining ? "draining" : this.#checkedHealth,
-      bootstrapPort: this.access.bootstrapPort,
+      bootstrapPort: this.#access.bootstrapPort,
       breaker: this.breaker.state,
       inFlight: this.#inFlight.size,
       served: this.#served,
       failures: this.#failures,
       counts: { ...this.#counts, transitions: this.breaker.transitions },
       lastError: this.#down ?? this.#wrongModel ?? this.#lastError,
-      missingModel: this.#wrongModel === undefined ? undefined : this.#model,
+      missingModel: this.#wrongModel === undefined ? undefined : this.#config.model,
     };
   }
 

@@ -1,4 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
+import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { admitted } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
 import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
@@ -10,13 +11,25 @@ import type { WorkerAccess } from "../worker/worker_access.ts";
 /** Whole servers: each request goes to one of them. */
 export class WorkerPlacer implements Placer {
   readonly #options: PlacerOptions;
-  readonly #policy: Policy;
+  #config: ModelConfig;
+  #policy: Policy;
 
   constructor(options: PlacerOptions) {
-    const { config, random } = options;
     this.#options = options;
-    const lastOrdinal = random.int(Math.max(1, config.workers.length)) - 1;
-    this.#policy = createPolicy(config.policy, { random, lastOrdinal });
+    this.#config = options.config;
+    this.#policy = this.#createPolicy();
+  }
+
+  reconfigure(config: ModelConfig): void {
+    const { policy } = this.#config;
+    this.#config = config;
+    if (policy !== config.policy) this.#policy = this.#createPolicy();
+  }
+
+  #createPolicy(): Policy {
+    const { random } = this.#options;
+    const { policy, workers } = this.#config;
+    return createPolicy(policy, { random, lastOrdinal: random.int(Math.max(1, workers.length)) - 1 });
   }
 
   get ready(): boolean {
@@ -24,7 +37,8 @@ export class WorkerPlacer implements Placer {
   }
 
   place(hint: PlaceHint): Claim {
-    const { model, config: { max_in_flight }, registry: { workers } } = this.#options;
+    const { model, registry: { workers } } = this.#options;
+    const { max_in_flight } = this.#config;
     const usable = admitted(workers.filter((worker) => worker.inService && !hint.exclude?.has(worker.id)));
     const candidates = usable.filter((worker) => worker.inFlight < max_in_flight);
     if (candidates.length === 0) {

@@ -51,7 +51,7 @@ interface Pending extends PendingWorker {
  * model, which begins to be served with its first one.
  */
 export class Fleet {
-  readonly config: FleetConfig;
+  #config: FleetConfig;
   readonly #options: FleetOptions;
   readonly #log: Logger = logger("fleet");
   readonly #pending = new Map<string, Pending>();
@@ -59,8 +59,42 @@ export class Fleet {
   #life: AbortSignal | undefined;
 
   constructor(options: FleetOptions) {
-    this.config = options.config;
+    this.#config = options.config;
     this.#options = options;
+  }
+
+  get config(): FleetConfig {
+    return this.#config;
+  }
+
+  /**
+   * Goes on by other settings, those of the learned models as well. Named servers that differ from those before leave
+   * and join; those that came otherwise stay.
+   */
+  reconfigure(config: FleetConfig): void {
+    const before = new Map(this.#config.workers.map(accessOf).map((access) => [access.url, access]));
+    const after = new Map(config.workers.map(accessOf).map((access) => [access.url, access]));
+    this.#config = config;
+    for (const model of this.#options.models.learned) {
+      model.reconfigure(configOf(config, model.config.model, model.config.engine));
+    }
+    const isNew = (access: WorkerAccess) => JSON.stringify(before.get(access.url)) !== JSON.stringify(access);
+    for (const url of before.keys()) {
+      const access = after.get(url);
+      if (access === undefined || isNew(access)) this.#leave(url);
+    }
+    for (const access of after.values()) {
+      // One that belonged to a model which is not served any more is asked anew.
+      if (!isNew(access) && (this.#pending.has(access.url) || this.#options.models.has(access.url))) continue;
+      this.add(access).catch((error) => this.#log.warning("{error}", { error: messageOf(error) }));
+    }
+  }
+
+  #leave(url: string): void {
+    if (this.remove(url)) return;
+    for (const { pool, membership } of this.#options.models.all.values()) {
+      for (const worker of pool.workers()) if (worker.url === url) membership.removeWorker(worker.id);
+    }
   }
 
   /** The servers that have not joined a model yet. */
@@ -123,7 +157,8 @@ export class Fleet {
   /** Never rejects while the server is wanted. */
   async #ask(worker: Pending): Promise<JoinedWorker | undefined> {
     const { access, life: { signal } } = worker;
-    const { clock, transport, config } = this.#options;
+    const { clock, transport } = this.#options;
+    const config = this.#config;
     try {
       const headers = workerHeaders(configOf(config, UNNAMED, "openai"), access);
       const server = {
@@ -155,7 +190,8 @@ export class Fleet {
   }
 
   #join({ access, model: wanted }: Pending, { model, engine, refusal }: ServerIdentity): JoinedWorker {
-    const { config, models } = this.#options;
+    const { models } = this.#options;
+    const config = this.#config;
     const family = config.engine === "auto" ? engine : config.engine;
     const name = wanted ?? model ?? UNNAMED;
     const kind = engineFor(access, family);

@@ -26,7 +26,7 @@ export class LiveEngine implements Engine {
   }
 
   /** Goes on with what all workers can do, or with a tokenizer that was found. */
-  update(news: Partial<Pick<EngineOptions, "capabilities" | "tokenizer">>): void {
+  update(news: Partial<Pick<EngineOptions, "capabilities" | "tokenizer" | "config">>): void {
     this.#options = { ...this.#options, ...news };
     this.#current = createEngine(this.#options);
   }

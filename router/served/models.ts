@@ -9,14 +9,14 @@ import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities } from "../engines/engine.ts";
 import { findWrongModel as askModel } from "../engines/find_wrong_model.ts";
 import { defaultCapabilities, probe } from "../engines/probe.ts";
-import { createPool } from "../pool/create_pool.ts";
+import { configuredAccesses, createPool } from "../pool/create_pool.ts";
 import type { ModelCheck } from "../pool/health.ts";
 import type { ManagedPool } from "../pool/pool.ts";
 import { askTokens } from "./ask_tokens.ts";
 import { findTokenizer, noTokenizerText, type TokenizerNames, wantsTokenizer } from "./find_tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
 import type { Membership, ServedModel } from "./served_model.ts";
-import { workerHeaders } from "../worker/worker_access.ts";
+import { configuredUrls, workerHeaders } from "../worker/worker_access.ts";
 
 /** Options of `createModels`. */
 export interface ModelsOptions {
@@ -34,12 +34,13 @@ const TOKENIZER_RETRY_MS = 300_000;
 /** One model with the care for its workers: their health, and what they can do. */
 export class ModelService implements ServedModel {
   readonly name: string;
-  readonly config: ModelConfig;
   readonly engine: LiveEngine;
   readonly pool: ManagedPool;
   readonly #options: ModelsOptions;
   readonly #log: Logger = logger("models");
   readonly membership: Membership;
+  #config: ModelConfig;
+  readonly #end = new AbortController();
   #life: AbortSignal | undefined;
   /** By worker id, for workers that were healthy when last looked at. */
   readonly #known = new Map<string, EngineCapabilities>();
@@ -56,10 +57,11 @@ export class ModelService implements ServedModel {
     const { clock, transport } = options;
     const random = options.random.stream(`models/${name}`);
     this.name = name;
-    this.config = config;
+    this.#config = config;
     this.#options = options;
     const findWrongModel: ModelCheck = (access, signal) => {
       const { url } = access;
+      const { config } = this;
       return askModel({ config, transport, clock, url, headers: workerHeaders(config, access), signal });
     };
     this.pool = createPool({
@@ -97,6 +99,43 @@ export class ModelService implements ServedModel {
     });
   }
 
+  get config(): ModelConfig {
+    return this.#config;
+  }
+
+  /**
+   * Goes on by other settings, for which `isSameService` holds: calls that begin from now on go by them. Throws as
+   * `createPool` does, before anything has changed.
+   */
+  reconfigure(config: ModelConfig): void {
+    this.pool.reconfigure(config);
+    this.#config = config;
+    this.engine.update({ config });
+    this.#probeSoon();
+  }
+
+  /** Takes over the workers that another service of this model got while it ran. */
+  inherit(other: ModelService): void {
+    const configured = configuredUrls(other.config);
+    for (const access of other.pool.accesses().values()) {
+      if (configured.includes(access.url) || configuredUrls(this.config).includes(access.url)) continue;
+      try {
+        this.membership.addWorker(access);
+      } catch (error) {
+        this.#log.warning("{model}: {url} is not used any more: {error}", {
+          model: this.name,
+          url: access.url,
+          error: messageOf(error),
+        });
+      }
+    }
+  }
+
+  /** Watches the workers no longer: nobody uses the model any more. */
+  stop(): void {
+    this.#end.abort(new Error(`Model ${this.name} is not served any more`));
+  }
+
   get tokenizer(): ModelTokenizer | undefined {
     return this.#tokenizer;
   }
@@ -113,7 +152,8 @@ export class ModelService implements ServedModel {
    * Watches the workers until the signal aborts; resolves when each was asked once what it can do, and the tokenizer
    * was looked for. Nothing need wait for that: what is served before goes to the engines as text.
    */
-  async start(signal: AbortSignal): Promise<void> {
+  async start(life: AbortSignal): Promise<void> {
+    const signal = AbortSignal.any([life, this.#end.signal]);
     this.#life = signal;
     this.pool.start(signal);
     // One that the configuration names can be had without the workers.
@@ -232,22 +272,49 @@ export class ModelService implements ServedModel {
   }
 }
 
+/** True for settings by which a model's service can go on: the same engine, model and tokenizer. */
+function isSameService(one: ModelConfig, other: ModelConfig): boolean {
+  const kindOf = ({ engine, model, tokenizer, chat_template_arguments, onnx }: ModelConfig) =>
+    JSON.stringify([engine, model, tokenizer ?? null, chat_template_arguments, onnx ?? null]);
+  return kindOf(one) === kindOf(other);
+}
+
+/** A change of the models that can be made. */
+export interface ModelsChange {
+  /** Makes it at once; gives the services that get no new requests any more, to be stopped when nobody uses them. */
+  commit(): ModelService[];
+}
+
+/** Told of models as they come and go. */
+export interface ModelsListener {
+  /** A model, or another service in the place of one. */
+  added(model: ServedModel): void;
+  removed(name: string): void;
+}
+
 /** The models that are served now: those of the configuration, and those that were learned from workers since. */
 export class Models {
   readonly #options: ModelsOptions;
   readonly #models: Map<string, ModelService>;
-  readonly #onAdded: ((model: ServedModel) => void)[] = [];
+  readonly #listeners: ModelsListener[] = [];
+  #configured: Config["models"];
   #life: AbortSignal | undefined;
 
   /** Use `createModels`. */
   constructor(options: ModelsOptions, models: Map<string, ModelService>) {
     this.#options = options;
     this.#models = models;
+    this.#configured = options.config.models;
   }
 
-  /** By name; changes as models are added. */
+  /** By name; changes as models are added, replaced and removed. */
   get all(): ReadonlyMap<string, ModelService> {
     return this.#models;
+  }
+
+  /** Those that were learned from workers. */
+  get learned(): ModelService[] {
+    return [...this.#models.values()].filter(({ name }) => !Object.hasOwn(this.#configured, name));
   }
 
   /** True when a model has a worker at this URL. */
@@ -258,20 +325,62 @@ export class Models {
   /** Serves one more model, without workers at first. */
   add(name: string, config: ModelConfig): ModelService {
     const model = new ModelService(name, config, this.#options);
-    this.#models.set(name, model);
-    if (this.#life !== undefined) void model.start(this.#life);
-    for (const tell of this.#onAdded) tell(model);
+    this.#put(model);
     return model;
   }
 
-  onAdded(listener: (model: ServedModel) => void): void {
-    this.#onAdded.push(listener);
+  listen(listener: ModelsListener): void {
+    this.#listeners.push(listener);
+  }
+
+  /**
+   * Looks whether these can be the configured models from now on. A model goes on with its workers' states under other
+   * settings; with another engine, model or tokenizer it is served anew. Throws as `createPool` does.
+   */
+  prepare(configured: Config["models"]): ModelsChange {
+    const made: ModelService[] = [];
+    const kept: (() => void)[] = [];
+    for (const [name, config] of Object.entries(configured)) {
+      const known = this.#models.get(name);
+      if (known === undefined || !isSameService(known.config, config)) {
+        made.push(new ModelService(name, config, this.#options));
+      } else if (JSON.stringify(known.config) !== JSON.stringify(config)) {
+        configuredAccesses({ model: name, config });
+        kept.push(() => known.reconfigure(config));
+      }
+    }
+    const gone = Object.keys(this.#configured).filter((name) => !Object.hasOwn(configured, name));
+    return {
+      commit: () => {
+        this.#configured = configured;
+        for (const reconfigure of kept) reconfigure();
+        const removed = gone.flatMap((name) => this.#remove(name) ?? []);
+        return [...removed, ...made.flatMap((model) => this.#put(model) ?? [])];
+      },
+    };
   }
 
   /** Watches all workers until the signal aborts; resolves when each was asked once what it can do. */
   async start(signal: AbortSignal): Promise<void> {
     this.#life = signal;
     await Promise.all([...this.#models.values()].map((model) => model.start(signal)));
+  }
+
+  /** Gives the service whose place it takes. */
+  #put(model: ModelService): ModelService | undefined {
+    const before = this.#models.get(model.name);
+    this.#models.set(model.name, model);
+    if (before !== undefined) model.inherit(before);
+    if (this.#life !== undefined) void model.start(this.#life);
+    for (const { added } of this.#listeners) added(model);
+    return before;
+  }
+
+  #remove(name: string): ModelService | undefined {
+    const model = this.#models.get(name);
+    this.#models.delete(name);
+    for (const { removed } of this.#listeners) removed(name);
+    return model;
   }
 }
 

@@ -33,6 +33,8 @@ export interface FakeIo extends Io {
   readonly err: FakeOutput;
   /** Asks the command to stop, as Ctrl-C does. */
   interrupt(): void;
+  /** Sends SIGHUP; false when nobody listens. */
+  hangUp(): boolean;
 }
 
 export function fakeIo(
@@ -52,6 +54,7 @@ export function fakeIo(
 ): FakeIo {
   const stop = new AbortController();
   const typed = [...(options.typed ?? [])];
+  const hangUps = new Set<() => void>();
   return {
     out: new FakeOutput(options),
     err: new FakeOutput(options),
@@ -65,5 +68,13 @@ export function fakeIo(
     ask: () => Promise.resolve(typed.shift()),
     readInput: () => Promise.resolve(options.input ?? ""),
     interrupt: () => stop.abort(new Error("interrupted")),
+    onHangUp: (listener) => {
+      hangUps.add(listener);
+      return () => hangUps.delete(listener);
+    },
+    hangUp: () => {
+      for (const listener of hangUps) listener();
+      return hangUps.size > 0;
+    },
   };
 }

@@ -1,17 +1,15 @@
 import { messageOf } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import type { Spans } from "../../../router/tracing/spans.ts";
-import type { Transport } from "../../../base/transport.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Io } from "../io.ts";
 import { loadAnyTokenizer } from "./load_any_tokenizer.ts";
 import { makeEarlyExit } from "./make_early_exit.ts";
 import { version } from "../version.ts";
+import { WorkerNetwork } from "./worker_network.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
-import { readAuthorities, readTlsPair } from "../../../router/http/server/tls_files.ts";
 import { createRouter, type Router } from "../../../router/router.ts";
 import { otlpSpans } from "../../../router/tracing/otlp_spans.ts";
-import { systemTransport } from "../../../router/transport/system.ts";
 
 /** Starts a router in this process and listens; `port` 0 takes any free one. Close it in a `finally`. */
 export async function startRouter(
@@ -20,11 +18,11 @@ export async function startRouter(
   address: { readonly host: string; readonly port: number },
 ): Promise<{ router: Router; url: string }> {
   const { clock } = io;
-  const own = workerTransport(config);
+  const network = new WorkerNetwork(config, io.transport);
   const embedded = await startEmbeddedModels(config, {
     clock,
     random: io.random,
-    transport: own ?? io.transport,
+    transport: network.transport,
     env: io.env,
     signal: io.stop,
   });
@@ -36,7 +34,7 @@ export async function startRouter(
     await spans?.close();
     await earlyExit.close();
     await embedded.close();
-    await own?.close();
+    await network.close();
   };
   try {
     made = createRouter({
@@ -52,7 +50,19 @@ export async function startRouter(
     });
     const { url } = await made.listen(address);
     await listenForMetrics(made, config, io);
-    return { router: { ...made, close }, url };
+    const { reconfigure } = made;
+    return {
+      router: {
+        ...made,
+        close,
+        reconfigure: (next) => {
+          const change = network.prepare(next);
+          reconfigure(withRunning(next, embedded.config));
+          change.commit();
+        },
+      },
+      url,
+    };
   } catch (error) {
     await close();
     throw error;
@@ -75,12 +85,12 @@ function makeSpans({ server: { tracing } }: Config, { clock, random }: Io): Prom
   });
 }
 
-/** A way to workers with the certificates of a configuration; undefined without any. Throws `CanopyError` (500). */
-function workerTransport({ server: { worker_tls: files } }: Config): Transport | undefined {
-  if (files === undefined) return undefined;
-  const { ca, cert, key } = files;
-  const own = cert === undefined || key === undefined ? {} : readTlsPair({ cert, key });
-  return systemTransport({ ...own, moreCa: ca.map(readAuthorities) });
+/** A configuration with the addresses of the models in this process, which are those of the start. */
+function withRunning(config: Config, { models: running }: Config): Config {
+  const models = Object.entries(config.models).map(
+    ([name, model]) => [name, model.engine === "onnx" ? running[name] ?? model : model] as const,
+  );
+  return { ...config, models: Object.fromEntries(models) };
 }
 
 /** The port for metrics, where there is one; a standard one that is taken is told, and done without. */

@@ -5,6 +5,7 @@ import type { LoadedConfig } from "../../../cfgs/load/load.ts";
 import { configProblemText } from "../../../cfgs/load/problems.ts";
 import type { Config, FleetConfig } from "../../../cfgs/schema/config.ts";
 import { type Io, untilStopped } from "../io.ts";
+import { ConfigReload, type ReloadSource } from "./config_reload.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
 import { colorsOf, definitions } from "../terminal.ts";
 import { version } from "../version.ts";
@@ -17,8 +18,19 @@ export interface Beside {
   (router: Router, url: string, signal: AbortSignal): void | Promise<void>;
 }
 
+/** Options of `serveLoaded`. */
+export interface ServeOptions {
+  readonly beside?: Beside | undefined;
+  /** Where the configuration is read again from, undefined inside where there is nothing to read; absent: SIGHUP ends. */
+  readonly reload?: { readonly source: ReloadSource | undefined } | undefined;
+}
+
 /** Serves a configuration until the program is asked to stop; gives the exit code. */
-export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside): Promise<number> {
+export async function serveLoaded(
+  loaded: LoadedConfig,
+  io: Io,
+  { beside, reload }: ServeOptions = {},
+): Promise<number> {
   for (const warning of loaded.warnings) io.err.write(`${configProblemText(warning)}\n`);
   const { server } = loaded.config;
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
@@ -29,6 +41,10 @@ export async function serveLoaded(loaded: LoadedConfig, io: Io, beside?: Beside)
     if (loaded.config.fleet !== undefined) {
       await router.ready();
       tellRefusals(router, loaded.config.fleet, io);
+    }
+    if (reload !== undefined) {
+      const { config } = loaded;
+      void new ConfigReload({ source: reload.source, config, router, io }).run(life.signal);
     }
     io.out.write(announcement(loaded.config, router, url, io));
     if (!isLoopback(server.host) && server.api_keys.length === 0) {

@@ -4,8 +4,7 @@ import type { Config } from "../../../cfgs/schema/config.ts";
 import { Semaphore } from "../../../base/semaphore.ts";
 
 /** Bounds on the requests that are accepted. */
-export interface AdmissionOptions {
-  readonly clock: Clock;
+export interface AdmissionBounds {
   /** Runs and relayed requests at once. */
   readonly maxRunning: number;
   /** Requests that may wait for a place; more get 429. */
@@ -14,20 +13,33 @@ export interface AdmissionOptions {
   readonly queueTimeoutMs: number;
 }
 
+/** Options of an `Admission`. */
+export interface AdmissionOptions extends AdmissionBounds {
+  readonly clock: Clock;
+}
+
 /** Hands out places to runs and relayed requests, first come first served, with a bounded queue. */
 export class Admission {
-  readonly #options: AdmissionOptions;
+  readonly #clock: Clock;
+  #queueTimeoutMs: number;
   readonly #places: Semaphore;
   /** Requests that got a place, and those that were turned away. */
   readonly counts = { allowed: 0, rejected: 0 };
 
   constructor(options: AdmissionOptions) {
-    this.#options = options;
+    this.#clock = options.clock;
+    this.#queueTimeoutMs = options.queueTimeoutMs;
     this.#places = new Semaphore({
       permits: options.maxRunning,
       maxWaiting: options.maxQueued,
       full: queueFull,
     });
+  }
+
+  /** Changes the bounds; those who wait keep their time limit. */
+  reconfigure({ maxRunning, maxQueued, queueTimeoutMs }: AdmissionBounds): void {
+    this.#queueTimeoutMs = queueTimeoutMs;
+    this.#places.resize({ permits: maxRunning, maxWaiting: maxQueued });
   }
 
   get running(): number {
@@ -45,12 +57,12 @@ export class Admission {
   async take(signal: AbortSignal): Promise<() => void> {
     const places = this.#places;
     if (places.inUse < places.permits) return await this.#allowed(places.acquire(signal));
-    const { queueTimeoutMs, clock } = this.#options;
+    const queueTimeoutMs = this.#queueTimeoutMs;
     const timeout = new CanopyError(
       `The request waited ${queueTimeoutMs} ms for a place: ${places.permits} are running, try again later`,
       { code: "queue_timeout", status: 503, retryAfterSeconds: 5 },
     );
-    const deadline = deadlineSignal(clock, queueTimeoutMs, timeout, signal);
+    const deadline = deadlineSignal(this.#clock, queueTimeoutMs, timeout, signal);
     try {
       return await this.#allowed(places.acquire(deadline.signal));
     } catch (error) {
@@ -85,10 +97,14 @@ function queueFull({ permits, maxWaiting }: Semaphore): CanopyError {
 
 /** Admission with the bounds of a configuration. */
 export function admissionOf(server: Config["server"], clock: Clock): Admission {
-  return new Admission({
-    clock,
+  return new Admission({ clock, ...admissionBounds(server) });
+}
+
+/** The bounds of a configuration. */
+export function admissionBounds(server: Config["server"]): AdmissionBounds {
+  return {
     maxRunning: server.max_running,
     maxQueued: server.max_queued,
     queueTimeoutMs: server.queue_timeout_ms,
-  });
+  };
 }

@@ -4,11 +4,15 @@ import { CanopyError } from "../../../base/errors.ts";
 /** Counts the requests being served, and ends the service in order: refuse new ones, let the others finish, cut. */
 export class Drain {
   readonly #clock: Clock;
-  readonly #timeoutMs: number;
+  #timeoutMs: number;
   readonly #cut = new AbortController();
   #draining = false;
   #inFlight = 0;
   #idle: (() => void) | undefined;
+  /** Requests that came since the last `settled`. */
+  #epoch: Epoch = { inFlight: 0 };
+  /** All of them, oldest first, as long as they have requests or are the newest. */
+  #epochs: Epoch[] = [this.#epoch];
   #done: Promise<void> | undefined;
 
   constructor(options: { clock: Clock; timeoutMs: number }) {
@@ -35,13 +39,32 @@ export class Drain {
   enter(): () => void {
     if (this.#draining) throw drainingError();
     this.#inFlight++;
+    const epoch = this.#epoch;
+    epoch.inFlight++;
     let left = false;
     return () => {
       if (left) return;
       left = true;
       this.#inFlight--;
+      epoch.inFlight--;
+      this.#forgetEpochs();
       if (this.#inFlight === 0) this.#idle?.();
     };
+  }
+
+  /** Changes the time that a drain which starts later gives. */
+  setTimeoutMs(timeoutMs: number): void {
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Resolves when all requests that are in flight now have ended. */
+  settled(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#epoch.onEnd = resolve;
+      this.#epoch = { inFlight: 0 };
+      this.#epochs.push(this.#epoch);
+      this.#forgetEpochs();
+    });
   }
 
   /** Starts the drain (SIGTERM); resolves when all requests have ended, cut ones included. */
@@ -56,6 +79,10 @@ export class Drain {
     return done;
   }
 
+  #forgetEpochs(): void {
+    while (this.#epochs.length > 1 && this.#epochs[0]!.inFlight === 0) this.#epochs.shift()!.onEnd?.();
+  }
+
   async #run(): Promise<void> {
     this.#draining = true;
     if (this.#inFlight === 0) return;
@@ -65,6 +92,13 @@ export class Drain {
     await idle;
     deadline.release();
   }
+}
+
+/** The requests that came between two calls of `settled`. */
+interface Epoch {
+  inFlight: number;
+  /** Called when they, and all that came before them, have ended. */
+  onEnd?: () => void;
 }
 
 function drainingError(): CanopyError {

@@ -4,6 +4,7 @@ import { byModel, type Counts } from "./by_model.ts";
 import { ExitMetrics } from "./exit_metrics.ts";
 import { HttpMetrics } from "./http_metrics.ts";
 import { ModelMetrics } from "./model_metrics.ts";
+import { ReloadMetrics } from "./reload_metrics.ts";
 import { RetryMetrics } from "./retry_metrics.ts";
 import type { Run } from "../../moa/run/run.ts";
 
@@ -32,11 +33,13 @@ export class Metrics {
   readonly http: HttpMetrics;
   readonly models: ModelMetrics;
   readonly retries = new RetryMetrics();
+  readonly reloads: ReloadMetrics;
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.http = new HttpMetrics(clock);
     this.models = new ModelMetrics(clock);
+    this.reloads = new ReloadMetrics(clock);
   }
 
   /** Counts a request that has ended. `model`: a configured name, or `unknown`. */
@@ -80,6 +83,7 @@ export class Metrics {
     this.http.write(text);
     this.models.write(text);
     this.retries.write(text);
+    this.reloads.write(text);
   }
 }
 

@@ -3,8 +3,8 @@ import { CanopyError } from "../../../base/errors.ts";
 import { listenError } from "../../../base/listen_error.ts";
 import { metricsPage } from "./metrics_page.ts";
 import { type Fetches, type HttpServer, serveHttp } from "./serve_http.ts";
-import { serveTls } from "./serve_tls.ts";
-import type { TlsFiles } from "./tls_files.ts";
+import { serveTls, type TlsServer } from "./serve_tls.ts";
+import { readTlsPair, type TlsFiles } from "./tls_files.ts";
 
 /** A place to listen. */
 export interface Address {
@@ -25,18 +25,39 @@ export interface ListenersOptions {
 export class Listeners {
   readonly #options: ListenersOptions;
   readonly #servers: HttpServer[] = [];
+  readonly #tlsServers: TlsServer[] = [];
+  #tls: TlsFiles | undefined;
 
   constructor(options: ListenersOptions) {
     this.#options = options;
+    this.#tls = options.tls;
+  }
+
+  /**
+   * Looks whether new connections can get the certificate of these files from now on; whether there is TLS does not
+   * change. Throws `invalid_tls_file` (500).
+   */
+  prepareTls(files: TlsFiles | undefined): { commit(): void } {
+    if (files === undefined || this.#tls === undefined) return { commit: () => {} };
+    readTlsPair(files);
+    return {
+      commit: () => {
+        this.#tls = files;
+        for (const server of this.#tlsServers) server.useFiles(files);
+      },
+    };
   }
 
   /** Serves the app. Throws `CanopyError` (500) when it cannot listen, or has no certificate that can be used. */
   listen(address: Address): { url: string } {
-    const { app, tls: files, clock } = this.#options;
-    return this.#open(
-      address,
-      () => files === undefined ? serveHttp(app, address) : serveTls(app, { ...address, files, clock }),
-    );
+    const { app, clock } = this.#options;
+    const files = this.#tls;
+    return this.#open(address, () => {
+      if (files === undefined) return serveHttp(app, address);
+      const server = serveTls(app, { ...address, files, clock });
+      this.#tlsServers.push(server);
+      return server;
+    });
   }
 
   /** Serves nothing but the metrics. Throws `CanopyError` (500) when it cannot listen. */

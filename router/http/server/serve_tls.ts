@@ -19,11 +19,19 @@ export interface ServeTlsOptions {
   readonly clock: Clock;
 }
 
+/** An HTTPS server. */
+export interface TlsServer extends HttpServer {
+  /** Takes its certificate from other files from now on. */
+  useFiles(files: TlsFiles): void;
+}
+
 /**
  * Starts an HTTPS server. When its files change, new connections get the new certificate and those there are go on; a
  * pair that is broken is logged, and the old one stays. Throws as `readTlsPair` and `serveHttp` do.
  */
-export function serveTls(app: Fetches, { host, port, files, clock }: ServeTlsOptions): HttpServer {
+export function serveTls(app: Fetches, { host, port, clock, ...options }: ServeTlsOptions): TlsServer {
+  let { files } = options;
+  let wake = new AbortController();
   const log = logger("tls");
   const life = new AbortController();
   const ended: Promise<void>[] = [];
@@ -51,7 +59,9 @@ export function serveTls(app: Fetches, { host, port, files, clock }: ServeTlsOpt
   async function watch(): Promise<void> {
     let refused = "";
     while (!life.signal.aborted) {
-      await clock.sleep(LOOK_MS, life.signal);
+      await clock.sleep(LOOK_MS, AbortSignal.any([life.signal, wake.signal])).catch(() => {});
+      if (life.signal.aborted) return;
+      if (wake.signal.aborted) wake = new AbortController();
       try {
         const next = readTlsPair(files);
         refused = "";
@@ -73,6 +83,10 @@ export function serveTls(app: Fetches, { host, port, files, clock }: ServeTlsOpt
 
   return {
     url,
+    useFiles: (next) => {
+      files = next;
+      wake.abort();
+    },
     shutdown: async () => {
       life.abort(new Error("The server is shutting down"));
       await Promise.all([...ended, server.shutdown()]);

@@ -5,7 +5,7 @@ const MAX_KEPT_SIZE = 32 * 1024 * 1024;
 
 /** The records of ended runs, newest last; the oldest go first when there are too many or they are too long. */
 export class RunStore {
-  readonly #maxRuns: number;
+  #maxRuns: number;
   readonly #maxSize: number;
   readonly #kept = new Map<string, { readonly record: RunRecord; readonly size: number }>();
   #size = 0;
@@ -24,6 +24,16 @@ export class RunStore {
     const size = sizeOf(record);
     this.#kept.set(record.id, { record, size });
     this.#size += size;
+    this.#forgetOldest();
+  }
+
+  /** Changes the number of records that are kept. */
+  setMaxRuns(maxRuns: number): void {
+    this.#maxRuns = maxRuns;
+    this.#forgetOldest();
+  }
+
+  #forgetOldest(): void {
     for (const [id, oldest] of this.#kept) {
       if (this.#kept.size <= this.#maxRuns && this.#size <= this.#maxSize) return;
       this.#kept.delete(id);

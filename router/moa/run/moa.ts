@@ -45,11 +45,12 @@ export function createMoa(options: MoaOptions): Moa {
 }
 
 class GraphRunner implements Moa {
-  readonly graphs: ReadonlyMap<string, Graph>;
+  #graphs: ReadonlyMap<string, Graph>;
   readonly #exitPolicies: ExitPolicies;
   readonly #clock: Clock;
   readonly #random: Random;
-  readonly #models = new Map<string, ModelAccess>();
+  /** Replaced as models change: a run keeps those with which it began. */
+  #models: ReadonlyMap<string, ModelAccess> = new Map();
   readonly #running = new Map<string, MoaRun>();
   readonly #store: RunStore;
   readonly #arrivals: Arrivals;
@@ -58,11 +59,8 @@ class GraphRunner implements Moa {
 
   constructor(options: MoaOptions) {
     const { config, clock, random, models } = options;
-    this.graphs = options.graphs ?? buildGraphs(config);
     this.#exitPolicies = new ExitPolicies(options.earlyExit);
-    for (const { clusters } of this.graphs.values()) {
-      for (const { earlyExit } of clusters) this.checkEarlyExit(earlyExit);
-    }
+    this.#graphs = this.#checked(options.graphs ?? buildGraphs(config));
     this.#clock = clock;
     this.#random = random.stream("moa");
     this.#arrivals = options.arrivals;
@@ -71,8 +69,34 @@ class GraphRunner implements Moa {
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
   }
 
+  get graphs(): ReadonlyMap<string, Graph> {
+    return this.#graphs;
+  }
+
   addModel(served: ServedModel): void {
-    this.#models.set(served.name, { served, warmControl: new WarmControl(this.#clock, served.pool.gate) });
+    const access = { served, warmControl: new WarmControl(this.#clock, served.pool.gate) };
+    this.#models = new Map([...this.#models, [served.name, access]]);
+  }
+
+  removeModel(name: string): void {
+    this.#models = new Map([...this.#models].filter(([key]) => key !== name));
+  }
+
+  prepare(config: Config): { commit(): void } {
+    const graphs = this.#checked(buildGraphs(config));
+    return {
+      commit: () => {
+        this.#graphs = graphs;
+        this.#store.setMaxRuns(config.server.max_runs_kept);
+      },
+    };
+  }
+
+  #checked(graphs: ReadonlyMap<string, Graph>): ReadonlyMap<string, Graph> {
+    for (const { clusters } of graphs.values()) {
+      for (const { earlyExit } of clusters) this.checkEarlyExit(earlyExit);
+    }
+    return graphs;
   }
 
   checkEarlyExit(settings: EarlyExitConfig): void {
@@ -152,6 +176,10 @@ export interface Moa {
   readonly graphs: ReadonlyMap<string, Graph>;
   /** Lets graphs of requests use one more model. */
   addModel(served: ServedModel): void;
+  /** Runs that begin from now on know it no longer. */
+  removeModel(name: string): void;
+  /** Looks whether these can be the graphs of runs from now on. Throws 400 `invalid_config` for one that cannot be run. */
+  prepare(config: Config): { commit(): void };
   /** Throws 400 `invalid_config`, naming the field, for settings of early exit that cannot be followed here. */
   checkEarlyExit(settings: EarlyExitConfig): void;
   /** Starts a run at once. Throws 400 when the request cannot fit the graph. `signal`: the client has gone. */

@@ -200,6 +200,12 @@ class FakeRun implements Run {
 export class FakeMoa implements Moa {
   addModel(): void {}
 
+  removeModel(): void {}
+
+  prepare(): { commit(): void } {
+    return { commit: () => {} };
+  }
+
   readonly graphs: ReadonlyMap<string, Graph>;
   readonly runs: FakeRun[] = [];
   script: Script;
