@@ -94,7 +94,7 @@ export function discoveryOf(values: Values, config: Config, io: Io): Beside | un
     const transport = kubernetes.ca === undefined ? io.transport : systemTransport({ ca: kubernetes.ca });
     const selector = values.selector.length === 0 ? SELECTOR : values.selector.join(",");
     void followPods({
-      pods: new KubernetesPods(kubernetes, transport, selector),
+      pods: new KubernetesPods({ access: kubernetes, transport, selector, clock: io.clock }),
       rules: {
         get models() {
           return [...models.keys()];
@@ -118,7 +118,7 @@ export function podDiscovery(selectors: PodSelectors, given: string | undefined,
       if (labels.length === 0) continue;
       const members = new FleetMembers(fleet, models);
       void followPods({
-        pods: new KubernetesPods(access, transport, labels.join(",")),
+        pods: new KubernetesPods({ access, transport, selector: labels.join(","), clock: io.clock }),
         rules: { models: undefined, role, port: selectors.port },
         clock: io.clock,
         onMembers: (all) => members.set(all),

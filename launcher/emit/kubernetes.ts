@@ -56,6 +56,7 @@ export function emitKubernetes(input: EmitInput): EmittedFile[] {
   const manifests = [
     modelCache(engines),
     ...workloads.flatMap((workload) => workloadManifests(workload, input)),
+    ...discoveryManifests(),
     ...routerManifests(config, input.canopyImage),
   ];
   const head = `# Engines and router: kubectl apply -f canopy.yaml
@@ -101,6 +102,30 @@ function modelCache(engines: readonly PlannedEngine[]): Manifest {
   };
 }
 
+/** The router's account, which may look at pods: for `--discover kubernetes` and `--service-discovery`. */
+function discoveryManifests(): Manifest[] {
+  const metadata = {
+    name: "canopy",
+    labels: { "app.kubernetes.io/name": "canopy", "app.kubernetes.io/part-of": "canopy" },
+  };
+  return [
+    { apiVersion: "v1", kind: "ServiceAccount", metadata },
+    {
+      apiVersion: "rbac.authorization.k8s.io/v1",
+      kind: "Role",
+      metadata,
+      rules: [{ apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] }],
+    },
+    {
+      apiVersion: "rbac.authorization.k8s.io/v1",
+      kind: "RoleBinding",
+      metadata,
+      roleRef: { apiGroup: "rbac.authorization.k8s.io", kind: "Role", name: "canopy" },
+      subjects: [{ kind: "ServiceAccount", name: "canopy" }],
+    },
+  ];
+}
+
 function routerManifests(config: Config, image: string): Manifest[] {
   const port = routerPort(config);
   const labels = { "app.kubernetes.io/name": "canopy", "app.kubernetes.io/part-of": "canopy" };
@@ -130,6 +155,7 @@ function routerManifests(config: Config, image: string): Manifest[] {
             },
           },
           spec: {
+            serviceAccountName: "canopy",
             // SIGTERM lets running requests end; the pause before it lets the service forget this pod.
             terminationGracePeriodSeconds: routerStopSeconds(config) + 10,
             containers: [{

@@ -111,6 +111,8 @@ function hintsOf({ engines: [first] }: Workload): Record<string, string | undefi
     "prometheus.io/path": "/metrics",
     "canopy.dev/scale-on": `${metric} > 8 for 60s`,
     "canopy.dev/bootstrap-port": first.bootstrapPort?.toString(),
+    // By this name SGLang's routers find it.
+    "sglang.ai/bootstrap-port": first.bootstrapPort?.toString(),
   };
 }
 

@@ -32,9 +32,11 @@ export class FleetMembers {
       if (before === undefined && member.leaving) continue;
       this.#members.set(url, member);
       if (before === undefined) {
-        this.#fleet.add(member.worker).catch((error) =>
-          this.#log.warning("{url} was found and is not used: {error}", { url, error: messageOf(error) })
-        );
+        this.#fleet.add(member.worker).catch((error) => {
+          // It is here by another way, and not ours to remove.
+          this.#members.delete(url);
+          this.#log.warning("{url} was found and is not used: {error}", { url, error: messageOf(error) });
+        });
       } else if (before.leaving !== member.leaving) this.#setLeaving(url, member.leaving);
     }
   }

@@ -11,6 +11,9 @@ import { validate as validateStatefulSet } from "kubernetes-models/_schemas/IoK8
 import { validate as validateConfigMap } from "kubernetes-models/_schemas/IoK8sApiCoreV1ConfigMap";
 import { validate as validateVolumeClaim } from "kubernetes-models/_schemas/IoK8sApiCoreV1PersistentVolumeClaim";
 import { validate as validateService } from "kubernetes-models/_schemas/IoK8sApiCoreV1Service";
+import { validate as validateAccount } from "kubernetes-models/_schemas/IoK8sApiCoreV1ServiceAccount";
+import { validate as validateRole } from "kubernetes-models/_schemas/IoK8sApiRbacV1Role";
+import { validate as validateBinding } from "kubernetes-models/_schemas/IoK8sApiRbacV1RoleBinding";
 import { parse, parseAllDocuments } from "yaml";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
@@ -163,6 +166,9 @@ const KINDS: Readonly<Record<string, (data: unknown) => boolean>> = {
   ConfigMap: validateConfigMap,
   PersistentVolumeClaim: validateVolumeClaim,
   Service: validateService,
+  ServiceAccount: validateAccount,
+  Role: validateRole,
+  RoleBinding: validateBinding,
 };
 
 /** Throws for a manifest that breaks its schema or has a field that the schema does not know. */
@@ -243,6 +249,18 @@ test("Kubernetes: prefill and decode are workloads of their own, and all manifes
   for (const manifest of await manifestsOf("launch-2-gpus-pd", noGpus, { engine: "sim" })) {
     checkManifest(manifest);
   }
+});
+
+test("Kubernetes: the router's account may look at pods, and prefill pods tell their registry by both names", async () => {
+  const manifests = await manifestsOf("launch-6-gpus-pd", recorded("h200x6.txt"));
+  const only = (kind: string) => manifests.find((one) => one["kind"] === kind);
+  assert.deepEqual(only("Role")?.["rules"], [
+    { apiGroups: [""], resources: ["pods"], verbs: ["get", "list", "watch"] },
+  ]);
+  assert.deepEqual(only("RoleBinding")?.["subjects"], [{ kind: "ServiceAccount", name: "canopy" }]);
+  assert.match(JSON.stringify(only("Deployment")), /"serviceAccountName":"canopy"/);
+  const text = JSON.stringify(manifests);
+  assert.match(text, /"canopy.dev\/bootstrap-port":"8999","sglang.ai\/bootstrap-port":"8999"/);
 });
 
 test("Kubernetes: replicas are pods of one workload, each with an address of its own", async () => {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { test } from "node:test";
-import { SystemClock } from "../../../base/clock.ts";
+import { SystemClock, VirtualClock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
+import type { Transport } from "../../../base/transport.ts";
 import { followPods } from "../../../router/discovery/kubernetes.ts";
 import { KubernetesPods } from "../../../router/discovery/kubernetes_api.ts";
 import type { Member } from "../../../router/discovery/membership.ts";
@@ -106,7 +107,8 @@ async function follow(url: string, enough: (seen: readonly string[]) => boolean)
   const stop = new AbortController();
   const transport = systemTransport();
   const access = { url, namespace: "llm", token: () => "secret" };
-  const pods = new KubernetesPods(access, transport, "app.kubernetes.io/part-of=canopy,tier=gpu");
+  const selector = "app.kubernetes.io/part-of=canopy,tier=gpu";
+  const pods = new KubernetesPods({ access, transport, selector, clock });
   const done = followPods({
     pods,
     rules: { models: ["m"], port: undefined },
@@ -209,15 +211,68 @@ test("while the API server fails the members stay, and what it refuses is told w
     [refuse(403, 'pods is forbidden: User "system:serviceaccount:llm:default" cannot list')],
     async ({ url }) => {
       const transport = systemTransport();
-      const pods = new KubernetesPods({ url, namespace: "llm", token: () => undefined }, transport, "a=b");
-      await assert.rejects(pods.list(new AbortController().signal), {
+      const podsOf = (namespace?: string) =>
+        new KubernetesPods({
+          access: { url, namespace, token: () => undefined },
+          transport,
+          selector: "a=b",
+          clock,
+        });
+      const { signal } = new AbortController();
+      const told =
+        'Kubernetes answered with status 403: pods is forbidden: User "system:serviceaccount:llm:default" cannot list: ';
+      await assert.rejects(podsOf("llm").list(signal), {
         message:
-          'Kubernetes answered with status 403: pods is forbidden: User "system:serviceaccount:llm:default" ' +
-          "cannot list: give the pod's service account leave to get, list and watch pods",
+          `${told}the verb "list" on pods in namespace llm is missing: bind the service account to a Role with the ` +
+          'verbs "list" and "watch" on pods',
+      });
+      await assert.rejects(podsOf().watch("1", signal).next(), {
+        message:
+          `${told}the verb "watch" on pods of all namespaces is missing: bind the service account to a ClusterRole ` +
+          'with the verbs "list" and "watch" on pods',
       });
       await transport.close();
     },
   );
+});
+
+test("a token that is refused is told with what to do", async () => {
+  await withApi([refuse(401, "Unauthorized")], async ({ url }) => {
+    const transport = systemTransport();
+    const access = { url, namespace: "llm", token: () => "old" };
+    const pods = new KubernetesPods({ access, transport, selector: "a=b", clock });
+    await assert.rejects(pods.list(new AbortController().signal), {
+      message: /^Kubernetes answered with status 401: Unauthorized: its token is missing or wrong; mount/,
+    });
+    await transport.close();
+  });
+});
+
+test("a watch on a connection that died without a word ends some time after its own", async () => {
+  const virtual = new VirtualClock();
+  let ended = false;
+  const transport: Transport = {
+    send: (_, signal) =>
+      Promise.resolve({
+        status: 200,
+        headers: {},
+        body: (async function* () {
+          await virtual.sleep(Infinity, signal);
+          yield new Uint8Array();
+        })(),
+      }),
+    close: () => Promise.resolve(),
+  };
+  const access = { url: "http://api", namespace: undefined, token: () => undefined };
+  const pods = new KubernetesPods({ access, transport, selector: "a=b", clock: virtual });
+  const watching = pods.watch("1", new AbortController().signal).next().catch((error: Error) => {
+    ended = true;
+    return error.message;
+  });
+  await virtual.advance(300_000);
+  assert.equal(ended, false);
+  await virtual.advance(321_000);
+  assert.equal(await watching, "the watch has hung: its connection is dead");
 });
 
 test("labels say which model and which half a pod serves, annotations where its registry is", () => {
