@@ -9,6 +9,8 @@ export interface Clock {
    * Rejects with the signal's reason, at once, when the signal aborts; throws a `RangeError` for NaN.
    */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  /** Calls `fire` once after `ms`, as `sleep` counts them; the returned function cancels that, at any time. */
+  timer(ms: number, fire: () => void): () => void;
 }
 
 /** Unix time in whole seconds, as OpenAI's `created` fields want it. */
@@ -28,34 +30,27 @@ export class SystemClock implements Clock {
   }
 
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return sleepBy(this, ms, signal);
+  }
+
+  timer(ms: number, fire: () => void): () => void {
     checkDuration(ms);
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
-      let leftMs = ms;
-      let cancel: () => void;
-      const finish = () => {
-        signal?.removeEventListener("abort", onAbort);
-        resolve();
-      };
-      const wait = () => {
-        if (leftMs <= 0) {
-          // A time-out of 0 takes 1 to 2 ms: too long for callers that run behind their schedule.
-          const immediate = setImmediate(finish);
-          cancel = () => clearImmediate(immediate);
-          return;
-        }
-        const stepMs = Math.min(leftMs, MAX_TIMEOUT_MS);
-        leftMs -= stepMs;
-        const timer = setTimeout(leftMs > 0 ? wait : finish, stepMs);
-        cancel = () => clearTimeout(timer);
-      };
-      const onAbort = () => {
-        cancel();
-        reject(signal?.reason);
-      };
-      wait();
-      signal?.addEventListener("abort", onAbort, { once: true });
-    });
+    let leftMs = ms;
+    let cancel: () => void;
+    const wait = () => {
+      if (leftMs <= 0) {
+        // A time-out of 0 takes 1 to 2 ms: too long for callers that run behind their schedule.
+        const immediate = setImmediate(fire);
+        cancel = () => clearImmediate(immediate);
+        return;
+      }
+      const stepMs = Math.min(leftMs, MAX_TIMEOUT_MS);
+      leftMs -= stepMs;
+      const timer = setTimeout(leftMs > 0 ? wait : fire, stepMs);
+      cancel = () => clearTimeout(timer);
+    };
+    wait();
+    return () => cancel();
   }
 }
 
@@ -100,25 +95,27 @@ export class VirtualClock implements Clock {
   }
 
   sleep(ms: number, signal?: AbortSignal): Promise<void> {
+    return sleepBy(this, ms, signal);
+  }
+
+  timer(ms: number, fire: () => void): () => void {
     checkDuration(ms);
-    return new Promise((resolve, reject) => {
-      if (signal?.aborted) return reject(signal.reason);
-      const onAbort = () => {
-        if (Number.isFinite(ms)) this.#cancel(timer);
-        reject(signal?.reason);
-      };
-      const timer: Timer = {
-        dueMs: this.#nowMs + Math.max(0, ms),
-        order: this.#order++,
-        cancelled: false,
-        fire: () => {
-          signal?.removeEventListener("abort", onAbort);
-          resolve();
-        },
-      };
-      signal?.addEventListener("abort", onAbort, { once: true });
-      if (Number.isFinite(ms)) this.#push(timer);
-    });
+    if (!Number.isFinite(ms)) return () => {};
+    let over = false;
+    const timer = {
+      dueMs: this.#nowMs + Math.max(0, ms),
+      order: this.#order++,
+      cancelled: false,
+      fire: () => {
+        over = true;
+        fire();
+      },
+    };
+    this.#push(timer);
+    return () => {
+      if (!over) this.#cancel(timer);
+      over = true;
+    };
   }
 
   /**
@@ -208,6 +205,22 @@ export class VirtualClock implements Clock {
   }
 }
 
+function sleepBy(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
+  checkDuration(ms);
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(signal.reason);
+    const onAbort = () => {
+      cancel();
+      reject(signal?.reason);
+    };
+    const cancel = clock.timer(ms, () => {
+      signal?.removeEventListener("abort", onAbort);
+      resolve();
+    });
+    signal?.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
 function checkDuration(ms: number): void {
   if (Number.isNaN(ms)) throw new RangeError("Cannot sleep: ms must be a number: current value is NaN");
 }
@@ -224,9 +237,6 @@ function settle(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Reason of a cancelled timer; without one each abort would make an error of its own, with its stack. */
-const RELEASED = new Error("The deadline was released");
-
 /**
  * A signal that aborts with `reason` after `ms`, together with its release.
  * Call `release` as soon as the work is over: the timer is then gone.
@@ -239,16 +249,13 @@ export function deadlineSignal(
 ): { signal: AbortSignal; release: () => void } {
   if (ms === Infinity && parent !== undefined) return { signal: parent, release: () => {} };
   const controller = new AbortController();
-  const timer = new AbortController();
   const onParent = () => controller.abort(parent?.reason);
   if (parent?.aborted) onParent();
   else parent?.addEventListener("abort", onParent, { once: true });
+  const cancel = clock.timer(ms, () => controller.abort(reason));
   const release = () => {
     parent?.removeEventListener("abort", onParent);
-    timer.abort(RELEASED);
+    cancel();
   };
-  if (Number.isFinite(ms)) {
-    clock.sleep(ms, timer.signal).then(() => controller.abort(reason), () => {});
-  }
   return { signal: controller.signal, release };
 }

@@ -1,58 +1,90 @@
 import type { Clock } from "./clock.ts";
 
-/** Reason of a cancelled timer; without one each abort would make an error of its own, with its stack. */
-const CANCELLED = new Error("The timer was cancelled");
+/** The timers of watchdogs: one for all that look at the same clock. */
+const ALARMS = new WeakMap<Clock, Alarm>();
 
 /**
- * A time limit that is set anew for every wait, such as every read of a stream. One timer serves all waits: it runs out,
- * and is set again if the wait of that moment is not late yet. Setting and cancelling one for each wait would cost more.
+ * A time limit that is set anew for every wait, such as every read of a stream. One timer serves all waits of all
+ * watchdogs of a clock: it runs out, and is set again for those that are not late yet. Setting and cancelling one for
+ * each wait, or for each watchdog, would cost more.
  */
 export class Watchdog {
-  readonly #clock: Clock;
-  readonly #onLate: () => void;
+  readonly #alarm: Alarm;
+  /** Called when a wait has lasted too long. */
+  readonly onLate: () => void;
   #dueMs = Infinity;
-  /** Time at which the timer is due; Infinity while there is none. */
-  #wakeMs = Infinity;
-  #timer: AbortController | undefined;
 
-  /** `onLate` is called when a wait has lasted too long. */
   constructor(clock: Clock, onLate: () => void) {
-    this.#clock = clock;
-    this.#onLate = onLate;
+    let alarm = ALARMS.get(clock);
+    if (alarm === undefined) ALARMS.set(clock, alarm = new Alarm(clock));
+    this.#alarm = alarm;
+    this.onLate = onLate;
+  }
+
+  /** Clock time at which the wait is late; Infinity between two. */
+  get dueMs(): number {
+    return this.#dueMs;
   }
 
   /** Begins or prolongs a wait; it is late at `dueMs` (clock time, Infinity for never). */
   arm(dueMs: number): void {
     this.#dueMs = dueMs;
-    if (dueMs < this.#wakeMs) this.#setTimer();
+    this.#alarm.watch(this);
   }
 
-  /** Ends the wait; the timer stays for the next one. */
+  /** Ends the wait. */
   disarm(): void {
     this.#dueMs = Infinity;
   }
 
-  /** Cancels the timer: no more waits follow. */
+  /** Ends the wait, and the timer if nobody else needs it: no more waits follow. */
   stop(): void {
     this.#dueMs = Infinity;
-    this.#setTimer();
+    this.#alarm.forget(this);
+  }
+}
+
+/** One timer for many waits: it is due when the first of them is, or was when it was set. */
+class Alarm {
+  readonly #clock: Clock;
+  /** In the order in which they were armed first. */
+  readonly #dogs = new Set<Watchdog>();
+  /** Time at which the timer is due; Infinity while there is none. */
+  #wakeMs = Infinity;
+  #cancel: () => void = () => {};
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
   }
 
-  #setTimer(): void {
-    this.#timer?.abort(CANCELLED);
-    this.#timer = undefined;
-    this.#wakeMs = this.#dueMs;
-    if (this.#wakeMs === Infinity) return;
-    const timer = new AbortController();
-    this.#timer = timer;
-    this.#clock.sleep(Math.max(0, this.#wakeMs - this.#clock.now()), timer.signal)
-      .then(() => this.#onTimer(), () => {});
+  watch(dog: Watchdog): void {
+    this.#dogs.add(dog);
+    if (dog.dueMs < this.#wakeMs) this.#setTimer(dog.dueMs);
+  }
+
+  forget(dog: Watchdog): void {
+    if (this.#dogs.delete(dog) && this.#dogs.size === 0) this.#setTimer(Infinity);
+  }
+
+  #setTimer(dueMs: number): void {
+    if (this.#wakeMs !== Infinity) this.#cancel();
+    this.#wakeMs = dueMs;
+    if (dueMs === Infinity) return;
+    this.#cancel = this.#clock.timer(Math.max(0, dueMs - this.#clock.now()), () => this.#onTimer());
   }
 
   #onTimer(): void {
     // Due times are compared, not durations: those may differ by a rounding error for ever.
-    if (this.#dueMs > this.#wakeMs) return this.#setTimer();
-    this.stop();
-    this.#onLate();
+    const wakeMs = this.#wakeMs;
+    this.#wakeMs = Infinity;
+    const late = [...this.#dogs].filter(({ dueMs }) => dueMs <= wakeMs);
+    for (const dog of late) this.#dogs.delete(dog);
+    let next = Infinity;
+    for (const { dueMs } of this.#dogs) next = Math.min(next, dueMs);
+    this.#setTimer(next);
+    for (const dog of late) {
+      dog.stop();
+      dog.onLate();
+    }
   }
 }

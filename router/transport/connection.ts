@@ -7,9 +7,6 @@ import { type ResponseHandler, ResponseParser } from "./response_parser.ts";
 import { requestBytes } from "./request_bytes.ts";
 import type { Target } from "./target.ts";
 
-/** Reason of a timer's end; without one each would make an error of its own, with its stack. */
-const CONNECTED = new Error("The wait for the connection is over");
-
 /** Owner of a request on a connection, and receiver of the response. */
 export interface ConnectionUser extends ResponseHandler {
   /** All bytes of one read have been handed over; true asks for no more until `resume`. */
@@ -65,7 +62,7 @@ export class Connection {
   readonly #onIdleClose: (connection: Connection) => void;
   #user: ConnectionUser | undefined;
   /** Ends the wait for the connection. */
-  readonly #connecting = new AbortController();
+  readonly #cancelConnecting: () => void;
   #connected = false;
   /** Bytes to be sent when it is connected. */
   #outgoing: readonly (string | Uint8Array)[] | undefined;
@@ -97,9 +94,9 @@ export class Connection {
     socket.on("close", this.#onClose);
     this.#socket = socket;
     const { clock, connectTimeoutMs } = options;
-    clock.sleep(connectTimeoutMs, this.#connecting.signal).then(
+    this.#cancelConnecting = clock.timer(
+      connectTimeoutMs,
       () => this.#break(new Error(`No connection within ${connectTimeoutMs} ms`)),
-      () => {},
     );
   }
 
@@ -134,7 +131,7 @@ export class Connection {
 
   readonly #onConnect = () => {
     this.#connected = true;
-    this.#connecting.abort(CONNECTED);
+    this.#cancelConnecting();
     const outgoing = this.#outgoing;
     this.#outgoing = undefined;
     if (outgoing !== undefined) this.#write(outgoing);
@@ -196,7 +193,7 @@ export class Connection {
   #close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    if (!this.#connected) this.#connecting.abort(CONNECTED);
+    if (!this.#connected) this.#cancelConnecting();
     this.#outgoing = undefined;
     this.#socket.destroy();
     this.#parser.free();

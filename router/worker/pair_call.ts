@@ -219,10 +219,10 @@ export class PairCall implements UpstreamCall {
 
   async #within(limitMs: number): Promise<void> {
     if (this.#prefillEnded) return;
-    const timer = new AbortController();
-    const late = this.#options.clock.sleep(limitMs, timer.signal).catch(() => {});
+    let cancel = () => {};
+    const late = new Promise<void>((resolve) => cancel = this.#options.clock.timer(limitMs, resolve));
     await Promise.race([this.#prefilled, late]);
-    timer.abort(LEFT);
+    cancel();
   }
 }
 

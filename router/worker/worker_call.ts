@@ -53,6 +53,8 @@ const engineErrors: CallErrors = {
 };
 
 const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
+/** Of a call whose connection is nobody's business any more. */
+const CLOSED = Promise.resolve();
 
 const UNFILTERED: ReadFilter<Read> = {
   take: (read) => read,
@@ -158,22 +160,20 @@ export class WorkerCall implements UpstreamCall {
   }
 
   stop(reason: unknown): Promise<void> {
-    return (this.#stopped ??= { reason, closed: this.#abortThenClose(reason) }).closed;
+    this.#stopped ??= { reason, closed: this.#ended ? CLOSED : this.#abortThenClose(reason) };
+    return this.#stopped.closed;
   }
 
   drop(): Promise<void> {
     if (this.#stopped !== undefined) return this.#stopped.closed;
-    this.#stopped = { reason: LEFT, closed: Promise.resolve() };
+    this.#stopped = { reason: LEFT, closed: CLOSED };
     this.#closeConnection(LEFT);
-    return Promise.resolve();
+    return CLOSED;
   }
 
-  async close(): Promise<void> {
-    if (this.#complete && !this.#ended && this.#stopped === undefined) {
-      await this.#drained(TRAILER_MS);
-      return this.drop();
-    }
-    await this.stop(LEFT);
+  close(): Promise<void> {
+    const lasts = this.#complete && !this.#ended && this.#stopped === undefined;
+    return lasts ? this.#drained(TRAILER_MS).then(() => this.drop()) : this.stop(LEFT);
   }
 
   #watched<T>(read: Promise<Read>, filter: ReadFilter<T>): Promise<T> {
@@ -248,6 +248,7 @@ export class WorkerCall implements UpstreamCall {
   }
 
   #closeConnection(reason: unknown): void {
+    if (this.#ended) return;
     this.#end();
     this.#connection.abort(reason);
     const body = this.#body;
@@ -258,10 +259,12 @@ export class WorkerCall implements UpstreamCall {
 
   /** Reads the body to its end and forgets it; false when that takes longer than `limitMs`. */
   async #drained(limitMs: number): Promise<boolean> {
-    const timer = new AbortController();
-    const late = this.#options.clock.sleep(limitMs, timer.signal).then(() => false, () => false);
+    let cancel = () => {};
+    const late = new Promise<boolean>((resolve) => {
+      cancel = this.#options.clock.timer(limitMs, () => resolve(false));
+    });
     const drained = await Promise.race([this.#readToEnd().then(() => true, () => true), late]);
-    timer.abort(LEFT);
+    cancel();
     return drained;
   }
 

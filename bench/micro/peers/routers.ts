@@ -1,81 +1,80 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
 import type { Clock } from "../../../base/clock.ts";
-import type { Transport } from "../../../base/transport.ts";
+import { ProcessTree } from "./process_tree.ts";
 
-/** A router and its command line in front of one worker. */
-export interface PeerRouter {
-  readonly name: string;
-  readonly command: (
-    where: { readonly port: number; readonly engineUrl: string; readonly folder: string },
-  ) => {
-    readonly program: string;
-    readonly args: readonly string[];
-    readonly env?: Readonly<Record<string, string>>;
-  };
+/** A way in which workers serve. */
+export type Mode = "pd" | "regular";
+
+/** Ports of one router and of the workers behind it. */
+export interface RouterPlace {
+  readonly mode: Mode;
+  readonly port: number;
+  /** A pair's prefill and decode server; the latter is the only one in regular mode. */
+  readonly prefillPort: number;
+  readonly decodePort: number;
+  readonly policy: string;
 }
 
-const MODEL = "m";
+/** A router and its command line. */
+export interface PeerRouter {
+  readonly name: string;
+  readonly command: (place: RouterPlace) => readonly string[];
+}
 
-/** Canopy, and the routers that `tests/engines/setup_peers.sh` installs into `peers`. */
-export function peerRouters(canopy: string, peers: string): PeerRouter[] {
-  const rust = (name: string, program: string): PeerRouter => ({
+/** The router that the others are compared to. */
+export const BASELINE = "sglang-router 0.3.2";
+
+/** Routers by short names; `peers` is where `tests/engines/setup_peers.sh` has installed them. */
+export function peerRouters(canopy: string, peers: string): ReadonlyMap<string, PeerRouter> {
+  const own = fileURLToPath(new URL("../../../main.ts", import.meta.url));
+  const floor = fileURLToPath(new URL("./floor.ts", import.meta.url));
+  const deno = process.versions["deno"] === undefined ? ["npx", "-y", "deno@2.9.6"] : [process.execPath];
+  const launch = (name: string, program: readonly string[]): PeerRouter => ({
     name,
-    command: ({ port, engineUrl }) => ({
-      program,
-      args: [
-        ...["launch", "--worker-urls", engineUrl, "--policy", "round_robin", "--host", "127.0.0.1"],
-        ...["--port", `${port}`, "--prometheus-port", `${port + 1000}`, "--log-level", "error"],
-      ],
-    }),
+    command: (place) => [...program, ...launchFlags(place)],
   });
+  return new Map([
+    ["sglang", launch(BASELINE, [join(peers, "sglang-router-0.3.2/bin/sglang-router"), "launch"])],
+    ["smg", launch("smg 1.13.0", [join(peers, "smg-1.13.0/bin/smg"), "launch"])],
+    ["canopy", launch("canopy", [canopy, "serve"])],
+    ["deno", launch("canopy on Deno", [...deno, "run", "-A", "--no-check", own, "serve"])],
+    ["floor", {
+      name: "Bun.serve + sockets",
+      command: ({ port, mode, prefillPort, decodePort }) => [
+        ...["npx", "-y", "bun@1.4.5", floor, `${port}`, `${decodePort}`],
+        ...(mode === "pd" ? [`${prefillPort}`] : []),
+      ],
+    }],
+  ]);
+}
+
+function launchFlags({ mode, port, prefillPort, decodePort, policy }: RouterPlace): string[] {
+  const [prefill, decode] = [prefillPort, decodePort].map((one) => `http://127.0.0.1:${one}`);
   return [
-    {
-      name: "canopy",
-      command: ({ port, engineUrl, folder }) => {
-        const config = join(folder, "canopy.json");
-        const models = {
-          [MODEL]: { model: MODEL, engine: "sglang", tokenizer: false, workers: [engineUrl] },
-        };
-        writeFileSync(config, JSON.stringify({ server: { port, log_level: "error" }, models }));
-        return { program: canopy, args: ["serve", config] };
-      },
-    },
-    rust("sglang-router 0.3.2", join(peers, "sglang-router-0.3.2/bin/sglang-router")),
-    rust("smg 1.13.0", join(peers, "smg-1.13.0/bin/smg")),
-    {
-      name: "LiteLLM 1.106.2",
-      command: ({ port, engineUrl, folder }) => {
-        const config = join(folder, "litellm.json");
-        const params = { model: `openai/${MODEL}`, api_base: `${engineUrl}/v1`, api_key: "none" };
-        writeFileSync(
-          config,
-          JSON.stringify({ model_list: [{ model_name: MODEL, litellm_params: params }] }),
-        );
-        const open = { LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY: "true" };
-        return {
-          program: join(peers, "litellm-1.106.2/bin/litellm"),
-          args: ["--config", config, "--host", "127.0.0.1", "--port", `${port}`, "--telemetry", "False"],
-          env: { LITELLM_LOCAL_MODEL_COST_MAP: "True", LITELLM_LOG: "ERROR", ...open },
-        };
-      },
-    },
+    ...(mode === "pd"
+      ? ["--pd-disaggregation", "--prefill", `${prefill}`, "8998", "--decode", `${decode}`]
+      : ["--worker-urls", `${decode}`]),
+    ...["--host", "127.0.0.1", "--port", `${port}`, "--prometheus-port", `${port + 1000}`],
+    ...["--policy", policy, "--log-level", "warn"],
   ];
 }
 
-/** Clock ticks of a second in `/proc/PID/stat`; 100 on every Linux of today. */
-const TICKS_PER_SECOND = 100;
-
-/** A program and all that it has started. */
+/** A router that serves. */
 export class RunningRouter {
-  readonly url: string;
+  readonly name: string;
+  readonly port: number;
   readonly #child: ChildProcess;
+  readonly #tree: ProcessTree;
   #output = "";
 
-  private constructor(url: string, child: ChildProcess) {
-    this.url = url;
+  private constructor(name: string, port: number, child: ChildProcess) {
+    this.name = name;
+    this.port = port;
     this.#child = child;
+    this.#tree = new ProcessTree(child.pid ?? -1);
     child.stdout?.on("data", (part) => this.#output += part);
     child.stderr?.on("data", (part) => this.#output += part);
   }
@@ -83,36 +82,23 @@ export class RunningRouter {
   /** Starts it and waits until a request gets through. */
   static async start(
     router: PeerRouter,
-    where: { readonly port: number; readonly engineUrl: string; readonly folder: string },
-    { clock, transport, env }: {
-      readonly clock: Clock;
-      readonly transport: Transport;
-      readonly env: Readonly<Record<string, string | undefined>>;
-    },
+    place: RouterPlace,
+    model: string,
+    clock: Clock,
   ): Promise<RunningRouter> {
-    const { program, args, env: more } = router.command(where);
-    const child = spawn(program, args, { env: { ...env, ...more }, stdio: ["ignore", "pipe", "pipe"] });
-    const running = new RunningRouter(`http://127.0.0.1:${where.port}`, child);
+    const [program = "", ...args] = router.command(place);
+    const env = { ...process.env, npm_config_loglevel: "error" };
+    // A group of its own: some are started by a script, which is to end with it.
+    const child = spawn(program, args, { env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    const running = new RunningRouter(router.name, place.port, child);
     const giveUpAtMs = clock.now() + 90_000;
-    const body = JSON.stringify({
-      model: MODEL,
-      messages: [{ role: "user", content: "Hi" }],
-      max_tokens: 1,
-      stream: true,
-    });
+    const body = JSON.stringify({ model, messages: [{ role: "user", content: "Hi" }], max_tokens: 1 });
     while (true) {
-      try {
-        const headers = { "content-type": "application/json" };
-        const url = `${running.url}/v1/chat/completions`;
-        const response = await transport.send(
-          { method: "POST", url, headers, body },
-          new AbortController().signal,
-        );
-        for await (const _ of response.body) { /* to its end */ }
-        if (response.status === 200) return running;
-      } catch {
-        // Not there yet.
-      }
+      const headers = { "content-type": "application/json" };
+      const url = `http://127.0.0.1:${place.port}/v1/chat/completions`;
+      const answered = await fetch(url, { method: "POST", headers, body })
+        .then(async (response) => (await response.text()) !== "" && response.ok, () => false);
+      if (answered) return running;
       if (clock.now() > giveUpAtMs || child.exitCode !== null) {
         running.stop();
         throw new Error(`${router.name} does not answer:\n${running.#output.slice(-2000)}`);
@@ -123,25 +109,17 @@ export class RunningRouter {
 
   /** CPU time that it and its children have taken so far, in µs. */
   cpuMicros(): number {
-    const parents = new Map<number, number>();
-    const ticks = new Map<number, number>();
-    for (const name of readdirSync("/proc").filter((entry) => /^\d+$/.test(entry))) {
-      try {
-        const fields = readFileSync(`/proc/${name}/stat`, "utf8").replace(/^.*\) /s, "").split(" ");
-        parents.set(Number(name), Number(fields[1]));
-        ticks.set(Number(name), Number(fields[11]) + Number(fields[12]));
-      } catch {
-        // It has just ended.
-      }
-    }
-    const belongs = (pid: number | undefined): boolean =>
-      pid !== undefined && pid > 1 && (pid === this.#child.pid || belongs(parents.get(pid)));
-    let sum = 0;
-    for (const [pid, own] of ticks) if (belongs(pid)) sum += own;
-    return sum / TICKS_PER_SECOND * 1e6;
+    return this.#tree.cpuMicros();
+  }
+
+  /** Memory of it and its children, in MB: what is resident, pages that several share counted by share. */
+  memoryMb(): number {
+    return this.#tree.memoryMb();
   }
 
   stop(): void {
-    this.#child.kill("SIGKILL");
+    if (this.#child.pid !== undefined && this.#child.exitCode === null) {
+      process.kill(-this.#child.pid, "SIGKILL");
+    }
   }
 }

@@ -27,7 +27,14 @@ async function bench(args: readonly string[], options: Parameters<typeof fakeIo>
 }
 
 /** The clock of a world is its own; the command's must not be asked for its time. */
-const system = { clock: { now: () => NaN, unixEpochMs: 0, sleep: () => Promise.reject(new Error("waits")) } };
+const system = {
+  clock: {
+    now: () => NaN,
+    unixEpochMs: 0,
+    sleep: () => Promise.reject(new Error("waits")),
+    timer: () => () => {},
+  },
+};
 
 test("canopy bench run prints tables and writes JSON and SVG that say that they are simulated", async () => {
   const args = ["run", "--workload", "chat", "--questions", "1", "--json", "a.json", "--svg", "a.svg"];

@@ -44,7 +44,7 @@ async function withHub(
   const progress: PullProgress[] = [];
   // Pauses take no time: they end in their own turn.
   const clock = new VirtualClock();
-  const noWait = { unixEpochMs: 0, now: () => 0, sleep: () => Promise.resolve() };
+  const noWait = { unixEpochMs: 0, now: () => 0, sleep: () => Promise.resolve(), timer: () => () => {} };
   try {
     await main({
       hub,

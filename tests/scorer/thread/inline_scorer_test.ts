@@ -328,7 +328,12 @@ test("work that keeps the thread busy lets others have their turn", async () => 
   const busy = () => {
     for (const endMs = clock.now() + 3; clock.now() < endMs;);
   };
-  const noWait = { now: () => clock.now(), unixEpochMs: 0, sleep: () => Promise.resolve() };
+  const noWait = {
+    now: () => clock.now(),
+    unixEpochMs: 0,
+    sleep: () => Promise.resolve(),
+    timer: () => () => {},
+  };
   const embedder = new FakeEmbedder({ clock: noWait, onCall: busy });
   const scorer = new InlineScorer(embedder, { clock, maxQueued: 64 });
   for (let i = 0; i < 20; i++) answer(scorer, `${i}`, "text");
