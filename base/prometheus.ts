@@ -8,7 +8,7 @@ type Samples<Value> = Value | Iterable<readonly [Labels, Value]>;
 export class Distribution {
   /** Upper bounds, ascending. */
   readonly bounds: readonly number[];
-  /** Observations of at most each bound. */
+  /** Observations of at most each bound and more than the one before it. */
   readonly counts: number[];
   sum = 0;
   count = 0;
@@ -21,7 +21,9 @@ export class Distribution {
   observe(value: number): void {
     this.sum += value;
     this.count++;
-    for (let at = 0; at < this.bounds.length; at++) if (value <= this.bounds[at]!) this.counts[at]!++;
+    let at = 0;
+    while (at < this.bounds.length && !(value <= this.bounds[at]!)) at++;
+    if (at < this.bounds.length) this.counts[at]!++;
   }
 }
 
@@ -48,8 +50,10 @@ export class MetricsText {
   histogram(name: string, help: string, samples: Samples<Distribution>): void {
     this.#head("histogram", name, help);
     for (const [labels, { bounds, counts, sum, count }] of seriesOf(samples)) {
+      let upTo = 0;
       for (const [at, bound] of bounds.entries()) {
-        this.#line(`${name}_bucket`, { ...labels, le: this.#format(bound) }, counts[at]!);
+        upTo += counts[at]!;
+        this.#line(`${name}_bucket`, { ...labels, le: this.#format(bound) }, upTo);
       }
       this.#line(`${name}_bucket`, { ...labels, le: "+Inf" }, count);
       this.#line(`${name}_count`, labels, count);
@@ -89,7 +93,8 @@ class Family<Value> {
     this.#first = first;
   }
 
-  protected of(labels: Labels): { value: Value } {
+  /** One of its series, for those who use it often: to find it by its labels costs more than to count. */
+  series(labels: Labels): { value: Value } {
     const key = Object.values(labels).join("\0");
     let series = this.#series.get(key);
     if (series === undefined) this.#series.set(key, series = { labels, value: this.#first() });
@@ -108,7 +113,7 @@ export class Counter extends Family<number> {
   }
 
   add(labels: Labels, amount = 1): void {
-    this.of(labels).value += amount;
+    this.series(labels).value += amount;
   }
 
   write(text: MetricsText): void {
@@ -124,7 +129,7 @@ export class Histogram extends Family<Distribution> {
   }
 
   observe(labels: Labels, value: number): void {
-    this.of(labels).value.observe(value);
+    this.series(labels).value.observe(value);
   }
 
   write(text: MetricsText): void {

@@ -68,10 +68,16 @@ export class Random {
   /** `length` hexadecimal digits, for ids. */
   hex(length: number): string {
     let text = "";
-    while (text.length < length) text += this.uint32().toString(16).padStart(8, "0");
-    return text.slice(0, length);
+    while (text.length < length) {
+      const word = this.uint32();
+      text += HEX[word >>> 24]! + HEX[(word >>> 16) & 255]! + HEX[(word >>> 8) & 255]! + HEX[word & 255]!;
+    }
+    return text.length === length ? text : text.slice(0, length);
   }
 }
+
+/** All bytes in hexadecimal digits. */
+const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
 /** A seed that nobody can guess, for everything that is not a simulation or a test. */
 export function systemSeed(): string {

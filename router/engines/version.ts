@@ -12,7 +12,20 @@ export function olderThan(a: string, b: string): boolean {
   return false;
 }
 
-function numbers(version: string): number[] {
+/** Versions that were read; there are as many as servers differ, so it is emptied when it should ever be full. */
+const READ = new Map<string, readonly number[]>();
+const MAX_READ = 64;
+
+function numbers(version: string): readonly number[] {
+  let read = READ.get(version);
+  if (read === undefined) {
+    if (READ.size >= MAX_READ) READ.clear();
+    READ.set(version, read = readNumbers(version));
+  }
+  return read;
+}
+
+function readNumbers(version: string): number[] {
   const post = /\.post(\d+)/.exec(version)?.[1];
   const release = /^v?(\d+(?:\.\d+)*)/.exec(version.trim())?.[1] ?? "0";
   const parts = release.split(".").map(Number);

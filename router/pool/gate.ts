@@ -65,6 +65,15 @@ export class Gate implements PromptReads {
    * Rejects with `no_worker` (503) when no worker is usable, or with the signal's reason.
    */
   lease(hint: LeaseHint, signal: AbortSignal): Promise<Lease> {
+    if (this.#waiters.length > 0 || signal.aborted) return this.#wait(hint, signal);
+    try {
+      return Promise.resolve(this.#leaseForPrompt(this.#options.place(hint)));
+    } catch (error) {
+      return isFull(error) ? this.#wait(hint, signal) : Promise.reject(error);
+    }
+  }
+
+  #wait(hint: LeaseHint, signal: AbortSignal): Promise<Lease> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
       const onAbort = () => {

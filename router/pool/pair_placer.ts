@@ -152,12 +152,7 @@ class PairClaim implements Claim {
   constructor(prefill: Worker, decode: Worker, events: PairEvents) {
     this.workerId = decode.id;
     this.url = decode.url;
-    this.prefill = {
-      workerId: prefill.id,
-      url: prefill.url,
-      bootstrapHost: prefill.access.bootstrapHost ?? new URL(prefill.url).hostname,
-      bootstrapPort: prefill.access.bootstrapPort,
-    };
+    this.prefill = prefill.prefillSide;
     this.#prefillShare = prefill.take((error) => this.lost?.(error));
     this.#decodeShare = decode.take((error) => this.lost?.(error));
     this.#events = events;

@@ -5,7 +5,7 @@ import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Breaker, type BreakerRules } from "./breaker.ts";
 import { type CheckedHealth, type CheckResult, HealthChecker, type ModelCheck } from "./health.ts";
 import type { EngineError } from "../worker/engine_error.ts";
-import type { PlacementOutcome } from "../worker/placement.ts";
+import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
 import { lostWorker } from "../worker/worker_errors.ts";
 
@@ -86,6 +86,7 @@ export class Worker {
   readonly #onChange: (worker: Worker) => void;
   /** What is told to those that the worker works for when it is taken out of service. */
   readonly #inFlight = new Set<(error: EngineError) => void>();
+  #prefillSide: PrefillSide | undefined;
   #served = 0;
   #failures = 0;
   readonly #counts = { taken: 0, goodChecks: 0, badChecks: 0, goodInRow: 0, failedInRow: 0 };
@@ -112,6 +113,16 @@ export class Worker {
       findWrongModel: options.findWrongModel,
       onCheck: (result, wrongModel) => this.#onCheck(result, wrongModel),
     });
+  }
+
+  /** Itself as a request to a pair names the half that prefills. */
+  get prefillSide(): PrefillSide {
+    return this.#prefillSide ??= {
+      workerId: this.id,
+      url: this.url,
+      bootstrapHost: this.access.bootstrapHost ?? new URL(this.url).hostname,
+      bootstrapPort: this.access.bootstrapPort,
+    };
   }
 
   get access(): WorkerAccess {
@@ -196,6 +207,7 @@ export class Worker {
   take(onLost: (error: EngineError) => void): WorkerShare {
     const permit = this.breaker.begin();
     this.#counts.taken++;
+    // A function of its own for each request, whatever the caller gives.
     const lost = (error: EngineError) => onLost(error);
     this.#inFlight.add(lost);
     return {

@@ -11,7 +11,6 @@ import type { RelayRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
 import type { AttemptBody, RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
-import { forwardedHeaders } from "../wire/headers.ts";
 import { applyEdits, readTopLevel, setMembers } from "../wire/splice_json.ts";
 import { workerName } from "../worker/answer_failure.ts";
 import type { CalledWorker, UpstreamCall } from "../worker/upstream_call.ts";
@@ -36,6 +35,8 @@ export interface Sendable {
   readonly request: RelayRequest;
   readonly plan: RequestPlan;
   readonly requestId: string;
+  /** The client's headers that workers get, and the request's id. */
+  readonly headers: Readonly<Record<string, string>>;
 }
 
 /** A relay says what broke by the worker's id, and looks at the connection's own error to see whether to try again. */
@@ -76,21 +77,22 @@ function callWith(
   placement: Placement,
   { bytes, ids }: AttemptBody,
 ): UpstreamCall {
-  const { model, request, plan } = sendable;
+  const { model, request, plan, headers: forwarded } = sendable;
   const { prefill } = placement;
   const { config } = model;
   const rids = ids?.rids ?? [];
   const callOf = (worker: CalledWorker, { path, body, phase, firstTokenDueMs }: Sending = {}): WorkerCall => {
     const { headers: workerHeaders, clientsKey } = accessTo(worker, sendable);
     return new WorkerCall({
-      ...options,
+      transport: options.transport,
+      clock: options.clock,
       config,
       worker: { workerId: worker.workerId, url: worker.url, clientsKey },
       request: {
         method: request.method,
         url: workerUrl(worker.url, path ?? request.path),
-        headers: forwardedHeaders(request.headers, workerHeaders, sendable.requestId),
-        ...(request.method === "POST" ? { body: body ?? bytes } : {}),
+        headers: { ...forwarded, ...workerHeaders },
+        body: request.method === "POST" ? body ?? bytes : undefined,
         phase,
         connectTimeoutMs: config.connect_timeout_ms,
       },

@@ -8,7 +8,7 @@ import type { Arrivals } from "../pool/arrivals.ts";
 import { AttemptBudget } from "../pool/attempt_budget.ts";
 import type { Lease, LeaseHint } from "../pool/lease.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
-import { attemptCall } from "./attempt_call.ts";
+import { attemptCall, type AttemptOptions } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
 import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody, refusalEvents } from "./refusal_body.ts";
 import { cacheReportIn } from "./cache_report.ts";
@@ -17,7 +17,7 @@ import type { RequestIds } from "./request_ids.ts";
 import { RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
-import { returnedHeaders } from "../wire/headers.ts";
+import { forwardedHeaders, returnedHeaders } from "../wire/headers.ts";
 import {
   answerFailure,
   type AttemptFailure,
@@ -54,6 +54,8 @@ interface Job {
   readonly request: RelayRequest;
   readonly plan: RequestPlan;
   readonly requestId: string;
+  /** The headers that all attempts carry. */
+  readonly headers: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
 }
 
@@ -102,6 +104,7 @@ class WorkerRelay implements Relay {
   readonly #options: RelayOptions;
   readonly #ids: Random;
   readonly #jitter: Random;
+  readonly #attempts: AttemptOptions;
   readonly #live = new LiveRids();
 
   constructor(options: RelayOptions) {
@@ -109,13 +112,15 @@ class WorkerRelay implements Relay {
     const random = options.random.stream("relay");
     this.#ids = random.stream("relay/ids");
     this.#jitter = random.stream("relay/jitter");
+    this.#attempts = { ...options, random: this.#ids };
   }
 
   async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
     signal.throwIfAborted();
     const plan = new RequestPlan(model, request);
     const requestId = request.headers["x-request-id"] ?? `req-${this.#ids.hex(24)}`;
-    const job: Job = { model, request, plan, requestId, signal };
+    const headers = forwardedHeaders(request.headers, requestId);
+    const job: Job = { model, request, plan, requestId, headers, signal };
     const hint: LeaseHint = {
       arrival: this.#options.arrivals.next(),
       priority: plan.priority,
@@ -182,7 +187,7 @@ class WorkerRelay implements Relay {
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
   async #try(job: Job, lease: Lease): Promise<Answered | Failed> {
-    const { call, ids } = attemptCall({ ...this.#options, random: this.#ids }, job, lease);
+    const { call, ids } = attemptCall(this.#attempts, job, lease);
     const { request: { owner }, plan } = job;
     const known = ids === undefined ? [] : plan.knownRids(ids);
     const tried: Tried = {
@@ -232,8 +237,7 @@ class WorkerRelay implements Relay {
   ): RelayAnswer {
     const { call, read, whole } = attempt;
     const { status, headers: workerHeaders } = attempt.response;
-    const headers = returnedHeaders(workerHeaders, job.requestId);
-    for (const [name, value] of Object.entries(extraHeaders)) headers.set(name, value);
+    const headers = Object.assign(returnedHeaders(workerHeaders, job.requestId), extraHeaders);
     const wellEnded: PlacementOutcome = status < 400 ? "ok" : "rejected";
     const rewrite = job.plan.rewrite(attempt.ids);
     if (whole) {
@@ -243,7 +247,7 @@ class WorkerRelay implements Relay {
       const body = read.length === 0 ? undefined : joined(read);
       if (body !== undefined) noteCached(attempt, body);
       if (body !== undefined && isRefusalStatus(status)) {
-        headers.set("content-type", "application/json");
+        headers["content-type"] = "application/json";
         const told = refusalBody(call.worker, status, body);
         return { status, headers, body: unshared(rewrite?.answer(told) ?? told) };
       }
@@ -284,11 +288,7 @@ class WorkerRelay implements Relay {
     await call.drop();
     release(attempt, failure.outcome);
     this.#logFailure(job, failure.error);
-    const headers = new Headers({
-      "content-type": "application/json",
-      "x-request-id": job.requestId,
-      ...extra,
-    });
+    const headers = { "content-type": "application/json", "x-request-id": job.requestId, ...extra };
     return { status: failure.error.status, headers, body: encoder.encode(failureBody(failure.error)) };
   }
 

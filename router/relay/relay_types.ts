@@ -23,7 +23,8 @@ export interface RelayRequest {
 /** An answer for the client. */
 export interface RelayAnswer {
   readonly status: number;
-  readonly headers: Headers;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
   /**
    * All of it; or the bytes while they arrive, to be read or left (`return`) by the only stream that there is between
    * the worker and the client; undefined for none.

@@ -31,6 +31,10 @@ const PROMPT_MEMBERS = ["messages", "system", "prompt", "text", "input_ids", "in
 const PROMPT_NAMES = PROMPT_MEMBERS.map((name) => new TextEncoder().encode(name));
 const LOGPROBS = ["return_logprob", "logprob_start_len", "token_ids_logprob", "echo", "logprobs"];
 
+const MEMBERS = ["model", ...REQUEST_ID_MEMBERS];
+const PAIR_MEMBERS = [...MEMBERS, ...BOOTSTRAP, ...LOGPROBS];
+const PRIORITY = ["priority"];
+
 /** Changes that a request needs on its way, found in one scan of its body; without need, nothing is scanned. */
 export class RequestPlan {
   /** The name to write into answers; undefined when the engine's own name is what the client asked for. */
@@ -66,11 +70,7 @@ export class RequestPlan {
     const ordersQueue = hasBody && model.engine.capabilities.priority === "lower_first";
     this.priority = ordersQueue ? bodyPriority(request.body) : undefined;
     if (!this.#needsIds && !mayRename) return;
-    const top = readTopLevel(request.body, [
-      "model",
-      ...REQUEST_ID_MEMBERS,
-      ...(this.paired ? [...BOOTSTRAP, ...LOGPROBS] : []),
-    ]);
+    const top = readTopLevel(request.body, this.paired ? PAIR_MEMBERS : MEMBERS);
     this.needsPrefillLogprobs = this.paired && asksForPrompt(request, top);
     this.ownRids = this.#needsIds ? clientRids(request.body, top) : undefined;
     this.#oneRid = this.#needsIds ? stringMember(request.body, top, "rid") : undefined;
@@ -140,7 +140,7 @@ function promptInTop(top: TopLevel | undefined): number | undefined {
 /** The body's `priority`; undefined without one, and where the body is no JSON object, which its server will say. */
 function bodyPriority(body: Uint8Array): number | undefined {
   try {
-    const range = readTopLevel(body, ["priority"]).values.get("priority")?.at(-1);
+    const range = readTopLevel(body, PRIORITY).values.get("priority")?.at(-1);
     const value: unknown = range &&
       JSON.parse(new TextDecoder().decode(body.subarray(range.start, range.end)));
     return typeof value === "number" ? value : undefined;

@@ -25,24 +25,24 @@ const NOT_FORWARDED = new Set([
 /** Headers that the HTTP server in front writes itself. */
 const NOT_RETURNED = new Set([...HOP_BY_HOP, "content-length", "date"]);
 
-/** The headers of a request to a worker: the client's, less what is not the worker's business, plus the worker's own. */
+/** The headers of a client's request that are the workers' business, and the request's id. */
 export function forwardedHeaders(
   client: Readonly<Record<string, string>>,
-  worker: Readonly<Record<string, string>>,
   requestId: string,
 ): Record<string, string> {
-  return {
-    ...without(client, NOT_FORWARDED),
-    "x-request-id": requestId,
-    "accept-encoding": "identity",
-    ...worker,
-  };
+  const headers = without(client, NOT_FORWARDED);
+  headers["x-request-id"] = requestId;
+  headers["accept-encoding"] = "identity";
+  return headers;
 }
 
 /** The headers of an answer to the client. */
-export function returnedHeaders(worker: Readonly<Record<string, string>>, requestId: string): Headers {
-  const headers = new Headers(without(worker, NOT_RETURNED));
-  headers.set("x-request-id", requestId);
+export function returnedHeaders(
+  worker: Readonly<Record<string, string>>,
+  requestId: string,
+): Record<string, string> {
+  const headers = without(worker, NOT_RETURNED);
+  headers["x-request-id"] = requestId;
   return headers;
 }
 
@@ -50,13 +50,20 @@ function without(
   headers: Readonly<Record<string, string>>,
   dropped: ReadonlySet<string>,
 ): Record<string, string> {
-  const named = new Set((headers["connection"] ?? "").split(",").map((name) => name.trim().toLowerCase()));
+  const named = namedIn(headers["connection"]);
   const kept: Record<string, string> = {};
-  for (const [name, value] of Object.entries(headers)) {
+  for (const name in headers) {
     // SGLang takes a peer or an id from such a header, where it is allowed to: those are ours to give.
-    if (!dropped.has(name) && !named.has(name) && !name.startsWith("x-override-")) kept[name] = value;
+    if (dropped.has(name) || name.startsWith("x-override-") || named?.has(name)) continue;
+    kept[name] = headers[name]!;
   }
   return kept;
+}
+
+/** The headers that a `connection` header names; undefined for the ordinary ones. */
+function namedIn(connection: string | undefined): ReadonlySet<string> | undefined {
+  if (connection === undefined || connection === "keep-alive" || connection === "close") return undefined;
+  return new Set(connection.split(",").map((name) => name.trim().toLowerCase()));
 }
 
 /** True for a content type that is JSON's. */

@@ -129,7 +129,9 @@ export function contentIs(bytes: Uint8Array, range: ByteRange, name: Uint8Array)
   }
   // An escaped spelling of a name is longer than the name, at most six bytes a letter.
   if (end - start <= name.length || end - start > 6 * name.length) return false;
-  if (bytes.subarray(start, end).indexOf(BACKSLASH) < 0) return false;
+  let escape = start;
+  while (escape < end && bytes[escape] !== BACKSLASH) escape++;
+  if (escape === end) return false;
   return decodeString(bytes, { start: start - 1, end: end + 1 }) === new TextDecoder().decode(name);
 }
 

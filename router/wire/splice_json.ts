@@ -25,9 +25,18 @@ export interface Edit extends ByteRange {
 
 const encoder = new TextEncoder();
 
+/** Names of members as a scan compares them, by the list that they came in: such lists are constants. */
+const WANTED = new WeakMap<
+  readonly string[],
+  readonly { readonly name: string; readonly bytes: Uint8Array }[]
+>();
+
 /** Finds the named top-level members. Throws 400 `invalid_json` when `body` is not one JSON object. */
 export function readTopLevel(body: Uint8Array, names: readonly string[]): TopLevel {
-  const wanted = names.map((name) => ({ name, bytes: encoder.encode(name) }));
+  let wanted = WANTED.get(names);
+  if (wanted === undefined) {
+    WANTED.set(names, wanted = names.map((name) => ({ name, bytes: encoder.encode(name) })));
+  }
   const values = new Map<string, ByteRange[]>();
   let empty = true;
   const end = walkObject(body, 0, (key, value) => {

@@ -42,7 +42,7 @@ export function configuredUrls({ workers }: Pick<ModelConfig, "workers">): strin
 
 /** The URL of `path` on a worker; a base URL that ends in `/v1`, as OpenAI clients have it, is understood. */
 export function workerUrl(base: string, path: string): string {
-  const trimmed = base.replace(/\/+$/, "");
+  const trimmed = base.endsWith("/") ? base.replace(/\/+$/, "") : base;
   return trimmed.endsWith("/v1") && (path === "/v1" || path.startsWith("/v1/"))
     ? trimmed + path.slice(3)
     : trimmed + path;

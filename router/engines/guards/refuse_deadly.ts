@@ -60,11 +60,15 @@ function refuseForSglangPair(version: string | undefined, body: Record<string, u
 }
 
 /** Numbers of choices that a request asks for, by each field that says so. */
-function choiceCounts(body: Record<string, unknown>): [field: string, n: number][] {
-  const params = Array.isArray(body.sampling_params) ? body.sampling_params : [body.sampling_params];
-  const counts: [string, unknown][] = [
-    ["n", body.n],
-    ...params.map((p): [string, unknown] => ["sampling_params.n", isJsonObject(p) ? p.n : undefined]),
-  ];
-  return counts.flatMap(([field, n]) => typeof n === "number" ? [[field, n]] : []);
+function choiceCounts(body: Record<string, unknown>): readonly [field: string, n: number][] {
+  const { n, sampling_params: params } = body;
+  if (n === undefined && params === undefined) return NO_COUNTS;
+  const counts: [string, unknown][] = [["n", n]];
+  for (const one of Array.isArray(params) ? params : [params]) {
+    if (isJsonObject(one)) counts.push(["sampling_params.n", one.n]);
+  }
+  return counts.flatMap(([field, count]) => typeof count === "number" ? [[field, count]] : []);
 }
+
+/** Of the usual request, which does not speak of it. */
+const NO_COUNTS: readonly [string, number][] = [];

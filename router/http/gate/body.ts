@@ -19,6 +19,7 @@ export async function readBody(
   signal: AbortSignal,
 ): Promise<Uint8Array<ArrayBuffer>> {
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase();
+  const declared = request.headers.get("content-length");
   if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
     throw new CanopyError(
       `Cannot read a body with content-encoding ${
@@ -27,10 +28,29 @@ export async function readBody(
       { code: "unsupported_content_encoding", status: 415, param: "content-encoding" },
     );
   }
-  const declared = Number(request.headers.get("content-length") ?? 0);
-  if (declared > maxBytes) throw tooLarge(`${declared} bytes`, maxBytes);
-  if (request.body === null) return new Uint8Array();
+  if (Number(declared ?? 0) > maxBytes) throw tooLarge(`${declared} bytes`, maxBytes);
+  if (declared === null || Number(declared) > AT_ONCE_BYTES) {
+    return await readPieces(request, maxBytes, signal);
+  }
+  // What has come with its head needs no stream.
+  try {
+    const bytes = new Uint8Array(await request.arrayBuffer());
+    signal.throwIfAborted();
+    return bytes;
+  } catch (error) {
+    throw signal.aborted ? signal.reason : error;
+  }
+}
 
+/** Longest body that is left to the runtime to put together. */
+const AT_ONCE_BYTES = 1024 * 1024;
+
+async function readPieces(
+  request: Request,
+  maxBytes: number,
+  signal: AbortSignal,
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
   const onAbort = () => void reader.cancel(signal.reason).catch(() => {});
   signal.addEventListener("abort", onAbort, { once: true });

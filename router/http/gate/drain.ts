@@ -6,8 +6,9 @@ export class Drain {
   readonly #clock: Clock;
   #timeoutMs: number;
   readonly #cut = new AbortController();
+  /** What is to be cut, one function for each request that is being served. */
+  readonly #served = new Set<() => void>();
   #draining = false;
-  #inFlight = 0;
   #idle: (() => void) | undefined;
   /** Requests that came since the last `settled`. */
   #epoch: Epoch = { inFlight: 0 };
@@ -27,7 +28,7 @@ export class Drain {
 
   /** Requests being served: queued, running or still being sent. */
   get inFlight(): number {
-    return this.#inFlight;
+    return this.#served.size;
   }
 
   /** Aborts when the time to finish is over; its reason is a 503 `draining`. */
@@ -35,20 +36,21 @@ export class Drain {
     return this.#cut.signal;
   }
 
-  /** Counts a request in; the returned function counts it out (once). Throws `draining` (503). */
-  enter(): () => void {
+  /**
+   * Counts a request in; the returned function counts it out. `onCut` is called, with the reason, when it is to be cut;
+   * a listener of `cut` for each request would be looked for among all of them at its end. Throws `draining` (503).
+   */
+  enter(onCut: (reason: unknown) => void = () => {}): () => void {
     if (this.#draining) throw drainingError();
-    this.#inFlight++;
+    const cut = () => onCut(this.#cut.signal.reason);
     const epoch = this.#epoch;
+    this.#served.add(cut);
     epoch.inFlight++;
-    let left = false;
     return () => {
-      if (left) return;
-      left = true;
-      this.#inFlight--;
+      if (!this.#served.delete(cut)) return;
       epoch.inFlight--;
       this.#forgetEpochs();
-      if (this.#inFlight === 0) this.#idle?.();
+      if (this.#served.size === 0) this.#idle?.();
     };
   }
 
@@ -75,7 +77,7 @@ export class Drain {
   /** Drains without grace: what is being served is cut at once. */
   stop(): Promise<void> {
     const done = this.drain();
-    this.#cut.abort(drainingError());
+    this.#cutAll(drainingError());
     return done;
   }
 
@@ -85,12 +87,17 @@ export class Drain {
 
   async #run(): Promise<void> {
     this.#draining = true;
-    if (this.#inFlight === 0) return;
+    if (this.#served.size === 0) return;
     const idle = new Promise<void>((resolve) => this.#idle = resolve);
     const deadline = deadlineSignal(this.#clock, this.#timeoutMs, drainingError());
-    deadline.signal.addEventListener("abort", () => this.#cut.abort(deadline.signal.reason), { once: true });
+    deadline.signal.addEventListener("abort", () => this.#cutAll(deadline.signal.reason), { once: true });
     await idle;
     deadline.release();
+  }
+
+  #cutAll(reason: unknown): void {
+    this.#cut.abort(reason);
+    for (const cut of [...this.#served]) cut();
   }
 }
 

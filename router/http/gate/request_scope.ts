@@ -33,10 +33,11 @@ export class RequestScope {
   /** Throws `draining` (503). */
   constructor(request: Request, requestId: string, services: RequestScopeServices) {
     const { drain, metrics, clock } = services;
-    this.#leave = drain.enter();
+    this.#leave = drain.enter((reason) => this.abort(reason));
     const startedMs = clock.now();
     this.#atEnd.push((outcome) => {
       metrics.requestEnded(this.model, outcome);
+      if (!log.isEnabledFor("info")) return;
       log.info("{method} {url} for {model}: {outcome} after {durationMs} ms ({requestId})", {
         method: request.method,
         url: request.url,
@@ -47,14 +48,9 @@ export class RequestScope {
       });
     });
     const onClientGone = () => this.abort(clientGone());
-    const onCut = () => this.abort(drain.cut.reason);
     const client = request.signal;
-    this.#unlink = () => {
-      client.removeEventListener("abort", onClientGone);
-      drain.cut.removeEventListener("abort", onCut);
-    };
+    this.#unlink = () => client.removeEventListener("abort", onClientGone);
     client.addEventListener("abort", onClientGone, { once: true });
-    drain.cut.addEventListener("abort", onCut, { once: true });
     if (client.aborted) onClientGone();
   }
 

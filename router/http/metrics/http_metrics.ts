@@ -1,7 +1,7 @@
 import type { MiddlewareHandler } from "hono";
 import { matchedRoutes } from "hono/route";
 import type { Clock } from "../../../base/clock.ts";
-import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
+import { Counter, type Distribution, Histogram, type MetricsText } from "../../../base/prometheus.ts";
 
 /** Upper bounds in seconds, those of SGLang's gateway. */
 export const GATEWAY_BUCKETS_S: readonly number[] = [
@@ -10,6 +10,13 @@ export const GATEWAY_BUCKETS_S: readonly number[] = [
 ];
 
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+
+/** The series of one kind of answer. */
+interface HttpSeries {
+  readonly requests: { value: number };
+  readonly responses: { value: number };
+  readonly seconds: { readonly value: Distribution };
+}
 
 /** Counts of HTTP requests under the names of SGLang's gateway, so that its dashboards work. */
 export class HttpMetrics {
@@ -21,6 +28,7 @@ export class HttpMetrics {
     "Time from a request to the head of its answer.",
     GATEWAY_BUCKETS_S,
   );
+  readonly #series = new Map<string, HttpSeries>();
   #active = 0;
 
   constructor(clock: Clock) {
@@ -37,15 +45,30 @@ export class HttpMetrics {
       } finally {
         this.#active--;
       }
-      const route = matchedRoutes(call).find(({ path }) => path !== "/*");
-      const { method } = call.req;
-      const at = { method: METHODS.has(method) ? method : "other", path: route?.path ?? "unknown" };
-      this.#requests.add(at);
-      this.#seconds.observe(at, (this.#clock.now() - startedMs) / 1000);
-      const { status, headers } = call.res;
-      const error_code = status < 400 ? "" : headers.get("x-smg-error-code") ?? "";
-      this.#responses.add({ path: at.path, status_code: String(status), error_code });
+      const path = matchedRoutes(call).find((route) => route.path !== "/*")?.path ?? "unknown";
+      const { status } = call.res;
+      const error_code = status < 400 ? "" : call.res.headers.get("x-smg-error-code") ?? "";
+      const series = this.#seriesOf(call.req.method, path, status, error_code);
+      series.requests.value++;
+      series.responses.value++;
+      series.seconds.value.observe((this.#clock.now() - startedMs) / 1000);
     };
+  }
+
+  #seriesOf(asked: string, path: string, status: number, error_code: string): HttpSeries {
+    const method = METHODS.has(asked) ? asked : "other";
+    const key = `${method} ${path} ${status} ${error_code}`;
+    let series = this.#series.get(key);
+    if (series === undefined) {
+      const at = { method, path };
+      series = {
+        requests: this.#requests.series(at),
+        seconds: this.#seconds.series(at),
+        responses: this.#responses.series({ path, status_code: String(status), error_code }),
+      };
+      this.#series.set(key, series);
+    }
+    return series;
   }
 
   write(text: MetricsText): void {

@@ -1,5 +1,11 @@
 import type { Clock } from "../../../base/clock.ts";
-import { Counter, Histogram, type Labels, type MetricsText } from "../../../base/prometheus.ts";
+import {
+  Counter,
+  type Distribution,
+  Histogram,
+  type Labels,
+  type MetricsText,
+} from "../../../base/prometheus.ts";
 import { endpointOf } from "./endpoint_of.ts";
 import { GATEWAY_BUCKETS_S } from "./http_metrics.ts";
 
@@ -18,6 +24,13 @@ export interface AnswerTimer {
   first(): void;
   /** The answer has ended; `ok`, or what became of it. */
   ended(outcome: string): void;
+}
+
+/** The series of one kind of request. */
+interface ModelSeries {
+  readonly labels: Labels;
+  readonly requests: { value: number };
+  readonly duration: { readonly value: Distribution };
 }
 
 /** Requests for models, with their latencies: ours, and under the names of SGLang's gateway. */
@@ -39,6 +52,8 @@ export class ModelMetrics {
     GATEWAY_BUCKETS_S,
   );
 
+  readonly #series = new Map<string, ModelSeries>();
+
   constructor(clock: Clock) {
     this.#clock = clock;
   }
@@ -47,23 +62,35 @@ export class ModelMetrics {
   begin({ model, backend, path, stream }: TimedRequest): AnswerTimer {
     const startedMs = this.#clock.now();
     const seconds = () => (this.#clock.now() - startedMs) / 1000;
-    const labels: Labels = {
-      router_type: "http",
-      backend_type: backend,
-      connection_mode: "http",
-      model,
-      endpoint: endpointOf(path),
-    };
-    this.#requests.add({ ...labels, streaming: String(stream) });
+    const { labels, requests, duration } = this.#seriesOf(model, backend, path.split("?")[0]!, stream);
+    requests.value++;
     return {
       first: () => {
         if (stream) this.#ttft.observe(labels, seconds());
       },
       ended: (outcome) => {
-        this.#seconds.observe(labels, seconds());
+        duration.value.observe(seconds());
         if (outcome !== "ok") this.#errors.add({ ...labels, error_type: outcome });
       },
     };
+  }
+
+  #seriesOf(model: string, backend: string, path: string, stream: boolean): ModelSeries {
+    const key = `${backend} ${stream} ${path} ${model}`;
+    let series = this.#series.get(key);
+    if (series === undefined) {
+      const labels = {
+        router_type: "http",
+        backend_type: backend,
+        connection_mode: "http",
+        model,
+        endpoint: endpointOf(path),
+      };
+      const requests = this.#requests.series({ ...labels, streaming: String(stream) });
+      series = { labels, requests, duration: this.#seconds.series(labels) };
+      this.#series.set(key, series);
+    }
+    return series;
   }
 
   write(text: MetricsText): void {

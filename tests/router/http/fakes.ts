@@ -261,7 +261,11 @@ export class FakeRelay implements Relay {
   async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
     this.requests.push({ model: model.name, request, signal });
     const { status, headers, body } = await this.answer(request, signal);
-    return { status, headers, body: body === null ? undefined : bytesOf(body) };
+    return {
+      status,
+      headers: Object.fromEntries(headers),
+      body: body === null ? undefined : bytesOf(body),
+    };
   }
 }
 
