@@ -302,10 +302,12 @@ test("tests that fetch keep from the machine's proxy by tests/loopback.ts", () =
   assertNone(found);
 });
 
-/** The real transport, and its comparison with `fetch`. */
+/** The sockets of the real transport, its comparison with `fetch`, and the floor that routers are measured against. */
 const TRANSPORTS = [
-  "router/transport/connection.ts",
+  "router/transport/bun_socket.ts",
+  "router/transport/node_socket.ts",
   "bench/micro/transport/transport.ts",
+  "bench/micro/peers/floor.ts",
 ];
 
 test("workers are reached through the transports only", () => {
@@ -336,7 +338,7 @@ function isServerStart(path: string): boolean {
     "router/http/server/serve_http.ts",
     "simulator/serve.ts",
     "bench/micro/loop_pause/others_thread.ts",
-    "bench/micro/peers/engine.ts",
+    "bench/micro/peers/floor.ts",
     "bench/micro/transport/server.ts",
     "cli/kit/ports.ts",
   ]

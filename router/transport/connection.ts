@@ -1,11 +1,12 @@
 import type { Buffer } from "node:buffer";
-import net from "node:net";
-import tls from "node:tls";
 import type { Clock } from "../../base/clock.ts";
 import type { OutgoingRequest } from "../../base/transport.ts";
 import { type ResponseHandler, ResponseParser } from "./response_parser.ts";
 import { requestBytes } from "./request_bytes.ts";
 import type { Target } from "./target.ts";
+import type { SocketOwner, TlsClientOptions, WorkerSocket } from "./worker_socket.ts";
+import { BunSocket } from "./bun_socket.ts";
+import { NodeSocket } from "./node_socket.ts";
 
 /** Owner of a request on a connection, and receiver of the response. */
 export interface ConnectionUser extends ResponseHandler {
@@ -26,17 +27,6 @@ export interface Break {
   readonly cause: Error;
 }
 
-/** Sides of TLS to workers, all in PEM. */
-export interface TlsClientOptions {
-  /** Certificates to trust instead of the system's. */
-  readonly ca?: string | undefined;
-  /** Certificates to trust besides the system's. */
-  readonly moreCa?: readonly string[] | undefined;
-  /** The certificate that is shown to servers that ask for one, and its key. */
-  readonly cert?: string | undefined;
-  readonly key?: string | undefined;
-}
-
 /** Options of a connection. */
 export interface ConnectionOptions {
   readonly clock: Clock;
@@ -47,18 +37,10 @@ export interface ConnectionOptions {
   readonly onIdleClose: (connection: Connection) => void;
 }
 
-function tlsOptions({ ca, moreCa = [], cert, key }: TlsClientOptions = {}): tls.ConnectionOptions {
-  const trusted = moreCa.length === 0 ? ca : [...tls.rootCertificates, ...moreCa];
-  return {
-    ...(trusted === undefined ? {} : { ca: trusted }),
-    ...(cert === undefined || key === undefined ? {} : { cert, key }),
-  };
-}
-
 /** One socket to a worker, for one request at a time. */
-export class Connection {
+export class Connection implements SocketOwner {
   readonly #parser = new ResponseParser();
-  readonly #socket: net.Socket;
+  readonly #socket: WorkerSocket;
   readonly #onIdleClose: (connection: Connection) => void;
   #user: ConnectionUser | undefined;
   /** Ends the wait for the connection. */
@@ -76,23 +58,10 @@ export class Connection {
 
   constructor(target: Target, options: ConnectionOptions) {
     this.#onIdleClose = options.onIdleClose;
-    const { host, port } = target;
-    const socket = target.tls
-      ? tls.connect({
-        host,
-        port,
-        ALPNProtocols: ["http/1.1"],
-        ...(net.isIP(host) === 0 ? { servername: host } : {}),
-        ...tlsOptions(options.tls),
-      })
-      : net.connect({ host, port, noDelay: true });
-    if (target.tls) socket.setNoDelay(true);
-    socket.once(target.tls ? "secureConnect" : "connect", this.#onConnect);
-    socket.on("data", this.#onData);
-    socket.on("end", this.#onEnd);
-    socket.on("error", this.#onError);
-    socket.on("close", this.#onClose);
-    this.#socket = socket;
+    // Bun's own sockets cost less than its `node:net`; certificates are the business of `node:tls` everywhere.
+    this.#socket = !target.tls && BunSocket.available
+      ? new BunSocket(target, this)
+      : new NodeSocket(target, this, options.tls);
     const { clock, connectTimeoutMs } = options;
     this.#cancelConnecting = clock.timer(
       connectTimeoutMs,
@@ -106,7 +75,7 @@ export class Connection {
     this.#user = user;
     this.#answering = false;
     this.#parser.begin(user);
-    if (this.#connected) this.#write(bytes);
+    if (this.#connected) this.#socket.write(bytes);
     else this.#outgoing = bytes;
   }
 
@@ -122,23 +91,16 @@ export class Connection {
     this.#close();
   }
 
-  #write(pieces: readonly (string | Uint8Array)[]): void {
-    for (const piece of pieces) {
-      if (typeof piece === "string") this.#socket.write(piece, "utf8");
-      else this.#socket.write(piece);
-    }
-  }
-
-  readonly #onConnect = () => {
+  onConnect(): void {
     this.#connected = true;
     this.#cancelConnecting();
     const outgoing = this.#outgoing;
     this.#outgoing = undefined;
-    if (outgoing !== undefined) this.#write(outgoing);
-  };
+    if (outgoing !== undefined) this.#socket.write(outgoing);
+  }
 
-  readonly #onData = (data: Buffer | string) => {
-    if (this.#closed || typeof data === "string") return;
+  onData(data: Buffer): void {
+    if (this.#closed) return;
     const user = this.#user;
     // Nobody asked for these bytes.
     if (user === undefined) return this.#break(new Error("The worker sent bytes without a request"));
@@ -150,24 +112,24 @@ export class Connection {
         this.#socket.pause();
       }
     } else if (state === "invalid") this.#break(new Error(this.#parser.problem), true);
-    else this.#end(user, state === "ended" && this.#socket.writableLength === 0);
-  };
+    else this.#end(user, state === "ended" && !this.#socket.unsent);
+  }
 
-  readonly #onEnd = () => {
+  onEnd(): void {
     if (this.#closed) return;
     const user = this.#user;
     if (user !== undefined && this.#answering && this.#parser.finish() === "ended_for_good") {
       this.#end(user, false);
     } else this.#break(new Error("The worker closed the connection"));
-  };
+  }
 
-  readonly #onError = (error: Error) => {
+  onError(error: Error): void {
     this.#error ??= error;
-  };
+  }
 
-  readonly #onClose = () => {
+  onClose(): void {
     if (!this.#closed) this.#break(this.#error ?? new Error("The connection was closed"));
-  };
+  }
 
   #end(user: ConnectionUser, reusable: boolean): void {
     this.#served++;

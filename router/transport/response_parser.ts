@@ -57,6 +57,9 @@ export class ResponseParser {
   /** The parser that is at work, and what it works on. */
   static #current: ResponseParser | undefined;
   static #data: Buffer | undefined;
+  /** Text of a head, from an offset in it. */
+  static #headText = "";
+  static #headTextAt = 0;
   /** Offset and length of each piece of the body in it. */
   static readonly #pieces: number[] = [];
 
@@ -132,6 +135,7 @@ export class ResponseParser {
     input.set(part);
     ResponseParser.#current = this;
     ResponseParser.#data = part;
+    ResponseParser.#headText = "";
     const result = module.llhttp_execute(this.#parser, ResponseParser.#inputAt, part.length);
     ResponseParser.#current = ResponseParser.#data = undefined;
     if (ResponseParser.#pieces.length > 0) this.#handBody(part);
@@ -222,9 +226,18 @@ export class ResponseParser {
     return LLHTTP.paused;
   }
 
+  /** A head is decoded once: each call to the runtime costs more than to cut a text. */
   #text(from: number, length: number): string {
     const start = from - ResponseParser.#inputAt;
-    return ResponseParser.#data!.toString("latin1", start, start + length);
+    let at = start - ResponseParser.#headTextAt;
+    if (at < 0 || at + length > ResponseParser.#headText.length) {
+      const data = ResponseParser.#data!;
+      const end = data.indexOf("\r\n\r\n", start);
+      ResponseParser.#headText = data.toString("latin1", start, end < 0 ? data.length : end);
+      ResponseParser.#headTextAt = start;
+      at = 0;
+    }
+    return ResponseParser.#headText.slice(at, at + length);
   }
 
   /** Counts bytes of heads and trailers. */

@@ -6,9 +6,10 @@ import {
   type Transport,
   TransportError,
 } from "../../base/transport.ts";
-import { Connection, type TlsClientOptions } from "./connection.ts";
+import { Connection } from "./connection.ts";
 import { Exchange } from "./exchange.ts";
 import { type Target, targetOf } from "./target.ts";
+import type { TlsClientOptions } from "./worker_socket.ts";
 
 /** Idle sockets are closed after this long: uvicorn closes its side after 5 s, and both must not cross. */
 const IDLE_MS = 3_000;

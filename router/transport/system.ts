@@ -1,5 +1,5 @@
 import type { Transport } from "../../base/transport.ts";
-import type { TlsClientOptions } from "./connection.ts";
+import type { TlsClientOptions } from "./worker_socket.ts";
 import { SocketTransport } from "./sockets.ts";
 
 /** The transport over the machine's network. */

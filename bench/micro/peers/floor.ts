@@ -35,6 +35,7 @@ interface Head {
 
 const { Bun } = globalThis as typeof globalThis & { Bun: BunRuntime };
 const [port = 0, decodePort = 0, prefillPort = 0] = process.argv.slice(2).map(Number);
+let rooms = 0;
 const pools = new Map<number, Upstream[]>([[decodePort, []], [prefillPort, []]]);
 
 /** One kept socket, which carries one request at a time. */
@@ -134,7 +135,7 @@ Bun.serve({
   idleTimeout: 0,
   fetch: async (request) => {
     const body = new Uint8Array(await request.arrayBuffer());
-    const room = Math.floor(Math.random() * 2 ** 53);
+    const room = ++rooms;
     const more = prefillPort === 0
       ? ""
       : `,"bootstrap_host":"127.0.0.1","bootstrap_port":8998,"bootstrap_room":${room}`;

@@ -11,6 +11,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../../base/clock.ts";
+import { systemTransport } from "../../../router/transport/system.ts";
 import { numberAfter, textAfter } from "../flags.ts";
 import { median } from "../measure.ts";
 import { NativeBench } from "./native.ts";
@@ -29,6 +30,7 @@ const enginesDir = process.env["CANOPY_ENGINES_DIR"] ?? join(homedir(), ".cache"
 const canopy = process.env["CANOPY_BIN"] ?? fileURLToPath(new URL("../../../dist/canopy", import.meta.url));
 
 const clock = new SystemClock();
+const transport = systemTransport();
 const folder = mkdtempSync(join(tmpdir(), "canopy-peers-"));
 const write = (text: string) => process.stdout.write(text);
 const running = new Map<string, RunningRouter>();
@@ -45,7 +47,7 @@ async function measureMode(mode: Mode, bench: NativeBench): Promise<void> {
       prefillPort: basePort,
       decodePort: basePort + 1,
     };
-    running.set(router.name, await RunningRouter.start(router, place, MODEL, clock));
+    running.set(router.name, await RunningRouter.start(router, place, MODEL, { clock, transport }));
   }
   const scenarios = SCENARIOS.filter(({ name }) => loads.length === 0 || loads.includes(name));
   const all = new Map(scenarios.map((scenario) => [scenario, new Map<string, Figures[]>()]));
@@ -103,5 +105,6 @@ try {
 } finally {
   stopRouters();
   stopWorker();
+  await transport.close();
   rmSync(folder, { recursive: true });
 }

@@ -3,6 +3,7 @@ import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import type { Clock } from "../../../base/clock.ts";
+import type { Transport } from "../../../base/transport.ts";
 import { ProcessTree } from "./process_tree.ts";
 
 /** A way in which workers serve. */
@@ -84,7 +85,7 @@ export class RunningRouter {
     router: PeerRouter,
     place: RouterPlace,
     model: string,
-    clock: Clock,
+    { clock, transport }: { readonly clock: Clock; readonly transport: Transport },
   ): Promise<RunningRouter> {
     const [program = "", ...args] = router.command(place);
     const env = { ...process.env, npm_config_loglevel: "error" };
@@ -94,11 +95,19 @@ export class RunningRouter {
     const giveUpAtMs = clock.now() + 90_000;
     const body = JSON.stringify({ model, messages: [{ role: "user", content: "Hi" }], max_tokens: 1 });
     while (true) {
-      const headers = { "content-type": "application/json" };
-      const url = `http://127.0.0.1:${place.port}/v1/chat/completions`;
-      const answered = await fetch(url, { method: "POST", headers, body })
-        .then(async (response) => (await response.text()) !== "" && response.ok, () => false);
-      if (answered) return running;
+      const request = {
+        method: "POST",
+        url: `http://127.0.0.1:${place.port}/v1/chat/completions`,
+        headers: { "content-type": "application/json" },
+        body,
+      } as const;
+      try {
+        const response = await transport.send(request, new AbortController().signal);
+        for await (const _ of response.body) { /* to its end */ }
+        if (response.status === 200) return running;
+      } catch {
+        // Not there yet.
+      }
       if (clock.now() > giveUpAtMs || child.exitCode !== null) {
         running.stop();
         throw new Error(`${router.name} does not answer:\n${running.#output.slice(-2000)}`);

@@ -1,0 +1,35 @@
+import type { Buffer } from "node:buffer";
+
+/** Sides of TLS to workers, all in PEM. */
+export interface TlsClientOptions {
+  /** Certificates to trust instead of the system's. */
+  readonly ca?: string | undefined;
+  /** Certificates to trust besides the system's. */
+  readonly moreCa?: readonly string[] | undefined;
+  /** The certificate that is shown to servers that ask for one, and its key. */
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+}
+
+/** Bytes to and from a worker. */
+export interface WorkerSocket {
+  /** True while bytes that were written have not left. */
+  readonly unsent: boolean;
+  write(pieces: readonly (string | Uint8Array)[]): void;
+  pause(): void;
+  resume(): void;
+  /** Closes it at once. */
+  destroy(): void;
+}
+
+/** What a socket tells its owner; after `destroy` nothing that matters. */
+export interface SocketOwner {
+  onConnect(): void;
+  /** The bytes are the owner's. */
+  onData(data: Buffer): void;
+  /** The other side sends nothing more. */
+  onEnd(): void;
+  /** `onClose` follows. */
+  onError(error: Error): void;
+  onClose(): void;
+}
