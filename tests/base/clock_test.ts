@@ -206,3 +206,20 @@ test("deadlineSignal follows its parent, and leaves no timer after release", asy
   await clock.advance();
   assert.equal(clock.now(), 0);
 });
+
+for (const [name, clock] of [["system", new SystemClock()], ["virtual", new VirtualClock()]] as const) {
+  test(`${name}: a timer fires once, and a cancelled one never`, async () => {
+    const fired: string[] = [];
+    const cancelOne = clock.timer(5, () => void fired.push("one"));
+    const cancelTwo = clock.timer(5, () => void fired.push("two"));
+    clock.timer(Infinity, () => void fired.push("never"))();
+    cancelTwo();
+    const wait = () => clock.sleep(20);
+    await (clock instanceof VirtualClock ? clock.run(wait) : wait());
+    assert.deepEqual(fired, ["one"]);
+    // Both are over: nothing happens any more.
+    cancelOne();
+    cancelTwo();
+    if (clock instanceof VirtualClock) assert.equal(clock.pendingTimers, 0);
+  });
+}

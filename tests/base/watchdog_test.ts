@@ -77,3 +77,19 @@ test("due times that no sum of durations meets exactly do not keep it awake", as
   assert.equal(lateMs.length, 1);
   assert.equal(clock.pendingTimers, 0);
 });
+
+test("watchdogs of one clock share a timer, and each is late at its own time", async () => {
+  const clock = new VirtualClock();
+  const [one, two, three] = [watch(clock), watch(clock), watch(clock)];
+  one.dog.arm(50);
+  two.dog.arm(70);
+  three.dog.arm(40);
+  assert.equal(clock.pendingTimers, 1);
+  three.dog.stop();
+  await clock.advance(60);
+  two.dog.disarm();
+  two.dog.arm(90);
+  await clock.advance(1000);
+  assert.deepEqual([one.lateMs, two.lateMs, three.lateMs], [[50], [90], []]);
+  assert.equal(clock.pendingTimers, 0);
+});

@@ -29,6 +29,10 @@ class HeldClock implements Clock {
     if (this.#held()) await this.#go.promise;
   }
 
+  timer(ms: number, fire: () => void): () => void {
+    return clock.timer(ms, fire);
+  }
+
   /** Lets no step end any more as soon as this holds. */
   hold(from: () => boolean): void {
     this.#held = from;
