@@ -80,6 +80,12 @@ export class MetricsText {
   }
 }
 
+/** The values of a family, as another thread can be sent them. */
+export type FamilyValues<Value> = readonly (readonly [Labels, Value])[];
+
+/** The numbers of a `Distribution`. */
+export type DistributionValues = Pick<Distribution, "counts" | "sum" | "count">;
+
 /** Series by their labels, made when they are first used; all of a family have the same labels in one order. */
 class Family<Value> {
   protected readonly name: string;
@@ -116,6 +122,15 @@ export class Counter extends Family<number> {
     this.series(labels).value += amount;
   }
 
+  /** Adds what was counted elsewhere. */
+  absorb(values: FamilyValues<number>): void {
+    for (const [labels, value] of values) this.add(labels, value);
+  }
+
+  values(): FamilyValues<number> {
+    return [...this.samples()];
+  }
+
   write(text: MetricsText): void {
     text.counter(this.name, this.help, this.samples());
   }
@@ -130,6 +145,20 @@ export class Histogram extends Family<Distribution> {
 
   observe(labels: Labels, value: number): void {
     this.series(labels).value.observe(value);
+  }
+
+  /** Adds what was observed elsewhere, with the same bounds. */
+  absorb(values: FamilyValues<DistributionValues>): void {
+    for (const [labels, { counts, sum, count }] of values) {
+      const own = this.series(labels).value;
+      own.sum += sum;
+      own.count += count;
+      for (const [at, amount] of counts.entries()) own.counts[at]! += amount;
+    }
+  }
+
+  values(): FamilyValues<DistributionValues> {
+    return [...this.samples()].map(([labels, { counts, sum, count }]) => [labels, { counts, sum, count }]);
   }
 
   write(text: MetricsText): void {

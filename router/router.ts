@@ -11,20 +11,24 @@ import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import { createApp } from "./http/app.ts";
 import type { Env } from "./http/gate/context.ts";
-import { routerMetrics } from "./http/admin/admin.ts";
-import { admissionBounds, admissionOf } from "./http/gate/admission.ts";
+import { routerMetrics, tokenMakers } from "./http/admin/admin.ts";
+import { type Admission, admissionBounds, admissionOf } from "./http/gate/admission.ts";
 import { Drain } from "./http/gate/drain.ts";
 import type { RouterServices } from "./http/gate/services.ts";
-import { Metrics } from "./http/metrics/metrics.ts";
+import { Metrics, type ThreadCounts } from "./http/metrics/metrics.ts";
 import type { ReloadMetrics } from "./http/metrics/reload_metrics.ts";
 import { type Address, Listeners } from "./http/server/listeners.ts";
+import type { Fetches } from "./http/server/serve_http.ts";
+import type { RunRecord } from "./moa/record/run_record.ts";
+import type { PoolShare } from "./pool/pool_share.ts";
+import type { SharedPermits } from "./shared/shared_semaphore.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
 import { Arrivals } from "./pool/arrivals.ts";
 import type { WorkerStatus } from "./pool/worker.ts";
 import { createRelay } from "./relay/relay.ts";
 import { Fleet } from "./served/fleet.ts";
-import { createModels } from "./served/models.ts";
+import { createModels, type Models } from "./served/models.ts";
 import type { ServedModel } from "./served/served_model.ts";
 import { TracedTransport } from "./tracing/traced_transport.ts";
 
@@ -44,7 +48,31 @@ export interface RouterOptions {
   /** Traces of requests; the router does not close them. */
   readonly spans?: Spans | undefined;
   /** By default from a local folder or the Hub; while it loads, prompts go out as text. */
-  readonly loadTokenizer?: (source: string) => Promise<ModelTokenizer>;
+  readonly loadTokenizer?: ((source: string) => Promise<ModelTokenizer>) | undefined;
+  /** Absent where one thread does it all. */
+  readonly part?: RouterPart | undefined;
+}
+
+/** A router's part in a program of several threads: one of those that serve, or the one that watches over all. */
+export interface RouterPart {
+  /** True in the one that watches: it serves nobody and needs no tokenizers. */
+  readonly leads: boolean;
+  readonly shareOf: (model: string) => PoolShare;
+  readonly admission: SharedPermits;
+  /** Stands before the app, for requests that other threads answer. */
+  readonly front?: ((app: Fetches) => Fetches) | undefined;
+  /** Gets the records of runs, which are kept elsewhere. */
+  readonly onRunEnded?: ((record: RunRecord) => void) | undefined;
+  /** Numbers of the threads that serve. */
+  readonly threadCounts?: (() => Promise<readonly ThreadCounts[]>) | undefined;
+}
+
+/** The parts of a router that the other threads of its program change and ask. */
+export interface RouterInside {
+  readonly models: Models;
+  readonly admission: Admission;
+  readonly metrics: Metrics;
+  counts(): ThreadCounts;
 }
 
 /** The whole router. */
@@ -52,6 +80,7 @@ export interface Router {
   /** The HTTP surface, usable without a port. */
   readonly app: Pick<Hono<Env>, "fetch" | "request">;
   readonly services: RouterServices;
+  readonly inside: RouterInside;
   /** To be told of readings of the configuration, for /metrics. */
   readonly reloads: ReloadMetrics;
   /** Resolves when every worker was asked once what it can do and tokenizers were looked for, with or without success. */
@@ -77,6 +106,7 @@ export function createRouter(options: RouterOptions): Router {
   const life = new AbortController();
   const parts = createParts(options, life.signal);
   const { clock, random, transport, spans, models, moa, fleet, drain, metrics, admission } = parts;
+  const { part } = options;
   const services: RouterServices = {
     get config() {
       return config;
@@ -96,15 +126,17 @@ export function createRouter(options: RouterOptions): Router {
     fetch: (...asked) => current.fetch(...asked),
     request: (...asked) => current.request(...asked),
   };
-  const probed = Promise.all([models.start(life.signal), fleet?.start(life.signal)]);
+  // Whoever does not lead is told who has joined which model.
+  const asked = part === undefined || part.leads ? fleet : undefined;
+  const probed = Promise.all([models.start(life.signal), asked?.start(life.signal)]);
   probed.then(() => warnOfContexts(config, models.all)).catch(() => {});
   // Addresses of workers are for those who may do everything: here, where there are no keys.
   const nameOf = ({ id, url }: WorkerStatus) => isKeyless(config) ? url : id;
   const listeners = new Listeners({
-    app,
+    app: part?.front?.(app) ?? app,
     tls: config.server.tls,
     clock,
-    metricsText: () => routerMetrics({ metrics, drain, admission, models: models.all }, nameOf),
+    metricsText: () => routerMetrics({ ...parts, models: models.all }, nameOf),
   });
   let closed: Promise<void> | undefined;
 
@@ -118,6 +150,7 @@ export function createRouter(options: RouterOptions): Router {
   return {
     app,
     services,
+    inside: { models, admission, metrics, counts: () => countsOf(parts) },
     reloads: metrics.reloads,
     reconfigure: (next) => {
       prepare(next, parts, listeners).commit();
@@ -141,16 +174,19 @@ export function createRouter(options: RouterOptions): Router {
 
 /** The parts of a router that stay while its configuration changes. */
 function createParts(options: RouterOptions, life: AbortSignal) {
-  const { config, clock, random, spans, earlyExit, version } = options;
+  const { config, clock, random, spans, earlyExit, version, part } = options;
   const transport = spans === undefined ? options.transport : new TracedTransport(options.transport, spans);
   const shared = { config, clock, random, transport, spans };
   const models = createModels({
     ...shared,
-    loadTokenizer: options.loadTokenizer ??
+    loadTokenizer: part?.leads === true ? undefined : options.loadTokenizer ??
       ((source) => loadTokenizer(source, { transport, signal: life, clock })),
+    shareOf: part?.shareOf,
   });
   const arrivals = new Arrivals();
-  const moa = createMoa({ ...shared, models: models.all, arrivals, earlyExit });
+  const onRunEnded = part?.onRunEnded;
+  const kept = { onRunEnded, maxRunsKept: onRunEnded && 0 };
+  const moa = createMoa({ ...shared, ...kept, models: models.all, arrivals, earlyExit });
   models.listen({ added: (model) => moa.addModel(model), removed: (name) => moa.removeModel(name) });
   const fleet = config.fleet === undefined
     ? undefined
@@ -166,9 +202,20 @@ function createParts(options: RouterOptions, life: AbortSignal) {
     version,
     drain: new Drain({ clock, timeoutMs: config.server.drain_timeout_ms }),
     metrics,
-    admission: admissionOf(config.server, clock),
+    admission: admissionOf(config.server, clock, part?.admission),
+    threadCounts: part?.threadCounts,
     ids: random.stream("http"),
     startedAt: unixSeconds(clock),
+  };
+}
+
+function countsOf({ metrics, drain, admission, models }: ReturnType<typeof createParts>): ThreadCounts {
+  return {
+    alive: true,
+    metrics: metrics.values(),
+    requestsInFlight: drain.inFlight,
+    places: admission.counts,
+    tokensBy: tokenMakers(models.all),
   };
 }
 

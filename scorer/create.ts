@@ -10,7 +10,7 @@ import { findOnnxFiles } from "./embedders/onnx_files.ts";
 import type { Scorer } from "./scorer.ts";
 import { InlineScorer } from "./thread/inline_scorer.ts";
 import { WorkerScorer } from "./thread/worker_scorer.ts";
-import { startScorerThread } from "./thread/worker_thread.ts";
+import { type StartScorerThread, startScorerThread } from "./thread/worker_thread.ts";
 
 /** Means of a scorer. */
 export interface CreateScorerOptions {
@@ -21,6 +21,8 @@ export interface CreateScorerOptions {
   readonly transport: Transport;
   /** Ends the wait for an endpoint. */
   readonly signal: AbortSignal;
+  /** Starts the thread of a model; by default one of its own. */
+  readonly start?: StartScorerThread | undefined;
 }
 
 /**
@@ -41,7 +43,7 @@ export async function createScorer(config: ScorerConfig, options: CreateScorerOp
     return new WorkerScorer({
       clock,
       log,
-      start: startScorerThread,
+      start: options.start ?? startScorerThread,
       maxQueued,
       embedder: { files, model, threads, span, maxTokens, maxCachedTokens, whitening },
     });
@@ -71,7 +73,7 @@ async function endpointScorer(config: ScorerConfig, options: CreateScorerOptions
     clock,
     log,
     transport,
-    start: startScorerThread,
+    start: options.start ?? startScorerThread,
     maxQueued,
     embedder: { url, model, apiKey, span, maxTokens, whitening },
   });

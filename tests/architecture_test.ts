@@ -362,6 +362,7 @@ test("threads are started, and functions of C called, in one place each", () => 
   const threads = [
     "ml/onnx/thread.ts",
     "scorer/thread/worker.ts",
+    "cli/kit/router/serving_worker.ts",
     "embedded/thread/worker.ts",
     "ml/tokenizers/encoder_worker.ts",
     "bench/micro/loop_delay_thread.ts",

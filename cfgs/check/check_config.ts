@@ -24,7 +24,7 @@ export function checkConfig(config: Config): ConfigFinding[] {
       findingAt(["models", name], "is used by no graph, and not served by itself", { severity: "warning" }),
     );
   }
-  findings.push(...checkServer(config));
+  findings.push(...checkServer(config), ...checkThreads(config));
   return unique(findings);
 }
 
@@ -44,6 +44,17 @@ function checkServer({ server }: Config): ConfigFinding[] {
     findings.push(findingAt(["server", "worker_hosts"], message, { severity: "warning" }));
   }
   return findings;
+}
+
+/** Models in this process are for one thread: several would each load their weights. */
+function checkThreads({ server: { workers }, models }: Config): ConfigFinding[] {
+  if (workers === 1) return [];
+  return Object.entries(models).flatMap(([name, { engine }]) => {
+    if (engine !== "onnx") return [];
+    const message =
+      `is a model in this process, and those need server.workers 1: current value is ${workers}`;
+    return [findingAt(["models", name], message)];
+  });
 }
 
 function checkModel(name: string, model: ModelConfig): ConfigFinding[] {

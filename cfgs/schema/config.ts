@@ -329,6 +329,9 @@ export const serverSchema = z.strictObject({
   drain_timeout_ms: z.number().positive().default(30_000).describe(
     "Time for running requests to end after SIGTERM",
   ),
+  workers: z.union([z.int().min(1).max(64), z.literal("auto")]).default(1).describe(
+    "Threads that serve clients, each with an event loop of its own; auto: one for each core",
+  ),
   readiness: z.enum(["all", "any"]).default("all").describe(
     "GET /readiness is 200 when all models that are served have a usable worker, or when any graph or model can be served",
   ),

@@ -90,12 +90,15 @@ function report(
     return;
   }
   const colors = colorsOf(io.out, io.env);
-  const { host, port } = loaded.config.server;
+  const { host, port, workers } = loaded.config.server;
   const format = { canopy: "", "moa-vllm": " (MoA-vllm format)", tree: " (MoA-vllm format with clusters)" };
   io.out.write(`${colors.green(`${loaded.source}${format[loaded.format]}: fine`)}\n`);
   for (const warning of warnings) io.out.write(`${colors.yellow(configProblemText(warning))}\n`);
   io.out.write(summaryText(loaded.config));
-  io.out.write(`server: ${host}:${port}\n`);
+  const threads = workers === 1
+    ? ""
+    : `, ${workers === "auto" ? "a thread for each core" : `${workers} threads`}`;
+  io.out.write(`server: ${host}:${port}${threads}\n`);
 }
 
 function reportProblems(problems: readonly ConfigProblem[], io: Io): void {

@@ -42,6 +42,11 @@ export const OVERRIDE_OPTIONS = {
     max: 65535,
     help: "Port to listen on (server.port); 0: any",
   },
+  workers: {
+    type: "text",
+    value: "N",
+    help: "Threads that serve (server.workers), 1 by default; auto: one for each core",
+  },
   set: {
     type: "list",
     value: "PATH=VALUE",
@@ -75,6 +80,9 @@ export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Over
   }
   if (values.port !== undefined) {
     overrides.push({ path: "server.port", value: values.port, origin: "--port" });
+  }
+  if (values.workers !== undefined) {
+    overrides.push({ path: "server.workers", value: values.workers, origin: "--workers" });
   }
   return overrides;
 }

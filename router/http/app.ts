@@ -38,6 +38,7 @@ export interface AppServices extends RouterServices {
   readonly ids?: Random | undefined;
   /** Start of the router, as unix time in seconds; by default now. */
   readonly startedAt?: number | undefined;
+  readonly threadCounts?: HttpServices["threadCounts"];
   /** For /openapi.json. */
   readonly version?: string | undefined;
 }

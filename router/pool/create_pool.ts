@@ -9,6 +9,7 @@ import type { ModelCheck } from "./health.ts";
 import { PairPlacer } from "./pair_placer.ts";
 import type { Placer } from "./placer.ts";
 import type { ManagedPool } from "./pool.ts";
+import type { PoolShare, WorkerReport } from "./pool_share.ts";
 import { workerExists, WorkerRegistry } from "./registry.ts";
 import type { WorkerStatus } from "./worker.ts";
 import { WorkerPlacer } from "./worker_placer.ts";
@@ -25,6 +26,8 @@ export interface PoolOptions {
   readonly log: Logger;
   /** A worker that it finds wrong is out of service until it is right. */
   readonly findWrongModel?: ModelCheck | undefined;
+  /** Absent where one thread does it all. */
+  readonly share?: PoolShare | undefined;
 }
 
 /**
@@ -34,6 +37,8 @@ export interface PoolOptions {
  */
 export function createPool(options: PoolOptions): ManagedPool {
   const pool = new ModelPool(options);
+  // Elsewhere than where it leads, the workers are those that it is told.
+  if (options.share?.leads === false) return pool;
   for (const access of configuredAccesses(options)) pool.addWorker(access);
   return pool;
 }
@@ -121,13 +126,14 @@ class ModelPool implements ManagedPool {
     this.model = model;
     this.#config = config;
     const registry = new WorkerRegistry({ ...options, onChange: () => this.gate.wake() });
-    const placerOptions = { model, config, random, registry };
+    const placerOptions = { model, config, random, registry, share: options.share };
     const placer = servesInPairs(config) ? new PairPlacer(placerOptions) : new WorkerPlacer(placerOptions);
     this.gate = new Gate({
       model,
       clock,
       place: (hint) => placer.place(hint),
       opensAtMs: () => registry.opensAtMs,
+      queue: options.share?.queue,
     });
     this.#registry = registry;
     this.#placer = placer;
@@ -180,5 +186,13 @@ class ModelPool implements ManagedPool {
 
   setDown(id: string, reason: string | undefined): boolean {
     return this.#registry.setDown(id, reason);
+  }
+
+  follow(members: readonly WorkerReport[]): void {
+    this.#registry.follow(members);
+  }
+
+  poke(id: string): void {
+    this.#registry.find(id)?.poke();
   }
 }

@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
+import type { ThreadQueue } from "../shared/thread_queue.ts";
 import type { Lease, LeaseHint, PlaceHint } from "./lease.ts";
 import type { Claim } from "./placer.ts";
 import { fullError } from "./refusals.ts";
@@ -15,6 +16,8 @@ export interface GateOptions {
   readonly place: (hint: PlaceHint) => Claim;
   /** Earliest time, in clock ms, at which an open breaker will let a probe through; undefined when none is open. */
   readonly opensAtMs?: (() => number | undefined) | undefined;
+  /** Those who wait in other threads for the same workers. */
+  readonly queue?: ThreadQueue | undefined;
 }
 
 /** Prompts of requests that workers have not read yet; those of warms do not count. */
@@ -29,6 +32,8 @@ interface Waiter {
   readonly hint: LeaseHint;
   readonly grant: (lease: Lease) => void;
   readonly refuse: (error: unknown) => void;
+  /** Its turn among all threads, once it really waits. */
+  turn?: number;
 }
 
 /**
@@ -104,7 +109,8 @@ export class Gate implements PromptReads {
    * worker has room, or others wait.
    */
   leaseNow(hint: PlaceHint): Lease {
-    const { model, place } = this.#options;
+    const { model, place, queue } = this.#options;
+    if (queue?.othersWait === true) throw fullError(model, "requests wait for a place");
     if (this.waiting > 0) throw fullError(model, `${this.waiting} requests wait for a place`);
     return this.#leaseOf(place(hint));
   }
@@ -119,13 +125,30 @@ export class Gate implements PromptReads {
 
   /** Serves the queue as far as there are places. To be called when workers come, go, or change their state. */
   wake(): void {
+    this.#serve();
+    const { queue } = this.#options;
+    if (queue !== undefined) {
+      let moved = this.#showHead(queue);
+      // A place that became free before the turn was shown is told to nobody.
+      if (moved && this.waiting > 0) {
+        this.#serve();
+        moved = this.#showHead(queue) || moved;
+      }
+      if (moved) queue.pass();
+    }
+    this.#setAlarm();
+  }
+
+  #serve(): void {
+    const { queue, place } = this.#options;
     for (let at = 0; at < this.#waiters.length;) {
       const waiter = this.#waiters[at]!;
+      if (queue?.isFirst(waiter.turn) === false) break;
       try {
-        waiter.grant(this.#leaseForPrompt(this.#options.place(waiter.hint)));
+        waiter.grant(this.#leaseForPrompt(place(waiter.hint)));
       } catch (error) {
         if (isFull(error)) {
-          if ((waiter.hint.exclude?.size ?? 0) === 0) break;
+          if (!avoidsWorkers(waiter)) break;
           at++;
           continue;
         }
@@ -133,7 +156,12 @@ export class Gate implements PromptReads {
       }
       this.#waiters.splice(at, 1);
     }
-    this.#setAlarm();
+  }
+
+  /** Shows other threads the turn of the first one here who takes any place; true when it is another than before. */
+  #showHead(queue: ThreadQueue): boolean {
+    for (const waiter of this.#waiters) waiter.turn ??= queue.nextTurn();
+    return queue.show(this.#waiters.find((waiter) => !avoidsWorkers(waiter))?.turn);
   }
 
   #leaseForPrompt(claim: Claim): Lease {
@@ -155,6 +183,7 @@ export class Gate implements PromptReads {
       },
       onFree: () => {
         if (this.waiting > 0) this.wake();
+        this.#options.queue?.pass();
       },
     });
   }
@@ -234,6 +263,10 @@ class ClaimLease implements Lease {
     this.#ends.stopReading?.();
     return true;
   }
+}
+
+function avoidsWorkers({ hint }: Waiter): boolean {
+  return (hint.exclude?.size ?? 0) > 0;
 }
 
 function homeOf({ workerId, prefill }: Claim): string {

@@ -59,8 +59,7 @@ export class PairPlacer implements Placer {
     const decodes = this.#usable("decode", hint);
     const { max_in_flight, pair_window } = this.#config;
     const roomy = (worker: Worker) => worker.inFlight < max_in_flight;
-    const open = (prefill: Worker, decode: Worker) =>
-      (this.#handOffs.get(pairKey(prefill, decode)) ?? 0) < pair_window;
+    const open = (prefill: Worker, decode: Worker) => this.#handOffsOf(prefill, decode) < pair_window;
     const takers = decodes.filter(roomy);
     const givers = prefills.filter((prefill) =>
       roomy(prefill) && takers.some((decode) => open(prefill, decode))
@@ -75,7 +74,8 @@ export class PairPlacer implements Placer {
     const prefill = this.#prefillPolicy.choose({ candidates: givers, usable: prefills }, hint);
     const free = takers.filter((decode) => open(prefill, decode));
     const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
-    return this.#take(prefill, decode, hint);
+    // Another thread was faster: that pair is full now.
+    return this.#take(prefill, decode, hint) ?? this.place(hint);
   }
 
   checkRole({ url, role }: WorkerAccess): void {
@@ -99,7 +99,7 @@ export class PairPlacer implements Placer {
       throw fullError(this.#options.model, `every usable decode server has ${limit} requests in flight`);
     }
     const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
-    return claimOf(decode, this.#decodePolicy, hint);
+    return claimOf(decode, this.#decodePolicy, hint) ?? this.#placeDecode(hint);
   }
 
   #inService(role: "prefill" | "decode"): Worker[] {
@@ -117,11 +117,33 @@ export class PairPlacer implements Placer {
     return admitted(others.length > 0 ? others : inService);
   }
 
-  #take(prefill: Worker, decode: Worker, hint: PlaceHint): Claim {
+  #handOffsOf(prefill: Worker, decode: Worker): number {
+    const { share } = this.#options;
+    return share?.handOffs(prefill.slot, decode.slot).value ??
+      this.#handOffs.get(pairKey(prefill, decode)) ?? 0;
+  }
+
+  /** Undefined, and nothing is taken, when another thread was faster. */
+  #take(prefill: Worker, decode: Worker, hint: PlaceHint): Claim | undefined {
+    const { share, config: { pair_window } } = this.#options;
+    const handOffs = share?.handOffs(prefill.slot, decode.slot);
+    if (handOffs?.tryAdd(pair_window) === false) return undefined;
+    const lost: Lost = {};
+    const prefillShare = prefill.take((error) => lost.claim?.lost?.(error));
+    const decodeShare = prefillShare && decode.take((error) => lost.claim?.lost?.(error));
+    if (prefillShare === undefined || decodeShare === undefined) {
+      prefillShare?.release("aborted");
+      handOffs?.add(-1);
+      return undefined;
+    }
     const key = pairKey(prefill, decode);
     this.#handOffs.set(key, (this.#handOffs.get(key) ?? 0) + 1);
-    return new PairClaim(prefill, decode, {
+    return lost.claim = new PairClaim({ worker: prefill, share: prefillShare }, {
+      worker: decode,
+      share: decodeShare,
+    }, {
       onHandedOff: () => {
+        handOffs?.add(-1);
         const left = (this.#handOffs.get(key) ?? 1) - 1;
         if (left === 0) this.#handOffs.delete(key);
         else this.#handOffs.set(key, left);
@@ -129,6 +151,17 @@ export class PairPlacer implements Placer {
       onRead: (found) => this.#prefillPolicy.promptRead?.(prefill.ordinal, hint, found),
     });
   }
+}
+
+/** The claim that is told when one of its servers goes. */
+interface Lost {
+  claim?: Claim;
+}
+
+/** One half of a claim. */
+interface TakenHalf {
+  readonly worker: Worker;
+  readonly share: WorkerShare;
 }
 
 /** The placer, as told by a claim. */
@@ -149,12 +182,12 @@ class PairClaim implements Claim {
   /** True once a half was named as the one that failed. */
   #blamed = false;
 
-  constructor(prefill: Worker, decode: Worker, events: PairEvents) {
-    this.workerId = decode.id;
-    this.url = decode.url;
+  constructor({ worker: prefill, share }: TakenHalf, decode: TakenHalf, events: PairEvents) {
+    this.workerId = decode.worker.id;
+    this.url = decode.worker.url;
     this.prefill = prefill.prefillSide;
-    this.#prefillShare = prefill.take((error) => this.lost?.(error));
-    this.#decodeShare = decode.take((error) => this.lost?.(error));
+    this.#prefillShare = share;
+    this.#decodeShare = decode.share;
     this.#events = events;
   }
 

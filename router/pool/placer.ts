@@ -2,6 +2,7 @@ import type { Random } from "../../base/random.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { PlaceHint } from "./lease.ts";
 import type { Policy, PolicyRequest } from "./policies/policy.ts";
+import type { PoolShare } from "./pool_share.ts";
 import type { WorkerRegistry } from "./registry.ts";
 import type { Worker } from "./worker.ts";
 import type { EngineError } from "../worker/engine_error.ts";
@@ -15,6 +16,7 @@ export interface PlacerOptions {
   readonly config: ModelConfig;
   readonly random: Random;
   readonly registry: WorkerRegistry;
+  readonly share?: PoolShare | undefined;
 }
 
 /** A place that a placer took for one request: a share of one worker, or of both workers of a pair. */
@@ -43,9 +45,10 @@ export interface Placer {
   checkRole(access: WorkerAccess): void;
 }
 
-/** A share of a whole server, or of a decode server that works alone. */
-export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest): Claim {
+/** A share of a whole server, or of a decode server that works alone; undefined as with `Worker.take`. */
+export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest): Claim | undefined {
   const share = worker.take((error) => claim.lost?.(error));
+  if (share === undefined) return undefined;
   const claim: Claim = {
     workerId: worker.id,
     url: worker.url,

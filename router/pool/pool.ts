@@ -1,5 +1,6 @@
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { Gate } from "./gate.ts";
+import type { WorkerReport } from "./pool_share.ts";
 import type { WorkerStatus } from "./worker.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
@@ -40,4 +41,8 @@ export interface ManagedPool extends Pool {
    * serves in its place. False when there is none of that id.
    */
   setDown(id: string, reason: string | undefined): boolean;
+  /** Takes over who is there and how they are, from the thread that checks them. */
+  follow(members: readonly WorkerReport[]): void;
+  /** A request to the worker failed in another thread: its check is due. */
+  poke(id: string): void;
 }

@@ -4,7 +4,8 @@ import type { Logger } from "../../base/log.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { ModelCheck } from "./health.ts";
-import { Worker } from "./worker.ts";
+import type { PoolShare, WorkerReport } from "./pool_share.ts";
+import { Worker, type WorkerShareOptions } from "./worker.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
 /** Options of a `WorkerRegistry`. */
@@ -16,6 +17,7 @@ export interface WorkerRegistryOptions {
   readonly transport: Transport;
   readonly log: Logger;
   readonly findWrongModel?: ModelCheck | undefined;
+  readonly share?: PoolShare | undefined;
   /** Called after a worker has joined, left, or changed its state: there may be more or less room than before. */
   readonly onChange: () => void;
 }
@@ -62,7 +64,12 @@ export class WorkerRegistry {
       if (!this.#watches.has(worker.id)) this.#watch(worker);
     }
     for (const access of come) this.#put(access, true);
-    this.#options.onChange();
+    this.#changed();
+  }
+
+  /** The workers as other threads are told of them. */
+  get members(): readonly WorkerReport[] {
+    return this.#workers.map((worker) => worker.member);
   }
 
   get workers(): readonly Worker[] {
@@ -89,17 +96,37 @@ export class WorkerRegistry {
     if (this.#workers.some((worker) => worker.url === access.url)) {
       throw workerExists(this.#options.model, access.url);
     }
-    const id = this.#put(access, checkedFirst);
-    this.#options.onChange();
+    const { id } = this.#put(access, checkedFirst);
+    this.#changed();
     return id;
   }
 
-  #put(access: WorkerAccess, checkedFirst: boolean): string {
+  /** Takes over who is there and how they are, from the thread that checks them. */
+  follow(members: readonly WorkerReport[]): void {
+    const here = new Map(this.#workers.map((worker) => [worker.ordinal, worker]));
+    for (const member of members) {
+      const { access, ordinal, slot, checkedFirst } = member;
+      (here.get(ordinal) ?? this.#join(access, { ordinal, slot, checkedFirst })).follow(member);
+      here.delete(ordinal);
+    }
+    for (const { id } of here.values()) this.#take(id);
+    this.#options.onChange();
+  }
+
+  #put(access: WorkerAccess, checkedFirst: boolean): Worker {
+    const slot = this.#options.share?.takeSlot();
+    return this.#join(access, { ordinal: this.#joined++, slot, checkedFirst });
+  }
+
+  #join(
+    access: WorkerAccess,
+    { ordinal, slot, checkedFirst }: { ordinal: number; slot: number | undefined; checkedFirst: boolean },
+  ): Worker {
     const { model, clock, transport, findWrongModel } = this.#options;
-    const ordinal = this.#joined++;
     const letter = access.role === "prefill" ? "p" : access.role === "decode" ? "d" : "w";
+    const id = `${model}.${letter}${ordinal + 1}`;
     const worker = new Worker({
-      id: `${model}.${letter}${ordinal + 1}`,
+      id,
       ordinal,
       access,
       config: this.#config,
@@ -107,20 +134,33 @@ export class WorkerRegistry {
       clock,
       transport,
       findWrongModel,
+      shared: this.#sharedOf(id, slot),
       onChange: (changed) => {
         this.#logChange(changed);
-        this.#options.onChange();
+        this.#changed();
       },
     });
     this.#workers.push(worker);
     this.#watch(worker);
-    return worker.id;
+    return worker;
+  }
+
+  #sharedOf(id: string, slot: number | undefined): WorkerShareOptions | undefined {
+    const { share } = this.#options;
+    if (share === undefined || slot === undefined) return undefined;
+    return { slot, cells: share.worker(slot), poke: share.leads ? undefined : () => share.poke(id) };
+  }
+
+  #changed(): void {
+    const { share, onChange } = this.#options;
+    if (share?.leads === true) share.changed(this.members);
+    onChange();
   }
 
   /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
   remove(id: string): boolean {
     const found = this.#take(id);
-    if (found) this.#options.onChange();
+    if (found) this.#changed();
     return found;
   }
 
@@ -130,6 +170,7 @@ export class WorkerRegistry {
     this.#workers = this.#workers.filter((other) => other !== worker);
     this.#leaving = [...this.#leaving, worker].filter(({ status }) => status.inFlight > 0);
     this.#watches.get(id)?.abort();
+    if (this.#options.share?.leads === true) this.#options.share.leaveSlot(worker.slot);
     return true;
   }
 
@@ -138,7 +179,7 @@ export class WorkerRegistry {
     const worker = this.find(id);
     if (worker === undefined) return false;
     worker.draining = draining;
-    this.#options.onChange();
+    this.#changed();
     return true;
   }
 
@@ -163,7 +204,7 @@ export class WorkerRegistry {
 
   #watch(worker: Worker): void {
     const signal = this.#signal;
-    if (signal === undefined || signal.aborted) return;
+    if (signal === undefined || signal.aborted || this.#options.share?.leads === false) return;
     const controller = new AbortController();
     const onAbort = () => controller.abort();
     signal.addEventListener("abort", onAbort, { once: true });
@@ -177,6 +218,7 @@ export class WorkerRegistry {
   #logChange(worker: Worker): void {
     const { id, url, health, lastError } = worker.status;
     const fields = { model: this.#options.model, worker: id, url, health, error: lastError };
+    if (this.#options.share?.leads === false) return;
     if (health === "unhealthy") {
       this.#options.log.warning("Worker {worker} of model {model} is out of service: {error}", fields);
     } else if (health !== "unknown") {

@@ -4,8 +4,10 @@ import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import { Breaker, type BreakerRules } from "./breaker.ts";
 import { type CheckedHealth, type CheckResult, HealthChecker, type ModelCheck } from "./health.ts";
+import type { WorkerCells, WorkerReport } from "./pool_share.ts";
 import type { EngineError } from "../worker/engine_error.ts";
 import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
+import { LocalTally } from "../shared/tally.ts";
 import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
 import { lostWorker } from "../worker/worker_errors.ts";
 
@@ -53,8 +55,18 @@ export interface WorkerOptions {
   readonly findWrongModel?: ModelCheck | undefined;
   /** True to prefer other workers until its first check. */
   readonly checkedFirst?: boolean | undefined;
+  /** Absent where one thread does it all. */
+  readonly shared?: WorkerShareOptions | undefined;
   /** Called when the worker's health changes, or a new process serves in its place. */
   readonly onChange: (worker: Worker) => void;
+}
+
+/** A worker's place in a router of several threads. */
+export interface WorkerShareOptions {
+  readonly slot: number;
+  readonly cells: WorkerCells;
+  /** Asks the thread that checks it to do so soon; absent in that thread. */
+  readonly poke?: (() => void) | undefined;
 }
 
 /** One request's share of a worker. */
@@ -66,6 +78,9 @@ export interface WorkerShare {
 function breakerRules({ breaker: { failures, successes, open_ms } }: ModelConfig): BreakerRules {
   return { failures, successes, openMs: open_ms };
 }
+/** Places in a worker's cells of answers in a row. */
+const GOOD = 0;
+const FAILED = 1;
 
 /** One server process: its load, its health and its breaker. */
 export class Worker {
@@ -84,12 +99,14 @@ export class Worker {
   #wrongModel: string | undefined;
   readonly #checker: HealthChecker;
   readonly #onChange: (worker: Worker) => void;
+  readonly #shared: WorkerShareOptions | undefined;
+  readonly #cells: WorkerCells;
+  /** What another thread has found; undefined where this one checks. */
+  #told: WorkerReport | undefined;
   /** What is told to those that the worker works for when it is taken out of service. */
   readonly #inFlight = new Set<(error: EngineError) => void>();
   #prefillSide: PrefillSide | undefined;
-  #served = 0;
-  #failures = 0;
-  readonly #counts = { taken: 0, goodChecks: 0, badChecks: 0, goodInRow: 0, failedInRow: 0 };
+  readonly #checks = { good: 0, bad: 0 };
   #lastError: string | undefined;
   #lastHealth: WorkerStatus["health"] = "unknown";
 
@@ -103,7 +120,9 @@ export class Worker {
     this.identity = fnv1a(this.url);
     this.#headers = workerHeaders(config, options.access);
     this.#checkedFirst = options.checkedFirst ?? false;
-    this.breaker = new Breaker({ clock, ...breakerRules(config) });
+    this.#shared = options.shared;
+    this.#cells = options.shared?.cells ?? ownCells();
+    this.breaker = new Breaker({ clock, ...breakerRules(config), cells: this.#cells.breaker });
     this.#onChange = options.onChange;
     this.#checker = new HealthChecker({
       config,
@@ -152,8 +171,14 @@ export class Worker {
     return this.#checkedFirst && this.#config.health.enabled && this.#checkedHealth === "unknown";
   }
 
+  /** Requests here, of all threads. */
   get inFlight(): number {
-    return this.#inFlight.size;
+    return this.#cells.inFlight.value;
+  }
+
+  /** Its place in the memory that threads share; -1 where there is one thread. */
+  get slot(): number {
+    return this.#shared?.slot ?? -1;
   }
 
   /** True for a worker that is not known to be ill and takes new work; its breaker and load are other questions. */
@@ -169,13 +194,43 @@ export class Worker {
       health: this.draining ? "draining" : this.#checkedHealth,
       bootstrapPort: this.#access.bootstrapPort,
       breaker: this.breaker.state,
-      inFlight: this.#inFlight.size,
-      served: this.#served,
-      failures: this.#failures,
-      counts: { ...this.#counts, transitions: this.breaker.transitions },
+      inFlight: this.inFlight,
+      served: this.#cells.served.value,
+      failures: this.#cells.failures.value,
+      counts: this.#countsNow(),
       lastError: this.#down ?? this.#wrongModel ?? this.#lastError,
       missingModel: this.#wrongModel === undefined ? undefined : this.#config.model,
     };
+  }
+
+  /** The worker as the other threads are told of it. */
+  get member(): WorkerReport {
+    const { lastError, missingModel } = this.status;
+    const { ordinal, slot, access, draining } = this;
+    return {
+      ordinal,
+      slot,
+      access,
+      draining,
+      checkedFirst: this.#checkedFirst,
+      health: this.#checkedHealth,
+      lastError,
+      missingModel: missingModel !== undefined,
+    };
+  }
+
+  /** Takes over what the thread that checks the worker has found. */
+  follow(member: WorkerReport): void {
+    const before = this.#checkedHealth;
+    const wasDraining = this.draining;
+    this.#told = member;
+    this.draining = member.draining;
+    this.#lastError = member.lastError;
+    this.#wrongModel = member.missingModel ? member.lastError : undefined;
+    const health = this.#checkedHealth;
+    if (health === before && wasDraining === this.draining) return;
+    this.#onChange(this);
+    if (health === "unhealthy" && before !== health) this.#lose(member.lastError ?? "its checks fail");
   }
 
   /**
@@ -203,16 +258,23 @@ export class Worker {
     return this.#checker.run(signal);
   }
 
-  /** Counts a request here until it is given back; `onLost` is called when the worker is taken out of service by then. */
-  take(onLost: (error: EngineError) => void): WorkerShare {
+  /**
+   * Counts a request here until it is given back; `onLost` is called when the worker is taken out of service by then.
+   * Undefined when another thread has just taken the last place.
+   */
+  take(onLost: (error: EngineError) => void): WorkerShare | undefined {
+    // Where other threads could take the last place; otherwise placers have seen to it.
+    const limit = this.#shared === undefined ? Infinity : this.#config.max_in_flight;
+    if (!this.#cells.inFlight.tryAdd(limit)) return undefined;
     const permit = this.breaker.begin();
-    this.#counts.taken++;
+    this.#cells.taken.add(1);
     // A function of its own for each request, whatever the caller gives.
     const lost = (error: EngineError) => onLost(error);
     this.#inFlight.add(lost);
     return {
       release: (outcome) => {
         if (!this.#inFlight.delete(lost)) return false;
+        this.#cells.inFlight.add(-1);
         this.breaker.end(permit, outcome);
         this.#count(outcome);
         return true;
@@ -220,29 +282,49 @@ export class Worker {
     };
   }
 
+  #countsNow(): WorkerCounts {
+    const { taken, inRow } = this.#cells;
+    return {
+      taken: taken.value,
+      goodChecks: this.#checks.good,
+      badChecks: this.#checks.bad,
+      goodInRow: Atomics.load(inRow, GOOD),
+      failedInRow: Atomics.load(inRow, FAILED),
+      transitions: this.breaker.transitions,
+    };
+  }
+
   #count(outcome: PlacementOutcome): void {
-    const counts = this.#counts;
+    const { served, failures, inRow } = this.#cells;
     if (outcome === "ok") {
-      this.#served++;
-      counts.goodInRow++;
-      counts.failedInRow = 0;
+      served.add(1);
+      Atomics.add(inRow, GOOD, 1);
+      Atomics.store(inRow, FAILED, 0);
     }
     if (outcome !== "failed") return;
-    this.#failures++;
-    counts.failedInRow++;
-    counts.goodInRow = 0;
+    failures.add(1);
+    Atomics.add(inRow, FAILED, 1);
+    Atomics.store(inRow, GOOD, 0);
+    this.#lastError ??= "a request failed";
+    if (this.#shared?.poke === undefined) this.#checker.poke();
+    else this.#shared.poke();
+  }
+
+  /** A request failed in another thread. */
+  poke(): void {
     this.#lastError ??= "a request failed";
     this.#checker.poke();
   }
 
   get #checkedHealth(): CheckedHealth {
+    if (this.#told !== undefined) return this.#told.health;
     const isOut = this.#down !== undefined || this.#wrongModel !== undefined;
     return isOut ? "unhealthy" : this.#checker.state.health;
   }
 
   #onCheck(result: CheckResult, wrongModel: string | undefined): void {
-    if (result === undefined) this.#counts.goodChecks++;
-    else this.#counts.badChecks++;
+    if (result === undefined) this.#checks.good++;
+    else this.#checks.bad++;
     this.#lastError = result;
     this.#wrongModel = wrongModel;
     const health = this.#checkedHealth;
@@ -257,4 +339,14 @@ export class Worker {
     const error = lostWorker(this, reason);
     for (const onLost of [...this.#inFlight]) onLost(error);
   }
+}
+
+function ownCells(): WorkerCells {
+  const [inFlight, taken, served, failures] = [
+    new LocalTally(),
+    new LocalTally(),
+    new LocalTally(),
+    new LocalTally(),
+  ];
+  return { inFlight, taken, served, failures, inRow: new Int32Array(2) };
 }

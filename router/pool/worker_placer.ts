@@ -47,7 +47,9 @@ export class WorkerPlacer implements Placer {
       }
       throw unusableError(model, "worker", workers, (hint.exclude?.size ?? 0) > 0);
     }
-    return claimOf(this.#policy.choose({ candidates, usable }, hint), this.#policy, hint);
+    const claim = claimOf(this.#policy.choose({ candidates, usable }, hint), this.#policy, hint);
+    // Another thread was faster: that worker is full now.
+    return claim ?? this.place(hint);
   }
 
   checkRole({ url, role }: WorkerAccess): void {

@@ -12,6 +12,7 @@ import { defaultCapabilities, probe } from "../engines/probe.ts";
 import { configuredAccesses, createPool } from "../pool/create_pool.ts";
 import type { ModelCheck } from "../pool/health.ts";
 import type { ManagedPool } from "../pool/pool.ts";
+import type { PoolShare, WorkerReport } from "../pool/pool_share.ts";
 import { askTokens } from "./ask_tokens.ts";
 import { findTokenizer, noTokenizerText, type TokenizerNames, wantsTokenizer } from "./find_tokenizer.ts";
 import { commonCapabilities, LiveEngine } from "./live_engine.ts";
@@ -26,6 +27,8 @@ export interface ModelsOptions {
   readonly transport: Transport;
   /** Loads a tokenizer by its name; absent: no tokenizer is looked for. */
   readonly loadTokenizer?: ((source: string) => Promise<ModelTokenizer>) | undefined;
+  /** The part of each model's pool in a router of several threads; absent where one does it all. */
+  readonly shareOf?: ((model: string) => PoolShare) | undefined;
 }
 
 /** Time until a tokenizer that could not be had is looked for again. */
@@ -72,6 +75,7 @@ export class ModelService implements ServedModel {
       transport,
       log: logger("pool"),
       findWrongModel,
+      share: options.shareOf?.(name),
     });
     this.membership = {
       addWorker: (worker) => {
@@ -161,6 +165,12 @@ export class ModelService implements ServedModel {
     await this.#probeAll(signal);
     void this.#keepProbing(signal);
     await (configured ?? this.#finding);
+  }
+
+  /** Takes over who is there and how they are, from the thread that checks them. */
+  follow(members: readonly WorkerReport[]): void {
+    this.pool.follow(members);
+    this.#probeSoon();
   }
 
   /** Before the next turn of `#keepProbing`. */

@@ -6,9 +6,9 @@ import { yieldToOtherThreads } from "../../ml/onnx/thread_priority.ts";
 import { HttpEmbedder } from "../embedders/http_embedder.ts";
 import { OnnxEmbedder } from "../embedders/onnx_embedder.ts";
 import { SimilarityGraphs } from "../onnx/similarity_graphs.ts";
-import type { AnswerFeed } from "../scorer.ts";
 import { Whitening } from "../similarity/whitening.ts";
 import { InlineScorer } from "./inline_scorer.ts";
+import { serveScorer, type ToScorer } from "./serve_scorer.ts";
 import { ThreadTransport } from "./thread_transport.ts";
 import type {
   EndpointOptions,
@@ -27,8 +27,6 @@ const clock = new SystemClock();
 const transport = new ThreadTransport(post);
 const opened = Promise.withResolvers<(message: ToScorer) => void>();
 
-type ToScorer = Exclude<ToScorerThread, { kind: "answered" | "unanswered" }>;
-
 yieldToOtherThreads();
 port.on("message", (message: ToScorerThread) => {
   if (message.kind === "answered" || message.kind === "unanswered") return transport.take(message);
@@ -39,36 +37,11 @@ try {
   const embedder = "files" in options
     ? await OnnxEmbedder.open({ ...options, clock })
     : await openEndpoint(options);
-  opened.resolve(serve(new InlineScorer(embedder, { clock, maxQueued })));
+  opened.resolve(serveScorer(new InlineScorer(embedder, { clock, maxQueued }), post));
   post({ kind: "ready", facts: embedder.facts });
 } catch (error) {
   const { code, status } = CanopyError.is(error) ? error : { code: "model_unusable", status: 500 };
   post({ kind: "failed", reason: messageOf(error), code, status });
-}
-
-function serve(scorer: InlineScorer): (message: ToScorer) => void {
-  const feeds = new Map<number, AnswerFeed>();
-  return (message) => {
-    if (message.kind === "close") {
-      const done = () => post({ kind: "closed" });
-      return void scorer.close().then(done, done);
-    }
-    for (const { key, opened, text, ended } of message.answers) {
-      if (opened) feeds.set(key, scorer.open(String(key)));
-      const feed = feeds.get(key);
-      feed?.append(text);
-      if (ended) feed?.end();
-    }
-    for (const { request, a, b, metric, deadlineMs } of message.comparisons) {
-      scorer.similarity(String(a), String(b), metric, deadlineMs)
-        .then((result) => post({ kind: "compared", request, result }));
-    }
-    for (const key of message.closed) {
-      feeds.get(key)?.close();
-      feeds.delete(key);
-    }
-    post({ kind: "taken" });
-  };
 }
 
 async function openEndpoint({ whitening: file, ...options }: EndpointOptions): Promise<HttpEmbedder> {

@@ -1,15 +1,15 @@
+import { availableParallelism } from "node:os";
 import { messageOf } from "../../../base/errors.ts";
-import { logger } from "../../../base/log.ts";
-import type { Spans } from "../../../router/tracing/spans.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Io } from "../io.ts";
 import { loadAnyTokenizer } from "./load_any_tokenizer.ts";
+import { makeSpans } from "./make_spans.ts";
 import { makeEarlyExit } from "./make_early_exit.ts";
 import { version } from "../version.ts";
 import { WorkerNetwork } from "./worker_network.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
-import { createRouter, type Router } from "../../../router/router.ts";
-import { otlpSpans } from "../../../router/tracing/otlp_spans.ts";
+import { createRouter, type Router, type RouterOptions } from "../../../router/router.ts";
+import { ThreadedRouter } from "./threaded_router.ts";
 
 /** Starts a router in this process and listens; `port` 0 takes any free one. Close it in a `finally`. */
 export async function startRouter(
@@ -26,7 +26,9 @@ export async function startRouter(
     env: io.env,
     signal: io.stop,
   });
-  const earlyExit = makeEarlyExit(config, io);
+  const { transport } = embedded;
+  const threads = threadsOf(config);
+  const earlyExit = makeEarlyExit(config, io, { leads: threads > 1 });
   const spans = await makeSpans(config, io);
   let made: Router | undefined;
   const close = async () => {
@@ -36,19 +38,22 @@ export async function startRouter(
     await embedded.close();
     await network.close();
   };
+  const options: RouterOptions = {
+    config: embedded.config,
+    clock,
+    random: io.random.stream("router"),
+    transport,
+    version,
+    earlyExit: earlyExit.services,
+    spans,
+    loadTokenizer: (source) => loadAnyTokenizer(source, { transport, signal: io.stop, env: io.env, clock }),
+  };
   try {
-    made = createRouter({
-      config: embedded.config,
-      clock,
-      random: io.random.stream("router"),
-      transport: embedded.transport,
-      version,
-      earlyExit: earlyExit.services,
-      spans,
-      loadTokenizer: (source) =>
-        loadAnyTokenizer(source, { transport: embedded.transport, signal: io.stop, env: io.env, clock }),
-    });
-    const { url } = await made.listen(address);
+    const threaded = threads === 1
+      ? undefined
+      : new ThreadedRouter({ ...options, threads, address, means: io });
+    made = threaded?.router ?? createRouter(options);
+    const { url } = await (threaded?.listen() ?? made.listen(address));
     await listenForMetrics(made, config, io);
     const { reconfigure } = made;
     return {
@@ -69,28 +74,17 @@ export async function startRouter(
   }
 }
 
-function makeSpans({ server: { tracing } }: Config, { clock, random }: Io): Promise<Spans> | undefined {
-  if (tracing === undefined) return undefined;
-  const log = logger("tracing");
-  const endpoint = tracing.otlp_endpoint;
-  return otlpSpans({
-    config: tracing,
-    clock,
-    random: random.stream("spans"),
-    version,
-    onLost(reason) {
-      if (reason === undefined) log.info("{endpoint} takes spans again", { endpoint });
-      else log.warning("Spans are lost: {endpoint} does not take them: {reason}", { endpoint, reason });
-    },
-  });
-}
-
 /** A configuration with the addresses of the models in this process, which are those of the start. */
 function withRunning(config: Config, { models: running }: Config): Config {
   const models = Object.entries(config.models).map(
     ([name, model]) => [name, model.engine === "onnx" ? running[name] ?? model : model] as const,
   );
   return { ...config, models: Object.fromEntries(models) };
+}
+
+/** Threads that are to serve. */
+function threadsOf({ server: { workers } }: Config): number {
+  return workers === "auto" ? availableParallelism() : workers;
 }
 
 /** The port for metrics, where there is one; a standard one that is taken is told, and done without. */

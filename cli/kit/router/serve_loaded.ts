@@ -6,6 +6,7 @@ import { configProblemText } from "../../../cfgs/load/problems.ts";
 import type { Config, FleetConfig } from "../../../cfgs/schema/config.ts";
 import { type Io, untilStopped } from "../io.ts";
 import { ConfigReload, type ReloadSource } from "./config_reload.ts";
+import { openFilesWarning } from "./open_files.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
 import { colorsOf, definitions } from "../terminal.ts";
 import { version } from "../version.ts";
@@ -32,6 +33,8 @@ export async function serveLoaded(
   { beside, reload }: ServeOptions = {},
 ): Promise<number> {
   for (const warning of loaded.warnings) io.err.write(`${configProblemText(warning)}\n`);
+  const openFiles = openFilesWarning(loaded.config);
+  if (openFiles !== undefined) io.err.write(`${openFiles}\n`);
   const { server } = loaded.config;
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
   const { router, url } = await startRouter(loaded.config, io, server);

@@ -60,6 +60,8 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
   put(value, "server.log_level", level === undefined ? undefined : logLevel(level));
   if (reader.has("log-json")) put(value, "server.log_format", "json");
   if (reader.has("control-plane-audit-enabled")) put(value, "server.audit", true);
+  const workers = reader.text("workers");
+  put(value, "server.workers", workers === "auto" ? workers : reader.count("workers", 1));
   putLimits(value, reader);
   putKeys(value, reader);
   putModel(value, reader, notes);
@@ -73,8 +75,8 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
     });
   }
   const pods = podsOf(reader);
-  const workers = workersOf(reader, pods !== undefined);
-  put(value, "fleet.workers", reader.byDefault(workers));
+  const servers = workersOf(reader, pods !== undefined);
+  put(value, "fleet.workers", reader.byDefault(servers));
   const backend = reader.text("backend");
   if (backend === "openai") put(value, "fleet.engine", backend);
   checkTogether(reader, "tls-cert-path", "tls-key-path");

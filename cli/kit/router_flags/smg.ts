@@ -204,5 +204,6 @@ export const OTHER_FLAGS: RouterFlags = {
     undefined,
     honoured("the cluster's API server, such as that of kubectl proxy; from within a pod its own"),
   ),
+  "workers": one("1", honoured("threads that serve; `auto`: one for each core")),
   "set": one(undefined, honoured("PATH=VALUE, any value of the configuration"), { repeats: true }),
 };

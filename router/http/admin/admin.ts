@@ -4,6 +4,7 @@ import type { Env } from "../gate/context.ts";
 import { guarded } from "../gate/route.ts";
 import { naming } from "../gate/naming.ts";
 import type { HttpServices } from "../gate/services.ts";
+import { Metrics } from "../metrics/metrics.ts";
 import { writeWorkerMetrics } from "../metrics/worker_metrics.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
@@ -13,35 +14,50 @@ export function adminRoutes(http: HttpServices): Hono<Env> {
   return new Hono<Env>().get(
     "/metrics",
     guarded(http, "api", { summary: "Metrics in Prometheus' text format.", contentType: "text/plain" }),
-    (call) =>
-      call.body(routerMetrics(http, naming(http, call)), 200, {
+    async (call) =>
+      call.body(await routerMetrics(http, naming(http, call)), 200, {
         "content-type": "text/plain; version=0.0.4; charset=utf-8",
       }),
   );
 }
 
-/** All metrics in Prometheus' text format. */
-export function routerMetrics(
-  http: Pick<HttpServices, "metrics" | "drain" | "admission" | "models">,
+/** All metrics in Prometheus' text format, those of other threads added. */
+export async function routerMetrics(
+  http: Pick<HttpServices, "clock" | "metrics" | "drain" | "admission" | "models" | "threadCounts">,
   nameOf: (worker: WorkerStatus) => string,
-): string {
+): Promise<string> {
   const text = new MetricsText();
-  http.metrics.write(text);
-  text.gauge("canopy_requests_in_flight", "Requests that are being served.", http.drain.inFlight);
+  const threads = await http.threadCounts?.() ?? [];
+  if (threads.length === 0) http.metrics.write(text);
+  else {
+    const all = new Metrics(http.clock, http.metrics.reloads);
+    for (const metrics of [http.metrics.values(), ...threads.map((thread) => thread.metrics)]) {
+      all.absorb(metrics);
+    }
+    all.write(text);
+    text.gauge("canopy_threads", "Threads that serve.", threads.filter(({ alive }) => alive).length);
+  }
+  const inFlight = threads.reduce((sum, { requestsInFlight }) => sum + requestsInFlight, http.drain.inFlight);
+  text.gauge("canopy_requests_in_flight", "Requests that are being served.", inFlight);
   text.gauge("canopy_places_in_use", "Runs and relayed requests that hold a place.", http.admission.running);
   text.gauge("canopy_requests_queued", "Requests that wait for a place.", http.admission.waiting);
-  const { allowed, rejected } = http.admission.counts;
+  const places = [http.admission.counts, ...threads.map((thread) => thread.places)];
   text.counter("smg_http_rate_limit_total", "Requests that got a place, and those turned away.", [
-    [{ result: "allowed" }, allowed],
-    [{ result: "rejected" }, rejected],
+    [{ result: "allowed" }, places.reduce((sum, { allowed }) => sum + allowed, 0)],
+    [{ result: "rejected" }, places.reduce((sum, { rejected }) => sum + rejected, 0)],
   ]);
   writeWorkerMetrics(text, http.models.values(), nameOf);
   text.gauge(
     "canopy_tokenizer",
     "1 for who makes the tokens of a model's prompts: the router, or its engine, which is asked ahead or never.",
-    [...http.models.values()].map((model) => [{ model: model.name, by: tokensBy(model) }, 1] as const),
+    (threads[0]?.tokensBy ?? tokenMakers(http.models)).map(([model, by]) => [{ model, by }, 1] as const),
   );
   return text.toString();
+}
+
+/** By model: who makes the tokens of its prompts. */
+export function tokenMakers(models: ReadonlyMap<string, ServedModel>): [model: string, by: string][] {
+  return [...models.values()].map((model) => [model.name, tokensBy(model)]);
 }
 
 function tokensBy({ tokenizer, askTokens }: ServedModel): "router" | "engine_asked" | "engine" {

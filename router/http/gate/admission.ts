@@ -2,6 +2,7 @@ import { type Clock, deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import { Semaphore } from "../../../base/semaphore.ts";
+import { type Permits, type SharedPermits, SharedSemaphore } from "../../shared/shared_semaphore.ts";
 
 /** Bounds on the requests that are accepted. */
 export interface AdmissionBounds {
@@ -16,24 +17,24 @@ export interface AdmissionBounds {
 /** Options of an `Admission`. */
 export interface AdmissionOptions extends AdmissionBounds {
   readonly clock: Clock;
+  /** Where the bounds are those of several threads together. */
+  readonly shared?: SharedPermits | undefined;
 }
 
 /** Hands out places to runs and relayed requests, first come first served, with a bounded queue. */
 export class Admission {
   readonly #clock: Clock;
   #queueTimeoutMs: number;
-  readonly #places: Semaphore;
+  readonly #places: Permits;
   /** Requests that got a place, and those that were turned away. */
   readonly counts = { allowed: 0, rejected: 0 };
 
   constructor(options: AdmissionOptions) {
+    const { shared } = options;
     this.#clock = options.clock;
     this.#queueTimeoutMs = options.queueTimeoutMs;
-    this.#places = new Semaphore({
-      permits: options.maxRunning,
-      maxWaiting: options.maxQueued,
-      full: queueFull,
-    });
+    const bounds = { permits: options.maxRunning, maxWaiting: options.maxQueued, full: queueFull };
+    this.#places = shared === undefined ? new Semaphore(bounds) : new SharedSemaphore(shared, bounds);
   }
 
   /** Changes the bounds; those who wait keep their time limit. */
@@ -73,6 +74,11 @@ export class Admission {
     }
   }
 
+  /** Another thread may have given a place back. */
+  wake(): void {
+    this.#places.wake?.();
+  }
+
   /** Takes a place only if one is free and nobody waits for it. */
   tryTake(): Promise<() => void> | undefined {
     const places = this.#places;
@@ -88,7 +94,7 @@ export class Admission {
   }
 }
 
-function queueFull({ permits, maxWaiting }: Semaphore): CanopyError {
+function queueFull({ permits, maxWaiting }: Permits): CanopyError {
   return new CanopyError(
     `Cannot queue the request: ${permits} are running and ${maxWaiting} are waiting; try again later`,
     { code: "queue_full", status: 429, retryAfterSeconds: 1 },
@@ -96,8 +102,8 @@ function queueFull({ permits, maxWaiting }: Semaphore): CanopyError {
 }
 
 /** Admission with the bounds of a configuration. */
-export function admissionOf(server: Config["server"], clock: Clock): Admission {
-  return new Admission({ clock, ...admissionBounds(server) });
+export function admissionOf(server: Config["server"], clock: Clock, shared?: SharedPermits): Admission {
+  return new Admission({ clock, shared, ...admissionBounds(server) });
 }
 
 /** The bounds of a configuration. */

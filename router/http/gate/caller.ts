@@ -20,7 +20,7 @@ const PROXY_HEADERS = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
  * and to an address or to localhost (a page whose own name was bound to our address asks for that name).
  */
 export function isFromThisHost({ env, req }: Call): boolean {
-  const address = addressOf(env, req.raw)?.replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*$/, "");
+  const address = callerAddress(env, req.raw)?.replace(/^::ffff:(?=\d+\.)/i, "").replace(/%.*$/, "");
   if (address === undefined || PROXY_HEADERS.some((name) => req.header(name) !== undefined)) return false;
   const asked = hostnameOf(req.header("host") ?? new URL(req.url).host) ?? "";
   if (!isLoopback(asked) && !/^(?:[\d.]+|\[[\da-f:.]+\])$/i.test(asked)) return false;
@@ -30,7 +30,8 @@ export function isFromThisHost({ env, req }: Call): boolean {
   );
 }
 
-function addressOf(env: unknown, request: Request): string | undefined {
+/** The address that a request came from, as the runtime's server says; undefined without one. */
+export function callerAddress(env: unknown, request: Request): string | undefined {
   if (typeof env !== "object" || env === null) return undefined;
   if (isDeno(env)) return env.remoteAddr.hostname;
   return isBun(env) ? env.requestIP(request)?.address : undefined;

@@ -7,7 +7,7 @@ import type { Admission } from "./admission.ts";
 import type { Keys } from "./auth.ts";
 import type { Drain } from "./drain.ts";
 import type { Sites } from "./sites.ts";
-import type { Metrics } from "../metrics/metrics.ts";
+import type { Metrics, ThreadCounts } from "../metrics/metrics.ts";
 import type { Moa } from "../../moa/run/moa.ts";
 import type { Relay } from "../../relay/relay_types.ts";
 import type { Fleet } from "../../served/fleet.ts";
@@ -37,6 +37,8 @@ export interface HttpServices extends RouterServices {
   readonly sites: Sites;
   readonly audit: boolean;
   readonly metrics: Metrics;
+  /** Numbers of the threads that serve, where this one does not. */
+  readonly threadCounts?: (() => Promise<readonly ThreadCounts[]>) | undefined;
   /** For ids. */
   readonly random: Random;
   /** Start of the router, as unix time in seconds. */

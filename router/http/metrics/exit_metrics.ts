@@ -1,8 +1,31 @@
-import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
+import {
+  Counter,
+  type DistributionValues,
+  type FamilyValues,
+  Histogram,
+  type MetricsText,
+} from "../../../base/prometheus.ts";
 import type { RunRecord } from "../../moa/record/run_record.ts";
 
 /** Upper bounds in seconds of the time that a decision takes. */
 const DECISION_BUCKETS_S = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5];
+
+/** Calls and agents of a model, and those of them that were needed. */
+interface ModelShare {
+  calls: number;
+  agents: number;
+  done: number;
+}
+
+/** What `ExitMetrics` has counted, as another thread can be sent it. */
+export interface ExitCounts {
+  readonly decisions: FamilyValues<number>;
+  readonly late: FamilyValues<number>;
+  readonly seconds: FamilyValues<DistributionValues>;
+  readonly roots: FamilyValues<number>;
+  readonly agents: FamilyValues<number>;
+  readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
+}
 
 /** Counts of early exit for GET /metrics: decisions, and how much of each model was needed. */
 export class ExitMetrics {
@@ -24,8 +47,8 @@ export class ExitMetrics {
     "canopy_agents_total",
     "Agents of runs that ended well, by what became of them; skipped: their answer was not needed.",
   );
-  /** By model: calls, agents, and those of them that were needed. */
-  readonly #shares = new Map<string, { calls: number; agents: number; done: number }>();
+  /** By model. */
+  readonly #shares = new Map<string, ModelShare>();
 
   /** Counts a run that has ended. */
   add(graph: string, { state, exits, usage, agents, rootSkipped }: RunRecord): void {
@@ -44,6 +67,31 @@ export class ExitMetrics {
       const share = this.#of(agent.model);
       share.agents++;
       if (became === "done") share.done++;
+    }
+  }
+
+  values(): ExitCounts {
+    return {
+      decisions: this.#decisions.values(),
+      late: this.#late.values(),
+      seconds: this.#seconds.values(),
+      roots: this.#roots.values(),
+      agents: this.#agents.values(),
+      shares: [...this.#shares],
+    };
+  }
+
+  absorb({ decisions, late, seconds, roots, agents, shares }: ExitCounts): void {
+    this.#decisions.absorb(decisions);
+    this.#late.absorb(late);
+    this.#seconds.absorb(seconds);
+    this.#roots.absorb(roots);
+    this.#agents.absorb(agents);
+    for (const [model, { calls, agents, done }] of shares) {
+      const own = this.#of(model);
+      own.calls += calls;
+      own.agents += agents;
+      own.done += done;
     }
   }
 
@@ -66,7 +114,7 @@ export class ExitMetrics {
     );
   }
 
-  #of(model: string): { calls: number; agents: number; done: number } {
+  #of(model: string): ModelShare {
     let share = this.#shares.get(model);
     if (share === undefined) this.#shares.set(model, share = { calls: 0, agents: 0, done: 0 });
     return share;

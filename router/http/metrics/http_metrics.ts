@@ -1,7 +1,14 @@
 import type { MiddlewareHandler } from "hono";
 import { matchedRoutes } from "hono/route";
 import type { Clock } from "../../../base/clock.ts";
-import { Counter, type Distribution, Histogram, type MetricsText } from "../../../base/prometheus.ts";
+import {
+  Counter,
+  type Distribution,
+  type DistributionValues,
+  type FamilyValues,
+  Histogram,
+  type MetricsText,
+} from "../../../base/prometheus.ts";
 
 /** Upper bounds in seconds, those of SGLang's gateway. */
 export const GATEWAY_BUCKETS_S: readonly number[] = [
@@ -16,6 +23,14 @@ interface HttpSeries {
   readonly requests: { value: number };
   readonly responses: { value: number };
   readonly seconds: { readonly value: Distribution };
+}
+
+/** What `HttpMetrics` has counted, as another thread can be sent it. */
+export interface HttpCounts {
+  readonly requests: FamilyValues<number>;
+  readonly responses: FamilyValues<number>;
+  readonly seconds: FamilyValues<DistributionValues>;
+  readonly active: number;
 }
 
 /** Counts of HTTP requests under the names of SGLang's gateway, so that its dashboards work. */
@@ -38,6 +53,7 @@ export class HttpMetrics {
   /** Counts what passes it. Paths are those of the routes, methods the known ones, so that clients add no series. */
   counted(): MiddlewareHandler {
     return async (call, next) => {
+      if (isInner(call.env)) return await next();
       const startedMs = this.#clock.now();
       this.#active++;
       try {
@@ -46,13 +62,21 @@ export class HttpMetrics {
         this.#active--;
       }
       const path = matchedRoutes(call).find((route) => route.path !== "/*")?.path ?? "unknown";
-      const { status } = call.res;
-      const error_code = status < 400 ? "" : call.res.headers.get("x-smg-error-code") ?? "";
-      const series = this.#seriesOf(call.req.method, path, status, error_code);
-      series.requests.value++;
-      series.responses.value++;
-      series.seconds.value.observe((this.#clock.now() - startedMs) / 1000);
+      this.count({ method: call.req.method, path, startedMs }, call.res);
     };
+  }
+
+  /** Counts one request; `path`: that of its route, `startedMs`: its arrival, in clock ms. */
+  count(
+    { method, path, startedMs }: { method: string; path: string; startedMs: number },
+    head: Response,
+  ): void {
+    const { status } = head;
+    const error_code = status < 400 ? "" : head.headers.get("x-smg-error-code") ?? "";
+    const series = this.#seriesOf(method, path, status, error_code);
+    series.requests.value++;
+    series.responses.value++;
+    series.seconds.value.observe((this.#clock.now() - startedMs) / 1000);
   }
 
   #seriesOf(asked: string, path: string, status: number, error_code: string): HttpSeries {
@@ -71,8 +95,29 @@ export class HttpMetrics {
     return series;
   }
 
+  values(): HttpCounts {
+    return {
+      requests: this.#requests.values(),
+      responses: this.#responses.values(),
+      seconds: this.#seconds.values(),
+      active: this.#active,
+    };
+  }
+
+  absorb({ requests, responses, seconds, active }: HttpCounts): void {
+    this.#requests.absorb(requests);
+    this.#responses.absorb(responses);
+    this.#seconds.absorb(seconds);
+    this.#active += active;
+  }
+
   write(text: MetricsText): void {
     for (const family of [this.#requests, this.#responses, this.#seconds]) family.write(text);
     text.gauge("smg_http_connections_active", "Requests whose answer has not begun.", this.#active);
   }
+}
+
+/** True for a request that the thread that leads sends to another one: it has counted the client's. */
+function isInner(env: unknown): boolean {
+  return typeof env === "object" && env !== null && "inner" in env;
 }

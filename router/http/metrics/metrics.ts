@@ -1,15 +1,46 @@
 import type { Clock } from "../../../base/clock.ts";
-import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
+import {
+  Counter,
+  type DistributionValues,
+  type FamilyValues,
+  Histogram,
+  type MetricsText,
+} from "../../../base/prometheus.ts";
 import { byModel, type Counts } from "./by_model.ts";
-import { ExitMetrics } from "./exit_metrics.ts";
-import { HttpMetrics } from "./http_metrics.ts";
-import { ModelMetrics } from "./model_metrics.ts";
+import { type ExitCounts, ExitMetrics } from "./exit_metrics.ts";
+import { type HttpCounts, HttpMetrics } from "./http_metrics.ts";
+import { type ModelCounts, ModelMetrics } from "./model_metrics.ts";
 import { ReloadMetrics } from "./reload_metrics.ts";
-import { RetryMetrics } from "./retry_metrics.ts";
+import { type RetryCounts, RetryMetrics } from "./retry_metrics.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 /** Upper bounds in seconds of the duration histogram. */
 const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640];
+
+/** What `Metrics` has counted, as another thread can be sent it. */
+export interface MetricsCounts {
+  readonly requests: FamilyValues<number>;
+  readonly agentCalls: FamilyValues<number>;
+  readonly failovers: FamilyValues<number>;
+  readonly tokens: FamilyValues<number>;
+  readonly runSeconds: FamilyValues<DistributionValues>;
+  readonly exits: ExitCounts;
+  readonly http: HttpCounts;
+  readonly models: ModelCounts;
+  readonly retries: RetryCounts;
+}
+
+/** Numbers of one thread, of a router that has several. */
+export interface ThreadCounts {
+  /** False for the sum of those that have died. */
+  readonly alive: boolean;
+  readonly metrics: MetricsCounts;
+  readonly requestsInFlight: number;
+  /** Requests that got a place, and those that were turned away. */
+  readonly places: { readonly allowed: number; readonly rejected: number };
+  /** By model: who makes the tokens of its prompts. */
+  readonly tokensBy: readonly (readonly [model: string, by: string])[];
+}
 
 /**
  * Counts of requests and runs for GET /metrics. Labels are names from the config and a few fixed words, so the number
@@ -35,11 +66,12 @@ export class Metrics {
   readonly retries = new RetryMetrics();
   readonly reloads: ReloadMetrics;
 
-  constructor(clock: Clock) {
+  /** `reloads`: those of the router that the numbers of several threads are added up for. */
+  constructor(clock: Clock, reloads = new ReloadMetrics(clock)) {
     this.#clock = clock;
     this.http = new HttpMetrics(clock);
     this.models = new ModelMetrics(clock);
-    this.reloads = new ReloadMetrics(clock);
+    this.reloads = reloads;
   }
 
   /** Counts a request that has ended. `model`: a configured name, or `unknown`. */
@@ -74,6 +106,33 @@ export class Metrics {
         for (const [kind, tokens] of Object.entries(kinds)) this.#tokens.add({ model, kind }, tokens);
       }
     });
+  }
+
+  values(): MetricsCounts {
+    return {
+      requests: this.#requests.values(),
+      agentCalls: this.#agentCalls.values(),
+      failovers: this.#failovers.values(),
+      tokens: this.#tokens.values(),
+      runSeconds: this.#runSeconds.values(),
+      exits: this.#exits.values(),
+      http: this.http.values(),
+      models: this.models.values(),
+      retries: this.retries.values(),
+    };
+  }
+
+  /** Adds what was counted elsewhere. */
+  absorb(counts: MetricsCounts): void {
+    this.#requests.absorb(counts.requests);
+    this.#agentCalls.absorb(counts.agentCalls);
+    this.#failovers.absorb(counts.failovers);
+    this.#tokens.absorb(counts.tokens);
+    this.#runSeconds.absorb(counts.runSeconds);
+    this.#exits.absorb(counts.exits);
+    this.http.absorb(counts.http);
+    this.models.absorb(counts.models);
+    this.retries.absorb(counts.retries);
   }
 
   /** Writes what was counted so far. */

@@ -2,6 +2,8 @@ import type { Clock } from "../../../base/clock.ts";
 import {
   Counter,
   type Distribution,
+  type DistributionValues,
+  type FamilyValues,
   Histogram,
   type Labels,
   type MetricsText,
@@ -31,6 +33,14 @@ interface ModelSeries {
   readonly labels: Labels;
   readonly requests: { value: number };
   readonly duration: { readonly value: Distribution };
+}
+
+/** What `ModelMetrics` has counted, as another thread can be sent it. */
+export interface ModelCounts {
+  readonly requests: FamilyValues<number>;
+  readonly errors: FamilyValues<number>;
+  readonly seconds: FamilyValues<DistributionValues>;
+  readonly ttft: FamilyValues<DistributionValues>;
 }
 
 /** Requests for models, with their latencies: ours, and under the names of SGLang's gateway. */
@@ -91,6 +101,22 @@ export class ModelMetrics {
       this.#series.set(key, series);
     }
     return series;
+  }
+
+  values(): ModelCounts {
+    return {
+      requests: this.#requests.values(),
+      errors: this.#errors.values(),
+      seconds: this.#seconds.values(),
+      ttft: this.#ttft.values(),
+    };
+  }
+
+  absorb({ requests, errors, seconds, ttft }: ModelCounts): void {
+    this.#requests.absorb(requests);
+    this.#errors.absorb(errors);
+    this.#seconds.absorb(seconds);
+    this.#ttft.absorb(ttft);
   }
 
   write(text: MetricsText): void {

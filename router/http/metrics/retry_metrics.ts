@@ -1,7 +1,20 @@
-import { Counter, Histogram, type MetricsText } from "../../../base/prometheus.ts";
+import {
+  Counter,
+  type DistributionValues,
+  type FamilyValues,
+  Histogram,
+  type MetricsText,
+} from "../../../base/prometheus.ts";
 import type { RelayRetries, RetriedRequest } from "../../relay/relay_types.ts";
 import { endpointOf } from "./endpoint_of.ts";
 import { GATEWAY_BUCKETS_S } from "./http_metrics.ts";
+
+/** What `RetryMetrics` has counted, as another thread can be sent it. */
+export interface RetryCounts {
+  readonly retries: FamilyValues<number>;
+  readonly exhausted: FamilyValues<number>;
+  readonly backOff: FamilyValues<DistributionValues>;
+}
 
 /** Counts what is tried again, under the names of SGLang's gateway. */
 export class RetryMetrics implements RelayRetries {
@@ -24,6 +37,20 @@ export class RetryMetrics implements RelayRetries {
 
   exhausted(request: RetriedRequest): void {
     this.#exhausted.add(labelsOf(request));
+  }
+
+  values(): RetryCounts {
+    return {
+      retries: this.#retries.values(),
+      exhausted: this.#exhausted.values(),
+      backOff: this.#backOff.values(),
+    };
+  }
+
+  absorb({ retries, exhausted, backOff }: RetryCounts): void {
+    this.#retries.absorb(retries);
+    this.#exhausted.absorb(exhausted);
+    this.#backOff.absorb(backOff);
   }
 
   write(text: MetricsText): void {

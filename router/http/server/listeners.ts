@@ -10,6 +10,8 @@ import { readTlsPair, type TlsFiles } from "./tls_files.ts";
 export interface Address {
   readonly host: string;
   readonly port: number;
+  /** Other threads listen there, too. */
+  readonly sharesPort?: boolean | undefined;
 }
 
 /** Options of `Listeners`. */
@@ -18,7 +20,7 @@ export interface ListenersOptions {
   /** Absent: plain HTTP. */
   readonly tls?: TlsFiles | undefined;
   readonly clock: Clock;
-  readonly metricsText: () => string;
+  readonly metricsText: () => string | Promise<string>;
 }
 
 /** The servers of one router. */

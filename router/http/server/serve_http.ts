@@ -21,7 +21,14 @@ interface DenoServer {
 
 interface DenoRuntime {
   serve(
-    options: { hostname: string; port: number; onListen: () => void; cert?: string; key?: string },
+    options: {
+      hostname: string;
+      port: number;
+      reusePort: boolean;
+      onListen: () => void;
+      cert?: string;
+      key?: string;
+    },
     handler: (request: Request, info: object) => Response | Promise<Response>,
   ): DenoServer;
 }
@@ -44,17 +51,21 @@ interface BunRuntime {
   }): BunServer;
 }
 
-/** Starts the runtime's own HTTP server, or with `tls` its HTTPS server. Throws when the address cannot be taken. */
+/**
+ * Starts the runtime's own HTTP server, or with `tls` its HTTPS server. With `sharesPort` others that say so too may
+ * listen there, and the kernel spreads the connections. Throws when the address cannot be taken.
+ */
 export function serveHttp(
   app: Fetches,
-  options: { host: string; port: number; tls?: TlsPair | undefined },
+  options: { host: string; port: number; tls?: TlsPair | undefined; sharesPort?: boolean | undefined },
 ): HttpServer {
-  const { host, port, tls } = options;
+  const { host, port, tls, sharesPort = false } = options;
   const scheme = tls === undefined ? "http" : "https";
   const handler = (request: Request, env: object) => app.fetch(request, env);
   const runtime: object = globalThis;
   if (hasDeno(runtime)) {
-    const server = runtime.Deno.serve({ hostname: host, port, onListen: () => {}, ...tls }, handler);
+    const listening = { hostname: host, port, reusePort: sharesPort, onListen: () => {}, ...tls };
+    const server = runtime.Deno.serve(listening, handler);
     return { url: urlOf(scheme, host, server.addr.port), shutdown: () => server.shutdown() };
   }
   if (hasBun(runtime)) {
@@ -67,7 +78,7 @@ export function serveHttp(
       maxRequestBodySize: Number.MAX_SAFE_INTEGER,
       development: false,
       // Without "development", Bun lets a second server take the same port, and the two answer by turns.
-      reusePort: false,
+      reusePort: sharesPort,
       ...(tls === undefined ? {} : { tls }),
       fetch: handler,
     });

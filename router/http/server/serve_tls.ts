@@ -17,6 +17,8 @@ export interface ServeTlsOptions {
   readonly port: number;
   readonly files: TlsFiles;
   readonly clock: Clock;
+  /** As in `serveHttp`. */
+  readonly sharesPort?: boolean | undefined;
 }
 
 /** An HTTPS server. */
@@ -29,14 +31,17 @@ export interface TlsServer extends HttpServer {
  * Starts an HTTPS server. When its files change, new connections get the new certificate and those there are go on; a
  * pair that is broken is logged, and the old one stays. Throws as `readTlsPair` and `serveHttp` do.
  */
-export function serveTls(app: Fetches, { host, port, clock, ...options }: ServeTlsOptions): TlsServer {
+export function serveTls(
+  app: Fetches,
+  { host, port, clock, sharesPort, ...options }: ServeTlsOptions,
+): TlsServer {
   let { files } = options;
   let wake = new AbortController();
   const log = logger("tls");
   const life = new AbortController();
   const ended: Promise<void>[] = [];
   let pair = readTlsPair(files);
-  let server = serveHttp(app, { host, port, tls: pair });
+  let server = serveHttp(app, { host, port, tls: pair, sharesPort });
   const { url } = server;
   const taken = Number(new URL(url).port);
 
@@ -45,7 +50,7 @@ export function serveTls(app: Fetches, { host, port, clock, ...options }: ServeT
     ended.push(server.shutdown());
     for (let attempt = 1;; attempt++) {
       try {
-        server = serveHttp(app, { host, port: taken, tls: next });
+        server = serveHttp(app, { host, port: taken, tls: next, sharesPort });
         return;
       } catch (error) {
         if (attempt === TOLD_ATTEMPT) {

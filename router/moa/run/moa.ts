@@ -37,6 +37,8 @@ export interface MoaOptions {
   readonly spans?: Spans | undefined;
   /** Ended runs whose records are kept; by default what the config says. */
   readonly maxRunsKept?: number | undefined;
+  /** Called with the record of each run that has ended. */
+  readonly onRunEnded?: ((record: RunRecord) => void) | undefined;
 }
 
 /** Makes the part that runs graphs. Throws 400 `invalid_config` for a graph that cannot be run. */
@@ -55,6 +57,7 @@ class GraphRunner implements Moa {
   readonly #store: RunStore;
   readonly #arrivals: Arrivals;
   readonly #spans: Spans | undefined;
+  readonly #onRunEnded: ((record: RunRecord) => void) | undefined;
   #closed = false;
 
   constructor(options: MoaOptions) {
@@ -65,6 +68,7 @@ class GraphRunner implements Moa {
     this.#random = random.stream("moa");
     this.#arrivals = options.arrivals;
     this.#spans = options.spans;
+    this.#onRunEnded = options.onRunEnded;
     for (const served of models.values()) this.addModel(served);
     this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
   }
@@ -128,7 +132,9 @@ class GraphRunner implements Moa {
     this.#running.set(id, run);
     run.ended.then(() => {
       this.#running.delete(id);
-      this.#store.add(run.record());
+      const record = run.record();
+      this.#store.add(record);
+      this.#onRunEnded?.(record);
     });
     run.start();
     return run;
@@ -141,6 +147,10 @@ class GraphRunner implements Moa {
       `Cannot run ${name}: no worker of model ${root.model}, which writes its answer, can take work; try again later`,
       { code: "no_worker", status: 503, retryAfterSeconds: 1 },
     );
+  }
+
+  keep(record: RunRecord): void {
+    this.#store.add(record);
   }
 
   list(): readonly RunRecord[] {
@@ -187,6 +197,8 @@ export interface Moa {
   /** Running first, then ended ones, newest first; without texts of more than the store's bound. */
   list(): readonly RunRecord[];
   get(id: string): Run | undefined;
+  /** Keeps the record of a run that has ended elsewhere. */
+  keep(record: RunRecord): void;
   /** Cancels all runs; resolves when the engines are idle. */
   close(reason: unknown): Promise<void>;
 }

@@ -229,6 +229,8 @@ export class FakeMoa implements Moa {
     return run;
   }
 
+  keep(): void {}
+
   list(): readonly RunRecord[] {
     return this.runs.map((run) => run.record());
   }

@@ -1,0 +1,89 @@
+import type { Clock } from "../../base/clock.ts";
+import { isJsonObject, type Json } from "../../base/json.ts";
+import type { HttpMetrics } from "../http/metrics/http_metrics.ts";
+import type { Fetches } from "../http/server/serve_http.ts";
+
+/** Options of a `LeadingFront`. */
+export interface LeadingFrontOptions {
+  readonly app: Fetches;
+  /** The threads that serve. */
+  readonly threads: () => readonly Fetches[];
+  readonly metrics: HttpMetrics;
+  readonly clock: Clock;
+}
+
+/**
+ * Answers the requests that serving threads hand on: those about runs and requests under way by asking the threads,
+ * the rest by the router of the thread that leads.
+ */
+export class LeadingFront implements Fetches {
+  readonly #options: LeadingFrontOptions;
+
+  constructor(options: LeadingFrontOptions) {
+    this.#options = options;
+  }
+
+  async fetch(request: Request, env?: object): Promise<Response> {
+    const { app, clock } = this.#options;
+    const { pathname } = new URL(request.url);
+    const threads = this.#options.threads();
+    const startedMs = clock.now();
+    if (pathname === "/v1/runs") return await this.#runs(request, threads, env);
+    if (pathname.startsWith("/v1/runs/")) {
+      const answer = await askEach(request, threads, env);
+      if (answer !== undefined) return this.#counted(request, answer, startedMs);
+    }
+    if (pathname === "/abort_request" && threads.length > 0) {
+      return this.#counted(request, await askAll(request, threads, env), startedMs);
+    }
+    return await app.fetch(request, env);
+  }
+
+  /** What threads have answered for all counts here. */
+  #counted(request: Request, answer: Response, startedMs: number): Response {
+    const path = new URL(request.url).pathname.replace(/^(\/v1\/runs\/)[^/]*/, "$1:id");
+    this.#options.metrics.count({ method: request.method, path, startedMs }, answer);
+    return answer;
+  }
+
+  /** Runs that go on are known to their thread, ended ones here. */
+  async #runs(request: Request, threads: readonly Fetches[], env?: object): Promise<Response> {
+    const copies = copiesOf(request, threads.length + 1);
+    const answers = await Promise.all(
+      [...threads, this.#options.app].map((fetches, at) => fetches.fetch(copies[at]!, env)),
+    );
+    const bodies: Json[] = [];
+    for (const answer of answers) {
+      const body: unknown = answer.ok ? await answer.json() : undefined;
+      if (!isJsonObject(body) || !Array.isArray(body.data)) return answer;
+      bodies.push(...body.data);
+    }
+    const limit = Number(new URL(request.url).searchParams.get("limit") ?? 100);
+    return Response.json({ object: "list", data: bodies.slice(0, limit) });
+  }
+}
+
+/** The answer of the thread that knows the run; undefined when none does: it has ended, or never was. */
+async function askEach(
+  request: Request,
+  threads: readonly Fetches[],
+  env?: object,
+): Promise<Response | undefined> {
+  for (const thread of threads) {
+    const answer = await thread.fetch(request.clone(), env);
+    if (answer.status !== 404) return answer;
+    await answer.body?.cancel();
+  }
+  return undefined;
+}
+
+/** Has every thread do it; the first answer that is no success counts. */
+async function askAll(request: Request, threads: readonly Fetches[], env?: object): Promise<Response> {
+  const copies = copiesOf(request, threads.length);
+  const answers = await Promise.all(threads.map((thread, at) => thread.fetch(copies[at]!, env)));
+  return answers.find(({ ok }) => !ok) ?? answers[0]!;
+}
+
+function copiesOf(request: Request, count: number): Request[] {
+  return Array.from({ length: count }, (_, at) => at === count - 1 ? request : request.clone());
+}

@@ -1,0 +1,267 @@
+import assert from "node:assert/strict";
+import { request as httpRequest } from "node:http";
+import { test } from "node:test";
+import { configSchema } from "../../../../cfgs/schema/config.ts";
+import { ThreadedRouter } from "../../../../cli/kit/router/threaded_router.ts";
+import { makeEarlyExit } from "../../../../cli/kit/router/make_early_exit.ts";
+import { CanopyError } from "../../../../base/errors.ts";
+import { until } from "../../../until.ts";
+import { withSystem } from "../../served.ts";
+import { type HeldWorker, startHeldWorker } from "./held_worker.ts";
+
+interface Answer {
+  readonly status: number;
+  readonly text: string;
+  /** False when it broke off. */
+  readonly whole: boolean;
+}
+
+/** Asks over a connection of its own, which the kernel gives to any of the threads. */
+function ask(method: string, url: string, body?: object): Promise<Answer> {
+  return new Promise((resolve) => {
+    let text = "";
+    let status = 0;
+    const end = (whole: boolean) => resolve({ status, text, whole });
+    const sent = httpRequest(
+      url,
+      { method, agent: false, headers: { "content-type": "application/json" } },
+      (answer) => {
+        status = answer.statusCode ?? 0;
+        answer.setEncoding("utf8");
+        answer.on("data", (piece) => text += String(piece));
+        answer.on("end", () => end(answer.complete));
+        answer.on("error", () => end(false));
+      },
+    );
+    sent.on("error", () => end(false));
+    sent.end(body && JSON.stringify(body));
+  });
+}
+
+interface Served {
+  readonly url: string;
+  readonly threaded: ThreadedRouter;
+  readonly worker: HeldWorker;
+  chat(model: string, options?: object): Promise<Answer>;
+  get(path: string): Promise<Answer>;
+}
+
+/** Two threads in front of one worker while `use` runs. */
+async function withThreads(
+  use: (served: Served) => Promise<void>,
+  { server = {}, model = {} }: { server?: object; model?: object } = {},
+): Promise<void> {
+  const worker = await startHeldWorker();
+  try {
+    await withSystem(async (io) => {
+      const config = configSchema.parse({
+        server: { log_level: "fatal", workers: 2, ...server },
+        models: { m: { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model } },
+        graphs: { tree: { layers: [{ agents: [{ model: "m" }] }], incremental_prefill: "off" } },
+      });
+      const threaded = new ThreadedRouter({
+        config,
+        clock: io.clock,
+        random: io.random,
+        transport: io.transport,
+        earlyExit: makeEarlyExit(config, io, { leads: true }).services,
+        threads: 2,
+        address: { host: "127.0.0.1", port: config.server.port === 8000 ? 0 : config.server.port },
+        means: io,
+      });
+      try {
+        const { url } = await threaded.listen();
+        await until("it is ready", async () => (await ask("GET", `${url}/readiness`)).status === 200);
+        const messages = [{ role: "user", content: "Hi" }];
+        await use({
+          url,
+          threaded,
+          worker,
+          chat: (name, options) =>
+            ask("POST", `${url}/v1/chat/completions`, { model: name, messages, ...options }),
+          get: (path) => ask("GET", `${url}${path}`),
+        });
+      } finally {
+        worker.release();
+        await threaded.router.close();
+      }
+    });
+  } finally {
+    await worker.close();
+  }
+}
+
+function times<T>(count: number, make: () => T): T[] {
+  return Array.from({ length: count }, make);
+}
+
+/** The words of a stream, in the order in which they came. */
+function wordsOf(text: string): string {
+  return [...text.matchAll(/"content":"([^"]*)"/g)].map(([, word]) => word).join("");
+}
+
+function valueOf(page: string, series: string): number {
+  const line = page.split("\n").find((one) => one.startsWith(`${series} `));
+  return line === undefined ? NaN : Number(line.slice(series.length + 1));
+}
+
+test("streams over two threads come whole and in order, and one page of metrics counts them all", async () => {
+  await withThreads(async ({ chat, get }) => {
+    const answers = await Promise.all(times(60, () => chat("m", { stream: true, max_tokens: 30 })));
+    const expected = Array.from({ length: 30 }, (_, at) => `${at} `).join("");
+    for (const { status, text, whole } of answers) {
+      assert.deepEqual([status, whole, wordsOf(text)], [200, true, expected]);
+    }
+    const pages = await Promise.all(times(8, () => get("/metrics")));
+    for (const { text } of pages) {
+      assert.equal(valueOf(text, `canopy_requests_total{model="m",outcome="ok"}`), 60);
+      assert.equal(
+        valueOf(text, `smg_http_requests_total{method="POST",path="/v1/chat/completions"}`),
+        60,
+      );
+      assert.equal(valueOf(text, "canopy_threads"), 2);
+      assert.equal(valueOf(text, `canopy_worker_in_flight{model="m",worker="m.w1"}`), 0);
+    }
+  });
+});
+
+test("limits hold over all threads together, and a place that one gives back is another's", async () => {
+  await withThreads(async ({ chat, worker }) => {
+    worker.hold();
+    const asked = times(40, () => chat("m"));
+    await until("the places are taken", () => worker.running === 3);
+    worker.release();
+    const answers = await Promise.all(asked);
+    assert.deepEqual(answers.map(({ status }) => status), times(40, () => 200));
+    assert.equal(worker.most, 3);
+  }, { model: { max_in_flight: 3 } });
+});
+
+test("requests that run and that wait are bounded over all threads together", async () => {
+  await withThreads(async ({ chat, get, worker }) => {
+    worker.hold();
+    const asked = times(12, () => chat("m"));
+    const refused = asked.map((answer) => answer.then(({ status }) => status === 429 ? 1 : 0));
+    await until("all are counted", async () => {
+      const { text } = await get("/metrics");
+      return valueOf(text, "canopy_places_in_use") === 2 && valueOf(text, "canopy_requests_queued") === 4;
+    });
+    await until("the rest is refused", () => worker.running === 2);
+    worker.release();
+    assert.equal((await Promise.all(refused)).reduce<number>((sum, one) => sum + one, 0), 6);
+    assert.equal(worker.most, 2);
+    const { text } = await get("/metrics");
+    assert.equal(valueOf(text, "canopy_places_in_use"), 0);
+    assert.equal(valueOf(text, "canopy_requests_queued"), 0);
+  }, { server: { max_running: 2, max_queued: 4 } });
+});
+
+test("a run is seen and cancelled through any thread, and its record is kept for all", async () => {
+  await withThreads(async ({ url, chat, get, worker }) => {
+    worker.hold();
+    const running = chat("tree");
+    await until("the run works", () => worker.running === 1);
+    const lists = await Promise.all(times(8, () => get("/v1/runs")));
+    const ids = lists.map(({ text }) => JSON.parse(text).data.map(({ id }: { id: string }) => id));
+    const [id] = ids[0]!;
+    assert.deepEqual(ids, times(8, () => [id]));
+    for (const { text } of await Promise.all(times(8, () => get(`/v1/runs/${id}`)))) {
+      assert.equal(JSON.parse(text).state, "running");
+    }
+    // The events of a run come from the thread that has it, as they happen.
+    const followed = times(4, () => get(`/v1/runs/${id}/events`));
+    const cancelled = await ask("DELETE", `${url}/v1/runs/${id}`);
+    assert.deepEqual([cancelled.status, JSON.parse(cancelled.text).state], [200, "cancelled"]);
+    await until("the engine is idle", () => worker.running === 0);
+    assert.equal((await running).status, 499);
+    for (const { text } of await Promise.all(followed)) assert.match(text, /\[DONE\]/);
+    for (const { status, text } of await Promise.all(times(8, () => get(`/v1/runs/${id}`)))) {
+      assert.deepEqual([status, JSON.parse(text).state], [200, "cancelled"]);
+    }
+    const { data } = JSON.parse((await get("/v1/runs")).text);
+    assert.equal(data.length, 1);
+    assert.equal((await get("/v1/runs/run_none")).status, 404);
+  });
+});
+
+test("a thread that dies is replaced: only its own streams end, and what they held is given back", async () => {
+  await withThreads(async ({ threaded, chat, get, worker }) => {
+    worker.hold();
+    const streams = times(40, () => chat("m", { stream: true, max_tokens: 5 }));
+    await until("all streams run", () => worker.running === 40);
+    await get("/metrics");
+    assert.ok(threaded.kill(1));
+    await until("its streams are cut at the worker, too", () => worker.running < 40);
+    worker.release();
+    const answers = await Promise.all(streams);
+    const whole = answers.filter((answer) => answer.whole && answer.text.endsWith("data: [DONE]\n\n"));
+    assert.ok(whole.length > 0 && whole.length < 40, `${whole.length} of 40`);
+    assert.ok(whole.every(({ text }) => wordsOf(text) === "0 1 2 3 4 "));
+    await until("another has taken its place", async () => {
+      return valueOf((await get("/metrics")).text, "canopy_threads") === 2;
+    });
+    const after = await Promise.all(times(30, () => chat("m")));
+    assert.ok(after.every(({ status }) => status === 200));
+    const { text } = await get("/metrics");
+    assert.equal(valueOf(text, `canopy_worker_in_flight{model="m",worker="m.w1"}`), 0);
+    assert.equal(valueOf(text, "canopy_places_in_use"), 0);
+  });
+});
+
+test("all threads hear of workers that come, go, drain, and are ill or well", async () => {
+  const second = await startHeldWorker();
+  try {
+    await withThreads(async ({ url, chat, get, worker }) => {
+      const added = await ask("POST", `${url}/workers`, { url: second.url, model: "m" });
+      assert.equal(added.status, 202, added.text);
+      assert.equal((await ask("DELETE", `${url}/workers/m.w1`)).status, 202);
+      const before = worker.asked;
+      assert.ok((await Promise.all(times(20, () => chat("m")))).every(({ status }) => status === 200));
+      assert.equal(worker.asked, before);
+      assert.equal(second.asked, 20);
+      second.healthy = false;
+      await until("it is known to be ill", async () => (await get("/readiness")).status === 503);
+      await until(
+        "nobody gets work there",
+        async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 503),
+      );
+      second.healthy = true;
+      await until("it is known to be well", async () => (await get("/readiness")).status === 200);
+      await until(
+        "it gets work again",
+        async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 200),
+      );
+    }, { model: { health: { interval_ms: 50, failures: 1, successes: 1 } } });
+  } finally {
+    await second.close();
+  }
+});
+
+test("a drain waits for the streams of all threads, and refuses what is new", async () => {
+  await withThreads(async ({ threaded, chat, get, worker }) => {
+    worker.hold();
+    const streams = times(20, () => chat("m", { stream: true, max_tokens: 4 }));
+    await until("all streams run", () => worker.running === 20);
+    const drained = threaded.router.drain();
+    await until("it is not ready", async () => (await get("/readiness")).status === 503);
+    await until(
+      "new requests are refused",
+      async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 503),
+    );
+    worker.release();
+    for (const { whole, text } of await Promise.all(streams)) {
+      assert.deepEqual([whole, wordsOf(text)], [true, "0 1 2 3 "]);
+    }
+    await drained;
+    assert.equal((await get("/health")).status, 0);
+  });
+});
+
+test("a port that another router has is refused, and not shared by the two", async () => {
+  await withThreads(async ({ url }) => {
+    await assert.rejects(
+      withThreads(() => Promise.resolve(), { server: { port: Number(new URL(url).port) } }),
+      (error) => CanopyError.is(error) && error.code === "address_in_use",
+    );
+  });
+});
