@@ -17,20 +17,29 @@ import type {
   ExitPolicy,
   PolicyNeeds,
 } from "./policy/exit_policy.ts";
+import { RunConsensusPolicy, type RunExitPolicy } from "./policy/run_consensus.ts";
 
 /** The policy of the settings; undefined for `none`. Throws `invalid_config` for a pattern that cannot be used. */
 export function exitPolicyOf(settings: EarlyExitConfig): ExitPolicy | undefined {
-  const { pattern } = settings.answer;
-  const problem = pattern === undefined ? undefined : patternProblem(pattern);
-  if (problem !== undefined) {
-    throw new CanopyError(`early_exit.answer.pattern ${problem}: current value is "${pattern}"`, {
-      code: "invalid_config",
-      status: 400,
-      param: "early_exit.answer.pattern",
-    });
-  }
+  refuseUnsafePattern(settings);
   const metric = metricOf(settings);
   return metric === undefined ? undefined : new GuardedPolicy(metric, settings);
+}
+
+/** The policy of settings of scope `run`. Throws `invalid_config` for a pattern that cannot be used. */
+export function runConsensusOf(settings: EarlyExitConfig): RunExitPolicy {
+  refuseUnsafePattern(settings);
+  return new RunConsensusPolicy(settings);
+}
+
+function refuseUnsafePattern({ answer: { pattern } }: EarlyExitConfig): void {
+  const problem = pattern === undefined ? undefined : patternProblem(pattern);
+  if (problem === undefined) return;
+  throw new CanopyError(`early_exit.answer.pattern ${problem}: current value is "${pattern}"`, {
+    code: "invalid_config",
+    status: 400,
+    param: "early_exit.answer.pattern",
+  });
 }
 
 function metricOf(settings: EarlyExitConfig): ExitPolicy | undefined {

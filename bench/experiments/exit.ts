@@ -61,6 +61,12 @@ const METRICS: readonly { readonly name: string; readonly settings: ExitSettings
   { name: "agreement", settings: { metric: "agreement" } },
 ];
 
+/** Rules by which a whole run ends, once some of its agents have said the same. */
+const RUN_RULES: readonly { readonly name: string; readonly consensus: ExitSettings }[] = [
+  ...[3, 4, 5].map((agree) => ({ name: `${agree} of the run agree`, consensus: { agree } })),
+  ...[0.9, 0.95, 0.99].map((posterior) => ({ name: `posterior ${posterior}`, consensus: { posterior } })),
+];
+
 /** Modes #1 to #4 over questions with scripted answers; mode #4 with several metrics, and with chance instead. */
 export async function compareExits(options: ExitOptions): Promise<ExitComparison[]> {
   const comparisons: ExitComparison[] = [];
@@ -90,6 +96,14 @@ export async function compareExits(options: ExitOptions): Promise<ExitComparison
     }
     const skipping = treeWithExit({ metric: "agreement", skip_root: 0.6 }, slots);
     modes.push(figures("#4", "agreement, root skipped", await run("#4 agreement, root skipped", skipping)));
+    for (const { name, consensus } of RUN_RULES) {
+      const graph = treeWithExit({ scope: "run", consensus }, slots);
+      modes.push(figures("#4", name, await run(`#4 ${name}`, graph)));
+    }
+    const graph = treeWithExit({ scope: "run" }, slots);
+    options.onPart?.(`${workload}: #4 oracle`);
+    const oracle = await runExitTrial({ ...options, graph, questions, concurrency, oracle: true });
+    modes.push(figures("#4", "oracle: somebody is right", oracle));
     const always = treeWithExit({ metric: "random", probability: 1, min_agents: 1 }, slots);
     modes.push(figures("#4", "first answer, whatever it is", await run("#4 first answer", always)));
     comparisons.push({ workload, concurrency, modes });

@@ -13,8 +13,9 @@ import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
-import { exitPolicyOf } from "../../scorer/exit_policy_of.ts";
+import { exitPolicyOf, runConsensusOf } from "../../scorer/exit_policy_of.ts";
 import { drawFor } from "../../scorer/metrics/random.ts";
+import type { Ballot, RunExitPolicy, RunVotes } from "../../scorer/policy/run_consensus.ts";
 import { verdictPrompt, yesProbability } from "../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../scorer/thread/inline_scorer.ts";
 
@@ -27,6 +28,8 @@ export interface ExitTrialOptions {
   readonly questions: readonly ScriptedExitQuestion[];
   readonly concurrency: number;
   readonly signal: AbortSignal;
+  /** Ends each run as soon as somebody has said the right answer: no rule can do better. */
+  readonly oracle?: boolean | undefined;
 }
 
 /** One question's run. */
@@ -68,7 +71,7 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
     seed,
     graphs: { [GRAPH]: options.graph },
     answersOf: (size) => scriptedExitAnswers(questions, size),
-    earlyExit: (clock) => exitServices(clock),
+    earlyExit: (clock) => exitServices(clock, options.oracle === true ? questions : undefined),
   });
   const runs: ExitRun[] = [];
   await world.clock.run(async () => {
@@ -91,12 +94,45 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
 }
 
 /** Answers are compared by their words: no model runs in virtual time. */
-function exitServices(clock: VirtualClock): EarlyExitServices {
+function exitServices(
+  clock: VirtualClock,
+  known: readonly ScriptedExitQuestion[] | undefined,
+): EarlyExitServices {
   return {
     scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
     verdict: { prompt: verdictPrompt, yes: yesProbability },
     policyOf: exitPolicyOf,
+    consensusOf: (settings) =>
+      known === undefined ? runConsensusOf(settings) : new Oracle(runConsensusOf(settings), known),
   };
+}
+
+/** Knows the right answers, by their questions. */
+class Oracle implements RunExitPolicy {
+  readonly needsLogprobs = false;
+  readonly #reader: RunExitPolicy;
+  readonly #right: ReadonlySet<string>;
+
+  constructor(reader: RunExitPolicy, known: readonly ScriptedExitQuestion[]) {
+    this.#reader = reader;
+    this.#right = new Set(known.map(({ text, right }) => `${text}\0${right}`));
+  }
+
+  guard(): undefined {}
+
+  /** Of the answers the right one alone. */
+  read(ballot: Ballot, question: string) {
+    const answer = this.#reader.read(ballot, question);
+    return answer !== undefined && this.#right.has(`${question}\0${answer.value}`) ? answer : undefined;
+  }
+
+  given(text: string): string {
+    return this.#reader.given(text);
+  }
+
+  decide({ votes }: RunVotes) {
+    return { agent: votes[0]?.agent, numbers: {} };
+  }
 }
 
 async function ask(router: Router, question: ScriptedExitQuestion, signal: AbortSignal): Promise<ExitRun> {
@@ -122,7 +158,9 @@ function exitRunOf(graph: Graph, record: RunRecord, question: ScriptedExitQuesti
   }
   const { usage, exits } = record;
   // Of those that could still spare somebody's work.
-  const open = exits.filter(({ cluster, completions }) => completions < sizeOf(graph, cluster));
+  const open = exits.filter(({ cluster, completions }) =>
+    cluster === "run" || completions < sizeOf(graph, cluster)
+  );
   return {
     e2eMs: ended.atMs,
     right: statedAnswers(answer).at(-1) === question.right,

@@ -1,7 +1,7 @@
 import { didYouMean, quoteList } from "../../base/nearest.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
-import type { EarlyExitConfig } from "../schema/early_exit.ts";
+import { type EarlyExitConfig, noEarlyExit } from "../schema/early_exit.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
@@ -19,6 +19,7 @@ export function checkEarlyExit(
 ): ConfigFinding[] {
   const findings: ConfigFinding[] = [];
   const members = new Set((expanded?.agents ?? []).flatMap(({ id, config }) => [id, config.model]));
+  findings.push(...checkScope({ models }, { graph, path, expanded }));
   for (const { settings, at } of writtenIn(graph, path)) {
     for (const [index, name] of settings.never_skip.entries()) {
       if (expanded === undefined || members.has(name)) continue;
@@ -41,6 +42,57 @@ export function checkEarlyExit(
       findings.push(
         findingAt([...at, "skip_root"], message, { value: settings.skip_root, severity: "warning" }),
       );
+    }
+  }
+  return findings;
+}
+
+/** Says where a run's consensus is asked for and cannot be had. */
+function checkScope(
+  { models }: Pick<Config, "models">,
+  { graph, path, expanded }: PlacedGraph,
+): ConfigFinding[] {
+  const findings: ConfigFinding[] = [];
+  const add = (
+    at: ConfigPath,
+    message: string,
+    value: unknown,
+    severity: ConfigFinding["severity"] = "error",
+  ) => findings.push(findingAt(at, message, { value, severity }));
+  for (const { settings: { scope, metric, consensus }, at } of writtenIn(graph, path)) {
+    if (scope === "cluster") {
+      if (JSON.stringify(consensus) !== JSON.stringify(noEarlyExit.consensus)) {
+        add([...at, "consensus"], 'has no effect without scope "run"', consensus, "warning");
+      }
+      continue;
+    }
+    if (at.length > path.length + 1) {
+      add([...at, "scope"], 'is "run": only the early_exit of the graph itself can end a run', scope);
+      continue;
+    }
+    if (metric !== "none" && metric !== "answer") {
+      add(
+        [...at, "metric"],
+        `is "${metric}", but with scope "run" final answers are counted: expected answer, or another early_exit for each layer`,
+        metric,
+      );
+    }
+    for (const name of Object.keys(consensus.skills)) {
+      if (Object.hasOwn(models, name)) continue;
+      add([...at, "consensus", "skills", name], notOneOf(name, Object.keys(models)), name);
+    }
+    if (expanded === undefined) continue;
+    const voters = expanded.agents.length - 1;
+    if (expanded.joined !== undefined) {
+      add(
+        [...at, "scope"],
+        "has no effect: the answers of all agents of the last layer are the run's",
+        scope,
+        "warning",
+      );
+    } else if ((consensus.agree ?? 2) > voters) {
+      const message = `is never reached: ${voters} agents write before the root`;
+      add([...at, "consensus", "agree"], message, consensus.agree, "warning");
     }
   }
   return findings;

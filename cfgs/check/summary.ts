@@ -38,6 +38,8 @@ export function summaryText(config: Config): string {
         lines.push(`  ${id}: ${earlyExitText(earlyExit, agents.length)}`);
       }
     }
+    const { early_exit: own } = config.graphs[name]!;
+    if (own.scope === "run") lines.push(`  the run: ${consensusText(own)}`);
     if (graph.agents.some(({ reads }) => reads.length > 0)) {
       lines.push(`  incremental prefill: ${prefillText(config, name)}`);
     }
@@ -65,6 +67,17 @@ function workersText({ engine, workers, launch }: ModelConfig): string {
 function earlyExitText(settings: EarlyExitConfig, members: number): string {
   const least = Math.min(leastAnswers(settings), members);
   return `may exit early, metric ${settings.metric}, from ${least} of ${count(members, "answer")} on`;
+}
+
+function consensusText({ consensus: { agree, share, posterior } }: EarlyExitConfig): string {
+  const rule = posterior !== undefined
+    ? `the leading answer is right with probability ${posterior}`
+    : agree !== undefined
+    ? `${agree} final answers agree`
+    : share !== undefined
+    ? `as many final answers agree as ${share} of the agents that read nobody`
+    : "as many final answers agree as 4 of 9 agents that read nobody";
+  return `ends early when ${rule}`;
 }
 
 function workerText(worker: WorkerConfig): string {

@@ -5,6 +5,7 @@ import launch2GpusPd from "./launch-2-gpus-pd.jsonc" with { type: "text" };
 import launch2GpusVllm from "./launch-2-gpus-vllm.jsonc" with { type: "text" };
 import launch6GpusPd from "./launch-6-gpus-pd.jsonc" with { type: "text" };
 import moa931 from "./moa-9-3-1.jsonc" with { type: "text" };
+import moa931Consensus from "./moa-9-3-1-consensus.jsonc" with { type: "text" };
 import moa991Dense from "./moa-9-9-1-dense.jsonc" with { type: "text" };
 import moaVllmExample from "./moa-vllm-example.jsonc" with { type: "text" };
 import ollama31 from "./ollama-3-1.jsonc" with { type: "text" };
@@ -13,6 +14,7 @@ import singleModel931 from "./single-model-9-3-1.jsonc" with { type: "text" };
 // Text imports put the files into the binaries of both runtimes.
 const presets: Readonly<Record<string, string>> = {
   "moa-9-3-1": moa931,
+  "moa-9-3-1-consensus": moa931Consensus,
   "moa-9-9-1-dense": moa991Dense,
   "single-model-9-3-1": singleModel931,
   "moa-vllm-example": moaVllmExample,

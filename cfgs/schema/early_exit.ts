@@ -27,8 +27,43 @@ export const answerRulesSchema = z.strictObject({
   window: z.int().min(2).default(2).describe("Equal answers in a row that `window` asks for"),
 });
 
+/** Rules for a whole run's final answers; one of `agree`, `share` and `posterior` decides. */
+export const consensusSchema = z.strictObject({
+  agree: z.int().min(2).optional().describe("Equal final answers that end the run"),
+  share: z.number().gt(0).max(1).optional().describe(
+    "Equal final answers that end the run, as a share of the agents that read nobody; at least 2",
+  ),
+  posterior: z.number().gt(0.5).lt(1).optional().describe(
+    "Least probability that the leading answer is right, from `skills`",
+  ),
+  skills: z.record(z.string().min(1), z.number().gt(0).lt(1)).default({}).describe(
+    "posterior: share of a model's answers that are right, by the model's key; 0.6 where none is given",
+  ),
+  coincidence: z.number().gt(0).lt(1).default(0.25).describe(
+    "posterior: probability that a wrong answer equals another wrong one",
+  ),
+  best: z.enum(["largest", "confident", "first"]).default("largest").describe(
+    "Whose text is the run's answer among those that agree: the largest model's, the most confident one, the first",
+  ),
+  while_written: z.boolean().default(true).describe(
+    "An answer counts as soon as it is announced in the stream, not only at its text's end",
+  ),
+}).refine(
+  ({ agree, share, posterior }) => [agree, share, posterior].filter((rule) => rule !== undefined).length <= 1,
+  {
+    error: "has several rules: give one of agree, share and posterior",
+  },
+);
+
 /** Settings of early exit: for a graph, a layer or a cluster. */
 export const earlyExitSchema = z.strictObject({
+  scope: z.enum(["cluster", "run"]).default("cluster").describe(
+    "cluster: each cluster may end early. run: the final answers of all agents are counted as they become known, and " +
+      "when enough agree everything else is ended and the run answers; for a graph, and by `answer` and `consensus` only",
+  ),
+  consensus: consensusSchema.prefault({}).describe(
+    "scope run: when enough agree; by default 4 of 9 agents that read nobody",
+  ),
   metric: z.enum(["none", "q", "answer", "verdict", "agreement", "random"]).default("none").describe(
     "What decides that a cluster need not wait for its other members",
   ),
@@ -89,6 +124,7 @@ export const earlyExitSchema = z.strictObject({
 
 /** A checked early exit, with all defaults filled in. */
 export type EarlyExitConfig = z.infer<typeof earlyExitSchema>;
+export type ConsensusRules = z.infer<typeof consensusSchema>;
 export type AnswerRules = z.infer<typeof answerRulesSchema>;
 export type AnswerKind = (typeof ANSWER_KINDS)[number];
 

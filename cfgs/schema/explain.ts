@@ -145,6 +145,10 @@ function explainIssue(
   if (issue.code === "invalid_key") {
     return [wrongValue(path, String(path.at(-1)), "a name that is not empty")];
   }
+  // What its members may not be together says the rule itself.
+  if (issue.code === "custom" && typeof given === "object") {
+    return [findingAt(path, issue.message, { value: given })];
+  }
   return [wrongValue(path, given, expectation(issue, target, given))];
 }
 

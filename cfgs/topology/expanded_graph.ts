@@ -1,6 +1,6 @@
 import type { AgentConfig, GraphConfig, LayerConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
-import type { EarlyExitConfig } from "../schema/early_exit.ts";
+import { type EarlyExitConfig, noEarlyExit } from "../schema/early_exit.ts";
 
 /** One agent of an expanded graph. */
 export interface ExpandedAgent {
@@ -99,7 +99,7 @@ export function makeCluster(
     // Members that fail are one thing, members that are not waited for another.
     minOnExit: asked ?? 1,
     onDeadline: rules.on_deadline ?? graph.on_deadline,
-    earlyExit: rules.early_exit ?? graph.early_exit,
+    earlyExit: rules.early_exit ?? (graph.early_exit.scope === "run" ? noEarlyExit : graph.early_exit),
   };
 }
 

@@ -42,6 +42,19 @@ export function announced(text: string): string[] {
     .map(({ end }) => phraseAt(text, end)).filter((phrase) => phrase !== "");
 }
 
+/** True when a text of whole sentences announces its final answer (not a result on the way), or has it in a box. */
+export function statesAnswer(text: string): boolean {
+  const ends = [announcement, HASHES, HEADING].flatMap((pattern) =>
+    [...text.matchAll(pattern)].filter(([found]) => !PASSING.test(found)).map(({ 0: found, index }) =>
+      index + found.length
+    )
+  );
+  const boxed = text.lastIndexOf("\\boxed{");
+  if (boxed >= 0) ends.push(boxed);
+  const last = Math.max(-1, ...ends);
+  return last >= 0 && phraseAt(text, last) !== "" && !RETRACTS.test(text.slice(last));
+}
+
 /** True when sentences with numbers or formulas follow the one that begins here. */
 function goesOn(text: string, start: number): boolean {
   const rest = text.slice(start, start + RETRACTION_LENGTH);

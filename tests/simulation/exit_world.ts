@@ -9,6 +9,7 @@ import type { ClusterState, Evidence, ExitDecision, ExitPolicy } from "../../sco
 import { verdictPrompt } from "../../scorer/policy/verdict_prompt.ts";
 import type { Similarity } from "../../scorer/scorer.ts";
 import { FakeScorer, verdictQuestion } from "../router/moa/fake_scorer.ts";
+import { runConsensusOf } from "../../scorer/exit_policy_of.ts";
 
 /** What may be wrong with what early exit depends on. */
 export const exitFaults = [
@@ -88,7 +89,12 @@ export class ExitWorld {
         return this.#random.int(2) === 0 ? { append: fail, end: fail, close: feed.close } : feed;
       };
     }
-    return { scorer, verdict: verdictQuestion, policyOf: (settings) => this.#policy(settings) };
+    return {
+      scorer,
+      verdict: verdictQuestion,
+      policyOf: (settings) => this.#policy(settings),
+      consensusOf: runConsensusOf,
+    };
   }
 
   /** A judging model that answers as the prompt decides, or fails. */

@@ -28,7 +28,7 @@ import { startEmbeddedModels } from "../../../embedded/start_models.ts";
 import { createRouter } from "../../../router/router.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
 import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
-import { exitPolicyOf } from "../../../scorer/exit_policy_of.ts";
+import { exitPolicyOf, runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../../scorer/thread/inline_scorer.ts";
 import { BuiltinTokenizer } from "../../../simulator/text/tokenizer.ts";
@@ -78,6 +78,7 @@ try {
       scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
       verdict: { prompt: verdictPrompt, yes: yesProbability },
       policyOf: exitPolicyOf,
+      consensusOf: runConsensusOf,
     },
     ...(real === "" ? { loadTokenizer: () => Promise.resolve(tokenizer) } : {}),
   });

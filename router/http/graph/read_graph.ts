@@ -109,6 +109,12 @@ export function checkRequestedExit(
     if (seen.has(earlyExit)) continue;
     seen.add(earlyExit);
     within(earlyExit === ofAll ? "" : field, () => {
+      if (earlyExit.scope === "run") {
+        throw badRequest(
+          "early_exit.scope",
+          'early_exit.scope is "run": only virtual models of the configuration end whole runs; use "cluster"',
+        );
+      }
       for (const [at, name] of earlyExit.never_skip.entries()) {
         const place = `early_exit.never_skip[${at}]`;
         if (agents.has(name) || models.has(name)) continue;

@@ -123,5 +123,6 @@ export class ExitMetrics {
 
 /** The layer in a cluster's id; in a graph without layers `none`. */
 function layerOf(cluster: string): string {
+  if (cluster === "run") return "run";
   return /^l(\d{1,4})\.c\d+$/.exec(cluster)?.[1] ?? "none";
 }

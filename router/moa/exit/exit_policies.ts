@@ -1,6 +1,7 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
+import type { RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
 import type { TokenCandidate, VerdictSubject } from "../../../scorer/policy/verdict_prompt.ts";
 import type { Scorer } from "../../../scorer/scorer.ts";
 
@@ -18,6 +19,8 @@ export interface EarlyExitServices {
   readonly verdict: VerdictQuestion;
   /** The policy of a cluster's settings; undefined: it waits for all its members. Throws 400 `invalid_config`. */
   policyOf(settings: EarlyExitConfig): ExitPolicy | undefined;
+  /** The policy of a graph's settings of scope `run`. Throws 400 `invalid_config`. */
+  consensusOf(settings: EarlyExitConfig): RunExitPolicy;
 }
 
 /**
@@ -34,16 +37,25 @@ export class ExitPolicies {
 
   of(settings: EarlyExitConfig): ExitPolicy | undefined {
     if (settings.metric === "none") return undefined;
-    if (this.services === undefined) {
-      throw new CanopyError(
-        `early_exit.metric is "${settings.metric}", but this router was made without a scorer: use "none"`,
-        { code: "invalid_config", status: 400, param: "early_exit.metric" },
-      );
-    }
+    if (this.services === undefined) throw withoutScorer("metric", settings.metric, "none");
     let made = this.#policies.get(settings);
     if (made === undefined) {
       this.#policies.set(settings, made = { policy: this.services.policyOf(settings) });
     }
     return made.policy;
   }
+
+  /** The policy by which a whole run ends; undefined: only its clusters may end early. Throws as `of`. */
+  ofRun(settings: EarlyExitConfig): RunExitPolicy | undefined {
+    if (settings.scope !== "run") return undefined;
+    if (this.services === undefined) throw withoutScorer("scope", "run", "cluster");
+    return this.services.consensusOf(settings);
+  }
+}
+
+function withoutScorer(field: string, value: string, instead: string): CanopyError {
+  return new CanopyError(
+    `early_exit.${field} is "${value}", but this router was made without a scorer: use "${instead}"`,
+    { code: "invalid_config", status: 400, param: `early_exit.${field}` },
+  );
 }

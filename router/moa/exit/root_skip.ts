@@ -4,6 +4,7 @@ import type { Sampling } from "../../engines/engine.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import type { Trace } from "../record/trace.ts";
+import { rootNeededFor, whyNotGiven } from "./answer_for_root.ts";
 import type { Panel, PanelAnswer } from "./panel.ts";
 import type { RunExits } from "./run_exits.ts";
 
@@ -44,7 +45,7 @@ export class RootSkip {
     const isLast = root !== undefined && root.reads.length === 1 && root.reads[0] === panel.node &&
       joined === undefined;
     if (!isLast || share === undefined) return launch();
-    const needed = this.#neededFor();
+    const needed = rootNeededFor(this.#options.input, this.#options.sampling);
     if (needed !== undefined) {
       this.#note(root, { skip: false, reason: needed });
       return launch();
@@ -70,30 +71,14 @@ export class RootSkip {
     consensus: Consensus | undefined,
     least: number,
   ): PanelAnswer | { readonly reason: string } {
-    const { max_tokens = Infinity, stop = [] } = this.#options.sampling;
     if (consensus === undefined) return { reason: "it is not known whether the answers agree" };
     const { share, agent } = consensus;
     if (!(share >= least)) return { reason: "too few of the answers agree" };
     const answer = completions.find((one) => one.agent === agent);
-    if (answer === undefined || answer.text === "") return { reason: `agent ${agent} has no answer` };
-    const { text, cut, tokens } = answer;
-    if (cut) return { reason: `the answer of ${agent} was cut` };
-    if (tokens > max_tokens) return { reason: `the answer has ${tokens} tokens, more than max_tokens` };
-    if (stop.some((one) => text.includes(one))) return { reason: "the answer holds a stop string" };
+    if (answer === undefined) return { reason: `agent ${agent} has no answer` };
+    const reason = whyNotGiven(answer, this.#options.sampling);
+    if (reason !== undefined) return { reason };
     return answer;
-  }
-
-  /**
-   * A reason why the root must be asked whatever its precursors agree on: the request wants what only a call of its own
-   * can give (choices, log-probabilities, tools, a response format, …). What only says how tokens are drawn
-   * (temperature, seed, …) is no reason.
-   */
-  #neededFor(): string | undefined {
-    const { input, sampling: { extra = {} } } = this.#options;
-    if (input.choices > 1) return `the request asks for ${input.choices} choices`;
-    if (input.rootLogprobs !== undefined) return "the request asks for log-probabilities";
-    const [field] = Object.keys(extra);
-    return field === undefined ? undefined : `the root has a parameter ${field.slice(0, 60)}`;
   }
 
   #note(root: AgentNode, data: JsonObject): void {

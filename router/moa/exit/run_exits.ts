@@ -13,7 +13,7 @@ import type { ExitPolicies } from "./exit_policies.ts";
 import { FeedWriter } from "./feed_writer.ts";
 import { Judge } from "./judge.ts";
 import type { Panel } from "./panel.ts";
-import { smallestModel } from "./smallest_model.ts";
+import { smallestModel } from "./model_sizes.ts";
 
 /** Options of `RunExits`. */
 export interface RunExitsOptions {

@@ -56,7 +56,7 @@ class GraphBuilder {
     const joined = expanded.joined && { ...this.#cluster(expanded.joined, agents), earlyExit: noEarlyExit };
     if (joined !== undefined) clusters.set(joined.id, joined);
     const { slots, strip_reasoning, deadline_ms, compat, neutralise_control_tokens } = this.#graph;
-    const { incremental_prefill, on_overflow } = this.#graph;
+    const { incremental_prefill, early_exit, on_overflow } = this.#graph;
     return {
       name,
       agents: [...agents.values()],
@@ -75,6 +75,7 @@ class GraphBuilder {
         chunkTokens: incremental_prefill.chunk_tokens,
         maxStallMs: incremental_prefill.max_stall_ms,
       },
+      runExit: early_exit.scope === "run" ? early_exit : undefined,
       onOverflow: on_overflow,
     };
   }

@@ -66,6 +66,8 @@ export interface AgentGraph {
     /** Longest stall of other streams by one warm, where prefill and decode share a GPU. */
     readonly maxStallMs: number;
   };
+  /** Settings of scope `run`: the whole run ends when its agents agree. */
+  readonly runExit?: EarlyExitConfig | undefined;
   /** Fate of answers that are too long for the context of the agent that reads them. */
   readonly onOverflow: "cut_middle" | "refuse";
 }

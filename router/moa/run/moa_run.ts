@@ -12,6 +12,8 @@ import { OpenWork } from "../agent/open_work.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { PanelAnswer } from "../exit/panel.ts";
 import { RootSkip } from "../exit/root_skip.ts";
+import { modelsBySize } from "../exit/model_sizes.ts";
+import { RunConsensus } from "../exit/run_consensus.ts";
 import { RunExits } from "../exit/run_exits.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { type AgentGraph, type AgentNode, type ClusterNode, soleRoot } from "../graph/graph_types.ts";
@@ -85,6 +87,8 @@ export class MoaRun implements Run {
   readonly #warming: RunWarming;
   readonly #exits: RunExits;
   readonly #rootSkip: RootSkip;
+  /** Undefined where only clusters may end early. */
+  readonly #consensus: RunConsensus | undefined;
   /** Answers that were cut for the agents that read them. */
   readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
   readonly #deadline = new AbortController();
@@ -157,6 +161,30 @@ export class MoaRun implements Run {
     });
     const sampling = graph.root === undefined ? {} : this.#calls.target(graph.root).sampling;
     this.#rootSkip = new RootSkip({ graph, input, sampling, trace, exits: this.#exits });
+    this.#consensus = this.#makeConsensus(sampling);
+  }
+
+  #makeConsensus(sampling: Sampling): RunConsensus | undefined {
+    const { graph, input, models, exitPolicies } = this.#options;
+    const { runExit: settings, root, joined, clusters } = graph;
+    const policy = settings && exitPolicies.ofRun(settings);
+    const last = root?.reads[0] ?? clusters[0];
+    if (settings === undefined || policy === undefined || joined !== undefined || last === undefined) {
+      return undefined;
+    }
+    const consensus = new RunConsensus({
+      graph,
+      policy,
+      settings,
+      input,
+      sampling,
+      bySize: modelsBySize([...models.values()].map(({ served }) => served)),
+      trace: this.#trace,
+      question: () => this.#prompts.questionTo(last),
+      onReached: (answer) => this.#answerWith(answer),
+    });
+    for (const call of this.#calls.all()) consensus.follow(call);
+    return consensus;
   }
 
   /** Starts the leaves. */
@@ -237,7 +265,7 @@ export class MoaRun implements Run {
       usage: this.usage(),
       agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
       drawSeed: this.#drawSeed,
-      exits: [...this.#exits.records],
+      exits: [...this.#exits.records, ...this.#consensus?.records ?? []],
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
     };
@@ -314,7 +342,8 @@ export class MoaRun implements Run {
     // A call that is over does not wait for it.
     if (prompt instanceof Promise) prompt.catch(() => {});
     const asked = node === soleRoot(graph) ? input.rootLogprobs : undefined;
-    const scored = asked === undefined && this.#exits.wantsLogprobs(node) &&
+    const wanted = this.#exits.wantsLogprobs(node) || this.#consensus?.wantsLogprobs(node) === true;
+    const scored = asked === undefined && wanted &&
       target.served.engine.capabilities.logprobs;
     return {
       asked: prompt,
@@ -358,6 +387,8 @@ export class MoaRun implements Run {
     this.#warming.answered(node);
     if (this.#state !== "running") return;
     if (call.state === "failed") this.#warn(call);
+    if (call.state === "done") this.#consensus?.answered(call);
+    if (this.#state !== "running") return;
     if (node === soleRoot(this.#options.graph)) this.#onRootEnded(call);
     else if (call.state === "done") this.#onAnswer(call);
     else if (call.state === "failed") {
@@ -449,12 +480,11 @@ export class MoaRun implements Run {
     this.#exits.prune();
   }
 
-  /** An answer of the last cluster is the run's: the root is not asked. */
+  /** An agent's answer is the run's: neither the root nor anybody else is asked any more. */
   #answerWith({ text, agent }: PanelAnswer): void {
+    if (this.#state !== "running") return;
     this.#rootSkipped = true;
-    for (const call of this.#calls.ofRoot) {
-      this.#calls.spare(call, new Error(`Its precursors agree: the answer is that of ${agent}`));
-    }
+    this.#calls.spareOthers(agent, new Error(`Others agree: the answer is that of ${agent}`));
     this.output.say(0, text);
     this.#finish("done", undefined);
   }
@@ -491,6 +521,7 @@ export class MoaRun implements Run {
     this.#error = error;
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
+    this.#consensus?.close();
     const over = error ?? new Error("The run is over");
     this.#warming.abort(over);
     this.#exits.abort(over);

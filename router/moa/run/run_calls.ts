@@ -91,14 +91,24 @@ export class RunCalls implements WarmedAgents {
     });
   }
 
-  /** Cancels a call because others make it needless, and estimates what that saves. */
+  /** Cancels a call because others make it needless, and estimates what that saves by the calls of its clusters. */
   spare(call: AgentCall, reason: unknown): void {
-    if (call.ended) return;
     const { graph } = this.#options;
     const fellows = call.node === soleRoot(graph)
       ? call.node.reads
       : graph.clusters.filter((cluster) => cluster.agents.includes(call.node));
-    const peers = fellows.flatMap(({ agents }) => agents.flatMap((agent) => this.of(agent)));
+    this.#spare(call, reason, fellows.flatMap(({ agents }) => agents.flatMap((agent) => this.of(agent))));
+  }
+
+  /** Ends all calls but those of one agent, whose text is enough; what that saves is estimated by all that are done. */
+  spareOthers(agent: string, reason: unknown): void {
+    const all = this.all();
+    for (const call of all) if (call.node.id === agent) call.satisfy();
+    for (const call of all) this.#spare(call, reason, all);
+  }
+
+  #spare(call: AgentCall, reason: unknown, peers: readonly AgentCall[]): void {
+    if (call.ended) return;
     call.cancel(reason);
     const saved = savedTokensEstimate({
       peers: peers.flatMap((peer) => peer.state === "done" ? [peer.usage()?.completionTokens ?? 0] : []),

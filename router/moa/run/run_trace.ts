@@ -17,7 +17,8 @@ export function runTrace(clock: Clock, graph: AgentGraph, choices: number): Trac
 
 /** Events of the decisions on early exit: their verdicts are calls with events of their own. */
 function exitEvents(graph: AgentGraph): number {
-  let events = 0;
+  // Each agent's answer is a vote, which it may change once.
+  let events = graph.runExit === undefined ? 0 : 2 * graph.agents.length;
   for (const { agents, earlyExit } of graph.clusters) {
     const asked = earlyExit.metric === "none" ? 0 : agents.length;
     events += asked * (2 + 4 * Math.min(asked, 16));

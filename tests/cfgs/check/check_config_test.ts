@@ -201,6 +201,35 @@ test("Early exit that names nobody is refused, and a skip_root without effect is
   );
 });
 
+test("A run's consensus is a graph's own, counts final answers, and says where it has no effect", () => {
+  const layers = [{ agents: [agent, agent, { model: "8b" }] }, { agents: [agent] }];
+  const told = (graph: object) =>
+    complaints(configText({ graphs: { moa: graph } })).map((complaint) => complaint.replace(/^[^ ]+ /, ""));
+  const run = (settings: object, more: object = {}) =>
+    told({ layers, early_exit: { scope: "run", ...settings }, ...more });
+  assert.deepEqual(run({}), []);
+  assert.deepEqual(run({ metric: "answer", consensus: { posterior: 0.9, skills: { "8b": 0.7 } } }), []);
+  assert.match(run({ metric: "q" })[0] ?? "", /early_exit\.metric is "q", but with scope "run"/);
+  assert.match(
+    run({ consensus: { agree: 4 } })[0] ?? "",
+    /agree is never reached: 3 agents write before the root/,
+  );
+  assert.match(
+    run({ consensus: { posterior: 0.9, skills: { "9b": 0.7 } } })[0] ?? "",
+    /skills\["?9b"?\]|skills\.9b/,
+  );
+  assert.match(run({ consensus: { agree: 2, share: 0.5 } })[0] ?? "", /one of agree, share and posterior/);
+  assert.match(
+    told({ layers, early_exit: { consensus: { agree: 3 } } })[0] ?? "",
+    /no effect without scope "run"/,
+  );
+  const inner = [{ ...layers[0], early_exit: { scope: "run" } }, layers[1]];
+  assert.match(
+    told({ layers: inner })[0] ?? "",
+    /layers\[0\]\.early_exit\.scope is "run": only the early_exit of/,
+  );
+});
+
 test("An embedded model has no workers, and needs none; its settings are for no other engine", () => {
   const text = configText({
     models: {

@@ -42,6 +42,7 @@ test("Every preset has the calls that its name promises", () => {
     return [...counts.values()].join("-");
   };
   assert.equal(layersOf("moa-9-3-1", "moa"), "9-3-1");
+  assert.equal(layersOf("moa-9-3-1-consensus", "moa"), "9-3-1");
   assert.equal(layersOf("moa-9-9-1-dense", "moa-dense"), "9-9-1");
   assert.equal(layersOf("single-model-9-3-1", "moa"), "9-3-1");
   assert.equal(layersOf("moa-vllm-example", "moa"), "3-3-1");

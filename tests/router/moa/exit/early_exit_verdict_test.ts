@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { billionParameters } from "../../../../router/moa/exit/smallest_model.ts";
+import { billionParameters } from "../../../../router/moa/exit/model_sizes.ts";
 import type { EngineError } from "../../../../router/worker/engine_error.ts";
 import type { ExitPolicy, Verdict } from "../../../../scorer/policy/exit_policy.ts";
 import { brokenWorker, type Script } from "../fake_engine.ts";

@@ -24,3 +24,12 @@ export function smallestModel<Model extends { readonly name: string; readonly co
   }
   return smallest?.model ?? models[0];
 }
+
+/** Keys of models by their names' parameters, the largest first; those whose names do not tell are last. */
+export function modelsBySize(
+  models: readonly { readonly name: string; readonly config: ModelConfig }[],
+): string[] {
+  const billions = ({ name, config }: (typeof models)[number]) =>
+    billionParameters(config.model) ?? billionParameters(name) ?? 0;
+  return [...models].sort((a, b) => billions(b) - billions(a)).map(({ name }) => name);
+}

@@ -1,0 +1,177 @@
+import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
+import type { AgentVote, RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import type { AgentCall } from "../agent/agent_call.ts";
+import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
+import type { RunInput } from "../graph/run_input.ts";
+import type { ExitRecord } from "../record/run_record.ts";
+import type { Trace } from "../record/trace.ts";
+import { rootNeededFor, whyNotGiven } from "./answer_for_root.ts";
+import type { PanelAnswer } from "./panel.ts";
+
+/** Options of a `RunConsensus`. */
+export interface RunConsensusOptions {
+  readonly graph: AgentGraph;
+  readonly policy: RunExitPolicy;
+  /** Of scope `run`. */
+  readonly settings: EarlyExitConfig;
+  readonly input: RunInput;
+  /** The root's parameters, with the client's over them. */
+  readonly sampling: Sampling;
+  /** Keys of models, the largest first. */
+  readonly bySize: readonly string[];
+  readonly trace: Trace;
+  /** The question that the answers answer, as plain text. */
+  readonly question: () => string;
+  /** Called once: the run ends with this answer. */
+  readonly onReached: (answer: PanelAnswer) => void;
+}
+
+/** The vote of an agent, and the call that it is read from. */
+interface Vote {
+  readonly call: AgentCall;
+  readonly answer: FinalAnswer;
+  /** Length of the text that it was read in. */
+  readonly length: number;
+}
+
+/**
+ * Counts the final answers of all agents of a run but the root, as they become known, and ends the run when enough of
+ * them agree. An agent has one vote; what it takes back before its text ends counts no more.
+ */
+export class RunConsensus {
+  readonly #options: RunConsensusOptions;
+  /** By agent, in the order in which their answers became known. */
+  readonly #votes = new Map<string, Vote>();
+  readonly #records: ExitRecord[] = [];
+  readonly #leaves: number;
+  #open: boolean;
+  #questionText: string | undefined;
+
+  constructor(options: RunConsensusOptions) {
+    this.#options = options;
+    const { graph: { agents }, input, sampling, policy, trace } = options;
+    this.#leaves = agents.filter(({ reads }) => reads.length === 0).length;
+    const reason = rootNeededFor(input, sampling) ?? policy.guard(this.#question);
+    this.#open = reason === undefined;
+    if (reason !== undefined) trace.add("consensus_off", { data: { reason } });
+  }
+
+  get records(): readonly ExitRecord[] {
+    return this.#records;
+  }
+
+  /** True when the log-probabilities of an agent's tokens are looked at. */
+  wantsLogprobs(node: AgentNode): boolean {
+    return this.#open && this.#options.policy.needsLogprobs && node !== this.#options.graph.root;
+  }
+
+  /** Reads what an agent writes from now on. */
+  follow(call: AgentCall): void {
+    if (!this.#open) return;
+    // What a client has begun to read is not taken back.
+    if (call.node === this.#options.graph.root) return call.log.subscribe(() => this.close());
+    let looked = 0;
+    call.log.subscribe(() => {
+      if (!this.#open) return;
+      const { text } = call.log;
+      // An answer is looked for where a sentence or a line may have ended.
+      if (text.length < looked) looked = 0;
+      const ended = /[.!?。！？}\n]/u.test(text.slice(Math.max(0, looked - 4)));
+      looked = text.length;
+      if (ended) this.#read(call, { text: call.answerSoFar, whole: false, cut: false });
+    });
+  }
+
+  /** An agent's answer is whole. */
+  answered(call: AgentCall): void {
+    if (!this.#open || call.node === this.#options.graph.root) return;
+    this.#read(call, { text: call.answer, whole: true, cut: call.cut });
+  }
+
+  /** The run is over, or its root has begun to answer. */
+  close(): void {
+    this.#open = false;
+  }
+
+  get #question(): string {
+    return this.#questionText ??= this.#options.question();
+  }
+
+  #read(call: AgentCall, ballot: { text: string; whole: boolean; cut: boolean }): void {
+    const { policy } = this.#options;
+    const { id } = call.node;
+    const answer = policy.read(ballot, this.#question);
+    const known = this.#votes.get(id)?.answer;
+    const same = answer?.value === known?.value && answer?.kind === known?.kind;
+    if (same && (answer === undefined || call.log.text.length >= (this.#votes.get(id)?.length ?? 0))) return;
+    // An unfinished text that has said its answer may go on to explain it: only its end takes it back.
+    if (answer === undefined && !ballot.whole) return;
+    if (answer === undefined) this.#votes.delete(id);
+    else this.#votes.set(id, { call, answer, length: call.log.text.length });
+    this.#dropRestarted();
+    this.#decide();
+  }
+
+  /** What an agent had said before it began anew is nobody's any more. */
+  #dropRestarted(): void {
+    for (const [id, { call, length }] of this.#votes) {
+      if (call.log.text.length < length) this.#votes.delete(id);
+    }
+  }
+
+  #decide(): void {
+    const { policy, graph: { agents }, bySize, settings, trace } = this.#options;
+    const { never_skip: neverSkip } = settings;
+    const votes = [...this.#votes.values()].map(({ call, answer }): AgentVote => ({
+      agent: call.node.id,
+      model: call.node.model,
+      answer,
+      logprobs: call.log.logprobs.length === 0 ? undefined : call.log.logprobs.map(({ logprob }) => logprob),
+    }));
+    const { agent, numbers } = policy.decide({ votes, leaves: this.#leaves, bySize });
+    const waitsFor = agents.find(({ id, model }) =>
+      (neverSkip.includes(id) || neverSkip.includes(model)) && !this.#votes.has(id)
+    );
+    const found = agent === undefined || waitsFor !== undefined ? undefined : this.#answerOf(agent);
+    const exit = found !== undefined && "text" in found;
+    trace.add("consensus_decided", {
+      data: {
+        exit,
+        ...numbers,
+        ...(agent === undefined ? {} : { agent }),
+        ...(agent !== undefined && waitsFor !== undefined
+          ? { reason: `${waitsFor.id} is never skipped` }
+          : {}),
+        ...(found !== undefined && "reason" in found ? { reason: found.reason } : {}),
+      },
+    });
+    this.#records.push({
+      cluster: "run",
+      metric: "consensus",
+      atMs: trace.nowMs,
+      completions: votes.length,
+      exit,
+      late: false,
+      ms: 0,
+    });
+    if (!exit) return;
+    this.close();
+    this.#options.onReached(found);
+  }
+
+  /** The answer that stands for all, or a reason why it cannot. */
+  #answerOf(agent: string): PanelAnswer | { readonly reason: string } {
+    const vote = this.#votes.get(agent);
+    if (vote === undefined) return { reason: `agent ${agent} has no answer` };
+    const { call } = vote;
+    const text = call.ended ? call.answer : this.#options.policy.given(call.answerSoFar);
+    const tokens = call.usage()?.completionTokens ?? 0;
+    const cut = call.ended && call.cut;
+    const reason = whyNotGiven({ agent, text, cut, tokens }, this.#options.sampling);
+    return reason === undefined
+      ? { agent, model: call.node.model, text, logprobs: undefined, cut, tokens }
+      : { reason };
+  }
+}

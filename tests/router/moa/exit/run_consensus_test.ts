@@ -1,0 +1,250 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { isJsonObject, type JsonObject } from "../../../../base/json.ts";
+import { Random } from "../../../../base/random.ts";
+import { EngineError } from "../../../../router/worker/engine_error.ts";
+import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
+import type { RunRecord } from "../../../../router/moa/record/run_record.ts";
+import type { Script } from "../fake_engine.ts";
+import { services } from "../fake_scorer.ts";
+import { errorOf, makeWorld, readAll, type World } from "../run_harness.ts";
+
+const question = { kind: "text", text: "How many apples are left?" } as const;
+
+/** Pieces of a worked solution with an announced answer and a farewell behind it. */
+function solution(answer: string, steps = 4): string[] {
+  const working = Array.from({ length: steps }, (_, step) => `Step ${step}: 2 plus 3 is 5.\n`);
+  return [...working, "The answer ", `is ${answer}.`, " I hope ", "that helps."];
+}
+
+interface Setting {
+  readonly consensus?: JsonObject;
+  readonly more?: JsonObject;
+  /** By the agent's place among the leaves, from 0; of the others the script of the aggregators. */
+  readonly leaf: (place: number) => Script;
+  readonly later?: Script;
+}
+
+/** A tree of six leaves, two aggregators and a root. */
+function consensusWorld(
+  { consensus = { agree: 3 }, more = {}, leaf, later = { pieces: ["root"] } }: Setting,
+): World {
+  const agents = [{ model: "a" }, { model: "b" }, { model: "a" }];
+  return makeWorld({
+    graph: {
+      layers: [
+        { clusters: 2, agents: agents.map((agent, place) => ({ ...agent, sampling: { seed: place } })) },
+        { agents: [{ model: "a" }, { model: "b" }] },
+        { agents: [{ model: "b" }] },
+      ],
+      early_exit: { scope: "run", consensus, ...more },
+    },
+    models: ["a", "b"],
+    modelFields: { model: "org/model" },
+    prompts: {
+      propose: "leaf [input_prompts]",
+      aggregate: "mid [responses]",
+      synthesize: "root [responses]",
+    },
+    script: leafScripts(leaf, later),
+    earlyExit: () => services({ policyOf: () => undefined }),
+  });
+}
+
+/** Leaves are told apart by the order in which they ask. */
+function leafScripts(leaf: (place: number) => Script, later: Script) {
+  let asked = 0;
+  return ({ prompt }: { prompt: string }): Script => prompt.startsWith("leaf") ? leaf(asked++) : later;
+}
+
+async function played(world: World, input: Partial<RunInput> = {}) {
+  return await world.clock.run(async () => {
+    const run = world.start({ question, ...input });
+    const [text] = await readAll(run);
+    const answeredMs = world.clock.now();
+    await run.ended;
+    world.assertIdle();
+    return { text, record: run.record(), usage: run.usage(), answeredMs };
+  });
+}
+
+function decisionsOf(record: RunRecord): JsonObject[] {
+  return record.events.flatMap(({ type, data }) =>
+    type === "consensus_decided" && isJsonObject(data) ? [data] : []
+  );
+}
+
+test("a run ends as soon as enough agents have announced the same answer, and everything else is ended", async () => {
+  const world = consensusWorld({
+    leaf: (place) => ({ pieces: solution(place === 1 ? "7" : "42"), stepMs: 10 * (place + 1) }),
+  });
+  const { text, record, usage, answeredMs } = await played(world);
+  // Leaves 0, 2 and 3 agree; of the slowest of them six pieces are there, and the one that ends its sentence.
+  assert.equal(answeredMs, 40 * 6);
+  // The largest model's: of equals the first one, which is done.
+  assert.match(text ?? "", /The answer is 42\. I hope that helps\.$/);
+  assert.equal(record.state, "done");
+  assert.ok(record.rootSkipped);
+  const states = record.agents.map(({ state }) => state);
+  assert.deepEqual(states.slice(4), Array(5).fill("cancelled"));
+  assert.equal(usage.calls, 6);
+  assert.ok((usage.savedTokens ?? 0) > 0);
+  const [last] = decisionsOf(record).slice(-1);
+  assert.equal(last?.["exit"], true);
+  assert.equal(decisionsOf(record).length, 4);
+  assert.deepEqual(record.exits.map(({ cluster, exit }) => [cluster, exit]).at(-1), ["run", true]);
+});
+
+test("without agreement the run goes on to its root, and aggregators vote, too", async () => {
+  const world = consensusWorld({
+    leaf: (place) => ({ pieces: solution(String(place)), stepMs: 5 }),
+    later: { pieces: ["The answer is 3.\n", "."], stepMs: 5 },
+  });
+  const { record, text } = await played(world);
+  // Leaf 3 and both aggregators: the root is not asked.
+  assert.ok(record.rootSkipped);
+  assert.match(text ?? "", /answer is 3/);
+  const strict = consensusWorld({
+    consensus: { agree: 6 },
+    leaf: (place) => ({ pieces: solution(String(place)), stepMs: 5 }),
+    later: { pieces: ["The answer is 3.\n", "."], stepMs: 5 },
+  });
+  const whole = await played(strict);
+  assert.equal(whole.record.rootSkipped, false);
+  assert.equal(whole.usage.calls, 9);
+});
+
+test("an answer that is taken back before its text ends counts no more", async () => {
+  const wavering: Script = {
+    pieces: ["The answer is 42.\n", "Wait, ", "no: the answer is 7.\n", "."],
+    stepMs: 5,
+  };
+  const world = consensusWorld({
+    leaf: (place) =>
+      place === 0 ? wavering : { pieces: solution(place < 3 ? "42" : String(place)), startMs: 100 },
+  });
+  const { record } = await played(world);
+  const largest = decisionsOf(record).map(({ groups }) =>
+    Math.max(...(groups as string[][]).map((one) => one.length))
+  );
+  assert.equal(Math.max(...largest), 2);
+  assert.equal(record.rootSkipped, false);
+});
+
+test("a request that only a root can answer, and a creative one, are not ended early, and the trace says why", async () => {
+  const leaf = () => ({ pieces: solution("42") });
+  const cases: [Partial<RunInput>, RegExp][] = [
+    [{ choices: 2 }, /2 choices/],
+    [{ rootLogprobs: 0 }, /log-probabilities/],
+    [{ rootSampling: { extra: { tools: [] } } }, /tools/],
+    [{ question: { kind: "text", text: "Write a poem about autumn" } }, /creative/],
+  ];
+  for (const [input, reason] of cases) {
+    const { record } = await played(consensusWorld({ leaf }), input);
+    assert.equal(record.rootSkipped, false);
+    const [off] = record.events.filter(({ type }) => type === "consensus_off");
+    assert.match(String(off?.data?.["reason"]), reason);
+    assert.deepEqual(decisionsOf(record), []);
+  }
+});
+
+test("who is never skipped is waited for; an answer that does not fit max_tokens is not given", async () => {
+  const slow = (place: number): Script => ({ pieces: solution("42"), stepMs: place === 5 ? 1_000 : 1 });
+  const waited = await played(consensusWorld({ leaf: slow, more: { never_skip: ["l1.c2.a3"] } }));
+  assert.ok(waited.answeredMs >= 5_000);
+  assert.ok(waited.record.rootSkipped);
+  const tight = await played(consensusWorld({ leaf: slow }), { rootSampling: { max_tokens: 2 } });
+  assert.equal(tight.record.rootSkipped, false);
+  assert.match(String(decisionsOf(tight.record).at(-1)?.["reason"]), /max_tokens/);
+});
+
+test("every decision can be redone by hand from the record", async () => {
+  const random = new Random("by hand");
+  for (let seed = 0; seed < 30; seed++) {
+    const agree = 2 + random.int(4);
+    const world = consensusWorld({
+      consensus: { agree },
+      leaf: () => ({ pieces: solution(String(random.int(3))), stepMs: 1 + random.int(50) }),
+      later: { pieces: [`The answer is ${random.int(3)}.`] },
+    });
+    const { record, text } = await played(world);
+    const decisions = decisionsOf(record);
+    for (const [index, { votes, exit, agent }] of decisions.entries()) {
+      const counts = new Map<unknown, number>();
+      for (const { value } of votes as JsonObject[]) counts.set(value, (counts.get(value) ?? 0) + 1);
+      assert.equal(exit, Math.max(...counts.values()) >= agree);
+      if (exit !== true) continue;
+      assert.equal(index, decisions.length - 1);
+      const own = (votes as JsonObject[]).find((vote) => vote["agent"] === agent);
+      assert.equal(counts.get(own?.["value"]), Math.max(...counts.values()));
+      assert.match(
+        text ?? "",
+        new RegExp(`The answer is ${String(own?.["value"]).slice("number:".length)}\\.`),
+      );
+    }
+  }
+});
+
+test("1,000 seeds with failures, hangs and clients that leave: what is answered was agreed, and nothing is left", async () => {
+  for (let seed = 0; seed < 1_000; seed++) {
+    const random = new Random(`consensus/${seed}`);
+    const agree = 2 + random.int(3);
+    const script = (): Script => {
+      const pieces = solution(String(random.int(3)), random.int(5));
+      const kind = random.int(12);
+      const piece = random.int(pieces.length + 1);
+      const pace = { startMs: random.int(100), stepMs: 1 + random.int(40) };
+      if (kind === 0) return { ...pace, pieces, failAt: { piece, error: new Error("broken") } };
+      if (kind === 1) {
+        const error = new EngineError("lost", {
+          code: "worker_error",
+          status: 502,
+          workerUrl: "http://w",
+          retryable: true,
+        });
+        return { ...pace, pieces, failAt: { piece, error } };
+      }
+      if (kind === 2) return { ...pace, pieces: pieces.slice(0, piece), finishReason: "length" };
+      return { ...pace, pieces };
+    };
+    const world = consensusWorld({ consensus: { agree }, leaf: script, later: script() });
+    await world.clock.run(async () => {
+      const gone = new AbortController();
+      const run = world.start({ question }, gone.signal);
+      const leaves = random.int(5) === 0;
+      if (leaves) world.clock.sleep(random.int(600)).then(() => gone.abort(new Error("left")), () => {});
+      let text = "";
+      let failed = false;
+      try {
+        for await (const event of run.output) if (event.type === "delta") text += event.delta.text;
+      } catch {
+        failed = true;
+      }
+      await run.ended;
+      const record = run.record();
+      if (record.rootSkipped && !failed) {
+        const { agent, groups } = decisionsOf(record).at(-1) as { agent: string; groups: string[][] };
+        const group = groups.find((members) => members.includes(agent));
+        assert.ok(group !== undefined && group.length >= agree, `seed ${seed}`);
+        assert.match(text, /The answer is \d\./, `seed ${seed}: ${text}`);
+      }
+      for (const { state } of record.agents) {
+        assert.ok(state !== "running" && state !== "queued", `seed ${seed}`);
+      }
+      await world.clock.sleep(1_000);
+    });
+    world.assertIdle();
+  }
+});
+
+test("a run that fails fails as before", async () => {
+  const world = consensusWorld({
+    leaf: () => ({ pieces: [], failAt: { piece: 0, error: new Error("broken") } }),
+  });
+  await world.clock.run(async () => {
+    const run = world.start({ question });
+    assert.match(String(await errorOf(run)), /broken|answers/);
+    await run.ended;
+    world.assertIdle();
+  });
+});

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { consensusSchema, earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
+import { runConsensusOf } from "../../../scorer/exit_policy_of.ts";
+import { type AgentVote, leaderIsRight } from "../../../scorer/policy/run_consensus.ts";
+
+const QUESTION = "How many apples are left?";
+
+function policyOf(consensus: object, more: object = {}) {
+  return runConsensusOf(earlyExitSchema.parse({ scope: "run", consensus, ...more }));
+}
+
+/** Votes as `model:answer`, agents numbered. */
+function votesOf(...votes: string[]): AgentVote[] {
+  const { read } = policyOf({});
+  return votes.map((vote, index) => {
+    const [model = "", value = ""] = vote.split(":");
+    const ballot = { text: `The answer is ${value}.`, whole: true, cut: false };
+    const answer = read.call(policyOf({}), ballot, QUESTION);
+    assert.ok(answer !== undefined);
+    return { agent: `a${index + 1}`, model, answer, logprobs: [-index - 1] };
+  });
+}
+
+const state = (votes: readonly AgentVote[]) => ({ votes, leaves: 9, bySize: ["large", "small"] });
+
+test("a run ends when so many final answers are equal, whatever the others say", () => {
+  const votes = votesOf("small:5", "small:7", "large:5", "small:5.0", "small:8", "large:5");
+  const decided = (count: number, consensus: object) =>
+    policyOf(consensus).decide(state(votes.slice(0, count))).agent;
+  assert.equal(decided(5, { agree: 4 }), undefined);
+  assert.equal(decided(6, { agree: 4 }), "a3");
+  assert.equal(decided(4, { agree: 3 }), "a3");
+  // Of nine agents that read nobody: a third of them is three, and by default it takes four.
+  assert.equal(decided(4, { share: 1 / 3 }), "a3");
+  assert.equal(decided(5, {}), undefined);
+  assert.equal(decided(6, {}), "a3");
+});
+
+test("the answer is the largest model's, the most confident one's or the first one's", () => {
+  const votes = votesOf("small:5", "large:5", "large:5", "small:5");
+  const best = (best: string) => policyOf({ agree: 4, best }).decide(state(votes)).agent;
+  assert.equal(best("largest"), "a2");
+  assert.equal(best("first"), "a1");
+  assert.equal(best("confident"), "a1");
+  const other = votes.map((vote, index) => ({ ...vote, logprobs: [index - 4] }));
+  assert.equal(policyOf({ agree: 4, best: "confident" }).decide(state(other)).agent, "a4");
+});
+
+test("the posterior is Dawid and Skene's with one skill a model, worked out by hand", () => {
+  const rules = consensusSchema.parse({ skills: { small: 0.5, large: 0.8 }, coincidence: 0.25 });
+  const votes = votesOf("small:5", "large:5", "small:7");
+  const groups = [[votes[0]!, votes[1]!], [votes[2]!]];
+  const five = 0.5 * 0.8 * 0.5;
+  const seven = 0.5 * 0.2 * 0.25 * 0.5;
+  const none = 0.5 * 0.2 * 0.25 * 0.5;
+  const expected = five / (five + seven + none);
+  assert.ok(Math.abs(leaderIsRight(groups, groups[0]!, rules) - expected) < 1e-12);
+  assert.equal(leaderIsRight([], [], rules), 0);
+  const policy = policyOf({ posterior: 0.9, skills: { small: 0.5, large: 0.8 } });
+  const { agent, numbers } = policy.decide(state(votes));
+  assert.equal(agent, undefined);
+  assert.ok(Math.abs(Number(numbers["posterior"]) - expected) < 1e-9);
+  const { agent: found } = policy.decide(state(votesOf("small:5", "large:5")));
+  assert.equal(found, "a2");
+});
+
+test("one answer alone never ends a run, however skilled its model is", () => {
+  const policy = policyOf({ posterior: 0.6, skills: { large: 0.99 } });
+  assert.equal(policy.decide(state(votesOf("large:5"))).agent, undefined);
+});
+
+test("answers that were cut, refused or are loops have no vote, and an unfinished text none before it is announced", () => {
+  const policy = policyOf({});
+  const read = (text: string, whole: boolean, cut = false) =>
+    policy.read({ text, whole, cut }, QUESTION)?.value.replace("number:", "");
+  assert.equal(read("The answer is 5.", true), "5");
+  assert.equal(read("The answer is 5.", true, true), undefined);
+  assert.equal(read("I'm sorry, I cannot help with that. The answer is 5.", true), undefined);
+  assert.equal(read("The answer is 5. And", false), "5");
+  assert.equal(read("2 + 3 is 5. And", false), undefined);
+  const late = policyOf({ while_written: false });
+  assert.equal(late.read({ text: "The answer is 5. And", whole: false, cut: false }, QUESTION), undefined);
+});
+
+test("a creative question is guarded, unless the guard is off; several rules at once are refused", () => {
+  assert.equal(policyOf({}).guard("Write a poem about autumn"), "creative");
+  assert.equal(policyOf({}, { diversity_guard: false }).guard("Write a poem about autumn"), undefined);
+  assert.equal(policyOf({}).guard(QUESTION), undefined);
+  assert.throws(() => consensusSchema.parse({ agree: 3, share: 0.5 }), /one of agree, share and posterior/);
+});
