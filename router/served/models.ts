@@ -47,6 +47,8 @@ export class ModelService implements ServedModel {
   #life: AbortSignal | undefined;
   /** By worker id, for workers that were healthy when last looked at. */
   readonly #known = new Map<string, EngineCapabilities>();
+  /** Workers that are being asked what they can do. */
+  readonly #asking = new Map<string, Promise<void>>();
   #tokenizer: ModelTokenizer | undefined;
   #tokenizerProblem: string | undefined;
   #tokenizerProblemText: string | undefined;
@@ -196,10 +198,14 @@ export class ModelService implements ServedModel {
     const workers = this.pool.workers();
     const present = new Set(workers.map((worker) => worker.id));
     for (const id of this.#known.keys()) if (!present.has(id)) this.#known.delete(id);
-    for (const worker of workers) if (worker.health === "unhealthy") this.#known.delete(worker.id);
+    for (const worker of workers) {
+      if (worker.health !== "unhealthy") continue;
+      this.#known.delete(worker.id);
+      this.#asking.delete(worker.id);
+    }
     const unknown = workers.filter((worker) => worker.health !== "unhealthy" && !this.#known.has(worker.id));
     if (unknown.length === 0) return;
-    await Promise.all(unknown.map((worker) => this.#probeOne(worker.id, worker.url, signal)));
+    await Promise.all(unknown.map((worker) => this.#ask(worker.id, worker.url, signal)));
     const [first, ...others] = this.#known.values();
     if (first === undefined) return;
     this.engine.update({ capabilities: commonCapabilities([first, ...others]) });
@@ -262,6 +268,17 @@ export class ModelService implements ServedModel {
     }
     throw new Error(`No worker of ${this.name} tells the tokens of a conversation`);
   };
+
+  /** Asks a worker, once however many want to know at a time. */
+  #ask(id: string, url: string, signal: AbortSignal): Promise<void> {
+    const asking = this.#asking.get(id);
+    if (asking !== undefined) return asking;
+    const asked = this.#probeOne(id, url, signal).finally(() => {
+      if (this.#asking.get(id) === asked) this.#asking.delete(id);
+    });
+    this.#asking.set(id, asked);
+    return asked;
+  }
 
   async #probeOne(id: string, url: string, signal: AbortSignal): Promise<void> {
     const { clock, transport } = this.#options;
