@@ -61,6 +61,8 @@ export interface Rules {
   readonly decodesAlone: boolean;
   /** Models whose servers answer to any name: until the next check another model's answers are taken for theirs. */
   readonly anyName: ReadonlySet<string>;
+  /** False where nobody sees the attempts: then blows are counted, as for trees. */
+  readonly countsAttempts?: boolean | undefined;
 }
 
 /**
@@ -131,7 +133,10 @@ export class Oracle {
     const asked = new Set(this.attempts.get(id)?.map(({ worker }) => worker));
     return this.spells.some(({ kind: blow, worker, fromMs, toMs }) =>
       blow === "impostor" && this.#rules.anyName.has(this.#workers[worker]?.model ?? "") &&
-      (kind === "tree" ? this.#serves(worker, models) : asked.has(worker)) && fromMs <= endMs &&
+      (kind === "tree" || this.#rules.countsAttempts === false
+        ? this.#serves(worker, models)
+        : asked.has(worker)) &&
+      fromMs <= endMs &&
       toMs + this.#rules.noticeMs >= startMs
     );
   }
@@ -164,11 +169,12 @@ export class Oracle {
   }
 
   #lost(seen: Seen): string | undefined {
-    return seen.kind === "tree" ? this.#lostTree(seen) : this.#lostRelay(seen);
+    if (seen.kind === "relay" && (seen.begun || seen.status === 504)) return undefined;
+    const counts = seen.kind === "relay" && this.#rules.countsAttempts !== false;
+    return counts ? this.#lostRelay(seen) : this.#lostTree(seen);
   }
 
-  #lostRelay({ id, models, status, begun, endMs }: Seen): string | undefined {
-    if (begun || status === 504) return undefined;
+  #lostRelay({ id, models, endMs }: Seen): string | undefined {
     const attempts = this.attempts.get(id) ?? [];
     if (this.#paid(attempts) > this.#rules.retries) return undefined;
     return models.every((model) => this.#canServe(model, endMs, endMs))

@@ -11,7 +11,7 @@ import { parseJsonInTurns, TURN_BYTES } from "../../wire/parse_json.ts";
 
 /**
  * Reads a request's body whole. Throws 413 above `maxBytes`, 415 for a compressed body, the signal's reason
- * when the client leaves meanwhile.
+ * when the client leaves meanwhile, and 400 for one that does not come to its end.
  */
 export async function readBody(
   request: Request,
@@ -59,7 +59,10 @@ async function readPieces(
     let length = 0;
     while (true) {
       signal.throwIfAborted();
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error) => {
+        signal.throwIfAborted();
+        throw incomplete(length, error);
+      });
       if (done) break;
       length += value.byteLength;
       if (length > maxBytes) {
@@ -73,6 +76,14 @@ async function readPieces(
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
+}
+
+/** The client closed its side of the connection, or its chunks are none: that is seen before it is known to have gone. */
+function incomplete(bytes: number, cause: unknown): CanopyError {
+  return new CanopyError(
+    `The body cannot be read to its end: it broke off after ${bytes} bytes, or its chunks are malformed; send it whole`,
+    { code: "incomplete_body", status: 400, param: "body", cause },
+  );
 }
 
 /** Throws `unsupported_content_type` (415): a page may send any other type to any server, without asking first. */

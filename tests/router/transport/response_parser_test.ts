@@ -1,87 +1,21 @@
 import assert from "node:assert/strict";
-import { Buffer } from "node:buffer";
 import process from "node:process";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
-import { type ParsedState, ResponseParser } from "../../../router/transport/response_parser.ts";
+import type { ParsedState } from "../../../router/transport/response_parser.ts";
+import { mutatedResponse, verdictOf } from "./mutated_response.ts";
 
 /** Mutated responses; set CANOPY_FUZZ to try more. */
 const COUNT = Number(process.env.CANOPY_FUZZ ?? 5_000);
-
-const SEEDS = [
-  "HTTP/1.1 200 OK\r\ncontent-length: 11\r\nx-a: 1\r\n\r\nhello world",
-  "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n6;a=b\r\n world\r\n0\r\nx-t: 1\r\n\r\n",
-  "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno",
-  "HTTP/1.0 200 OK\r\ncontent-type: text/plain\r\n\r\nto the end",
-  "HTTP/1.1 204 No Content\r\nx-a: 1\r\nX-A: 2\r\n\r\n",
-  "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nokHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno",
-];
-const PIECES = [
-  "\r\n",
-  "\n",
-  "\r",
-  " ",
-  "\t",
-  ":",
-  "0",
-  "f",
-  ";",
-  "\x00",
-  "\xff",
-  "chunked",
-  "content-length: 3\r\n",
-];
-
-interface Verdict {
-  readonly heads: unknown[];
-  readonly body: string;
-  readonly state: ParsedState;
-}
-
-/** What a parser makes of the bytes, given to it in pieces that end at `cuts`. */
-function verdict(bytes: Buffer, cuts: readonly number[]): Verdict {
-  const parser = new ResponseParser();
-  const heads: unknown[] = [];
-  let body = "";
-  parser.begin({
-    bodiless: false,
-    onHead: (status, headers) => heads.push([status, headers]),
-    onBody: (chunk) => body += Buffer.from(chunk).toString("latin1"),
-  });
-  let state: ParsedState = "open";
-  let from = 0;
-  for (const to of [...cuts, bytes.length]) {
-    if (to === from) continue;
-    // A copy, as each read of a socket has bytes of its own.
-    state = parser.parse(Buffer.from(bytes.subarray(from, to)));
-    from = to;
-    if (state !== "open") break;
-  }
-  if (state === "open") state = parser.finish();
-  // Bytes that come in a later read end the connection then.
-  else if (state === "ended" && from < bytes.length) state = "ended_for_good";
-  parser.free();
-  return { heads, body, state };
-}
-
-function mutated(random: Random): Buffer {
-  let text = SEEDS[random.int(SEEDS.length)]!;
-  for (let n = random.int(4); n > 0; n--) {
-    const at = random.int(text.length + 1);
-    const piece = PIECES[random.int(PIECES.length)]!;
-    text = text.slice(0, at) + (random.int(3) > 0 ? piece : "") + text.slice(at + random.int(3));
-  }
-  return Buffer.from(text, "latin1");
-}
 
 test("a response means the same however it is cut into reads, and ends in one of the known ways", () => {
   const random = new Random("7");
   const seen = new Set<ParsedState>();
   for (let n = 0; n < COUNT; n++) {
-    const bytes = mutated(random);
-    const whole = verdict(bytes, []);
+    const bytes = mutatedResponse(random);
+    const whole = verdictOf(bytes, []);
     const cuts = Array.from({ length: 1 + random.int(6) }, () => random.int(bytes.length + 1));
-    const cut = verdict(bytes, cuts.sort((a, b) => a - b));
+    const cut = verdictOf(bytes, cuts.sort((a, b) => a - b));
     seen.add(whole.state);
     assert.ok(whole.heads.length <= 1);
     // What is invalid may have been handed over in part before.

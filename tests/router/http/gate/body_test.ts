@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CanopyError } from "../../../../base/errors.ts";
+import { readBody } from "../../../../router/http/gate/body.ts";
+
+/** A request whose body breaks off behind its first chunk. */
+function brokenRequest(onBreak: () => void = () => {}): Request {
+  let sent = false;
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (!sent) controller.enqueue(new TextEncoder().encode('{"model"'));
+      else {
+        onBreak();
+        controller.error(new TypeError("Cannot read request body as underlying resource unavailable"));
+      }
+      sent = true;
+    },
+  });
+  const init = { method: "POST", body, duplex: "half" };
+  return new Request("http://a/", init);
+}
+
+test("a body that breaks off, or whose chunks are malformed, is the client's mistake, not ours", async () => {
+  await assert.rejects(
+    readBody(brokenRequest(), 1_000, new AbortController().signal),
+    (error) => CanopyError.is(error) && error.status === 400 && error.code === "incomplete_body",
+  );
+});
+
+test("a body that breaks off because its client has gone ends with the client's reason", async () => {
+  const client = new AbortController();
+  const gone = new Error("gone");
+  await assert.rejects(
+    readBody(brokenRequest(() => client.abort(gone)), 1_000, client.signal),
+    (error) => error === gone,
+  );
+});
