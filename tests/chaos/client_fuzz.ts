@@ -6,6 +6,7 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Random } from "../../base/random.ts";
+import "../loopback.ts";
 import { HANG_MS } from "../until.ts";
 import { residentMb, startProgram } from "./program.ts";
 import { rawRequest, SMUGGLED_PATH } from "./raw_requests.ts";
@@ -158,12 +159,11 @@ function statusOf(url: string, bytes: Buffer): Promise<number> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ host: hostname, port: Number(port) });
     let text = "";
-    const timer = setTimeout(() => {
+    AbortSignal.timeout(HANG_MS).addEventListener("abort", () => {
       reject(new Error(`neither an answer nor an end within ${HANG_MS / 1_000} s`));
       socket.destroy();
-    }, HANG_MS);
+    });
     const end = () => {
-      clearTimeout(timer);
       const found = [...text.matchAll(/HTTP\/1\.[01] (\d{3}) /g)].map(([, status]) => Number(status));
       const bad = found.find((status) => status >= 500 && status !== 501 && status !== 505);
       if (bad !== undefined) return reject(new Error(text.slice(0, 1_000)));

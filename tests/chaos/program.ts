@@ -14,7 +14,7 @@ export interface Program {
   readonly ended: Promise<void>;
   output(): string;
   /** Sends a signal, unless it has ended. */
-  signal(name: "SIGTERM" | "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
+  signal(name: "SIGTERM" | "SIGHUP" | "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
   /** Asks it to end, and waits. */
   stop(): Promise<void>;
 }

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SystemClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
+import "../loopback.ts";
 import { takePorts } from "../ports.ts";
 import { type BlowKind } from "./blows.ts";
 import { type KnownWorker, Oracle } from "./oracle.ts";
@@ -23,12 +24,13 @@ const BLOWS = [
   "half_open",
   "slow",
   "drain",
+  "leave",
 ] as const satisfies readonly BlowKind[];
 const VERSIONS = ["0.5.18", "0.5.23", "0.5.12"];
 const RETRIES = 5;
 /** The router's checks, on a machine that is busy with others. */
 const NOTICE_MS = 12_000;
-const LIMITS = { connect_timeout_ms: 2_000, first_token_timeout_ms: 60_000, idle_timeout_ms: 15_000 };
+const LIMITS = { connect_timeout_ms: 2_000, first_token_timeout_ms: 20_000, idle_timeout_ms: 15_000 };
 const CLIENTS = 6;
 const MAX_GROWTH_MB = 64;
 const MAX_SOCKETS_LEFT = 24;
@@ -142,6 +144,9 @@ class Storm {
     anyName: new Set(),
   });
   #router: Program | undefined;
+  #file = "";
+  /** Workers that the router's file leaves out. */
+  #absent: ReadonlySet<RealWorker> = new Set();
   #requests = 0;
   #whole = 0;
   #left = 0;
@@ -165,7 +170,8 @@ class Storm {
       anyName: new Set(["m", "p"]),
       countsAttempts: false,
     });
-    writeFileSync(join(folder, "canopy.json"), JSON.stringify(this.#config()));
+    this.#file = join(folder, "canopy.json");
+    this.#configure(new Set());
     const { routerWorkers } = this.#options;
     const threads = routerWorkers > 1 ? ["--workers", String(routerWorkers)] : [];
     this.#router = await startProgram(["serve", "canopy.json", "--port", "0", ...threads], folder);
@@ -199,7 +205,7 @@ class Storm {
       ...LIMITS,
       health: { interval_ms: 1_000, timeout_ms: 4_000, failures: 2 },
     };
-    const whole = this.#workers.filter(({ links }) => links.length === 1);
+    const whole = this.#workers.filter((worker) => worker.links.length === 1 && !this.#absent.has(worker));
     const paired = this.#workers.find(({ links }) => links.length > 1)!;
     const agent = (name: string) => ({ model: name });
     return {
@@ -310,7 +316,21 @@ class Storm {
         for (const link of links) await this.#setDraining(link.url, true);
         await lasts();
         for (const link of links) await this.#setDraining(link.url, false);
+        return;
+      case "leave":
+        // Pairs stay in the file: a model without any would be none.
+        if (worker.links.length > 1 || this.#options.routerWorkers > 1) return;
+        this.#configure(new Set([...this.#absent, worker]));
+        await lasts();
+        this.#configure(new Set([...this.#absent].filter((other) => other !== worker)));
     }
+  }
+
+  /** Gives the running router its file anew, without these workers. */
+  #configure(absent: ReadonlySet<RealWorker>): void {
+    this.#absent = absent;
+    writeFileSync(this.#file, JSON.stringify(this.#config()));
+    this.#router?.signal("SIGHUP");
   }
 
   async #strikeProcess({ kind, worker, lasts }: RealBlow): Promise<void> {
@@ -383,7 +403,11 @@ class Storm {
       const answer = readAnswer(request, stream, status ?? 0, body);
       if (left) this.#left++;
       else if (answer.whole) this.#whole++;
-      else this.#failed.set(status ?? 0, (this.#failed.get(status ?? 0) ?? 0) + 1);
+      else {
+        this.#failed.set(status ?? 0, (this.#failed.get(status ?? 0) ?? 0) + 1);
+        // Where no place is left at all, nobody asks in a loop.
+        await clock.sleep(200);
+      }
       const { kind, models } = request;
       const seen = { ...answer, id, kind, models, stream, startMs, endMs: clock.now(), left, status };
       const wrong = this.#oracle.judge(seen, this.#texts[which]!);

@@ -38,7 +38,7 @@ export async function readBody(
     signal.throwIfAborted();
     return bytes;
   } catch (error) {
-    throw signal.aborted ? signal.reason : error;
+    throw signal.aborted ? signal.reason : incomplete(error);
   }
 }
 
@@ -61,7 +61,7 @@ async function readPieces(
       signal.throwIfAborted();
       const { done, value } = await reader.read().catch((error) => {
         signal.throwIfAborted();
-        throw incomplete(length, error);
+        throw incomplete(error);
       });
       if (done) break;
       length += value.byteLength;
@@ -79,9 +79,9 @@ async function readPieces(
 }
 
 /** The client closed its side of the connection, or its chunks are none: that is seen before it is known to have gone. */
-function incomplete(bytes: number, cause: unknown): CanopyError {
+function incomplete(cause: unknown): CanopyError {
   return new CanopyError(
-    `The body cannot be read to its end: it broke off after ${bytes} bytes, or its chunks are malformed; send it whole`,
+    "The body cannot be read to its end: it broke off, or its chunks are malformed; send it whole",
     { code: "incomplete_body", status: 400, param: "body", cause },
   );
 }

@@ -4,7 +4,7 @@ import { CanopyError } from "../../../../base/errors.ts";
 import { readBody } from "../../../../router/http/gate/body.ts";
 
 /** A request whose body breaks off behind its first chunk. */
-function brokenRequest(onBreak: () => void = () => {}): Request {
+function brokenRequest(headers: Record<string, string>, onBreak: () => void = () => {}): Request {
   let sent = false;
   const body = new ReadableStream<Uint8Array>({
     pull(controller) {
@@ -16,22 +16,26 @@ function brokenRequest(onBreak: () => void = () => {}): Request {
       sent = true;
     },
   });
-  const init = { method: "POST", body, duplex: "half" };
+  const init = { method: "POST", headers, body, duplex: "half" };
   return new Request("http://a/", init);
 }
 
-test("a body that breaks off, or whose chunks are malformed, is the client's mistake, not ours", async () => {
-  await assert.rejects(
-    readBody(brokenRequest(), 1_000, new AbortController().signal),
-    (error) => CanopyError.is(error) && error.status === 400 && error.code === "incomplete_body",
-  );
-});
+/** Short bodies whose length is known are read at once, others in pieces. */
+for (const headers of [{ "content-length": "20" }, {}]) {
+  const how = "content-length" in headers ? "counted" : "chunked";
+  test(`a ${how} body that breaks off, or is malformed, is the client's mistake, not ours`, async () => {
+    await assert.rejects(
+      readBody(brokenRequest(headers), 1_000, new AbortController().signal),
+      (error) => CanopyError.is(error) && error.status === 400 && error.code === "incomplete_body",
+    );
+  });
 
-test("a body that breaks off because its client has gone ends with the client's reason", async () => {
-  const client = new AbortController();
-  const gone = new Error("gone");
-  await assert.rejects(
-    readBody(brokenRequest(() => client.abort(gone)), 1_000, client.signal),
-    (error) => error === gone,
-  );
-});
+  test(`a ${how} body that breaks off because its client has gone ends with the client's reason`, async () => {
+    const client = new AbortController();
+    const gone = new Error("gone");
+    await assert.rejects(
+      readBody(brokenRequest(headers, () => client.abort(gone)), 1_000, client.signal),
+      (error) => error === gone,
+    );
+  });
+}
