@@ -1,3 +1,8 @@
+import type { Turns } from "./turns.ts";
+
+/** Bytes that are copied in a turn: new memory costs a millisecond for two megabytes or so. */
+const TURN_BYTES = 2 * 1024 * 1024;
+
 /** Chunks in one piece of new memory. */
 export function copied(chunks: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
@@ -15,4 +20,24 @@ export function joined<Buffer extends ArrayBufferLike>(
 ): Uint8Array<Buffer | ArrayBuffer> {
   const [first] = chunks;
   return chunks.length === 1 && first !== undefined ? first : copied(chunks);
+}
+
+/** `joined` for many bytes. */
+export function* joinedInTurns(
+  chunks: readonly Uint8Array<ArrayBuffer>[],
+): Turns<Uint8Array<ArrayBuffer>> {
+  const [first] = chunks;
+  if (chunks.length === 1 && first !== undefined) return first;
+  const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
+  let at = 0;
+  let turnEnd = TURN_BYTES;
+  for (const chunk of chunks) {
+    if (at >= turnEnd) {
+      turnEnd = at + TURN_BYTES;
+      yield;
+    }
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole;
 }

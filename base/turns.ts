@@ -1,7 +1,14 @@
 import type { Clock } from "./clock.ts";
 
 /** Work that is cut into short turns of the event loop: each `yield` ends one. */
-export type Turns<Result> = Generator<void, Result, void>;
+export type Turns<Result> = Generator<LongStep | void, Result, void>;
+
+/** A step that no turn is long enough for. */
+export interface LongStep {
+  /** Has it done by somebody else, such as a thread. */
+  readonly elsewhere: () => Promise<void>;
+  readonly here: () => void;
+}
 
 /** Does the work turn by turn; between two of them everybody else has one. Rejects with the signal's reason. */
 export async function turnByTurn<Result>(
@@ -9,17 +16,49 @@ export async function turnByTurn<Result>(
   turns: Turns<Result>,
   signal?: AbortSignal,
 ): Promise<Awaited<Result>> {
-  while (true) {
-    const step = turns.next();
-    if (step.done === true) return await step.value;
-    await clock.sleep(0, signal);
+  let step = turns.next();
+  while (step.done !== true) {
+    const { value: long } = step;
+    if (long === undefined) {
+      await clock.sleep(0, signal);
+      step = turns.next();
+      continue;
+    }
+    try {
+      await long.elsewhere();
+      signal?.throwIfAborted();
+    } catch (error) {
+      step = turns.throw(error);
+      continue;
+    }
+    step = turns.next();
   }
+  return await step.value;
 }
 
-/** Does the work at once. */
+/** Does the work at once, long steps here. */
 export function atOnce<Result>(turns: Turns<Result>): Result {
-  while (true) {
-    const step = turns.next();
-    if (step.done === true) return step.value;
+  let step = turns.next();
+  while (step.done !== true) {
+    try {
+      step.value?.here();
+    } catch (error) {
+      step = turns.throw(error);
+      continue;
+    }
+    step = turns.next();
   }
+  return step.value;
+}
+
+/** A long step with a result. */
+export function* longStep<Result>(
+  step: { readonly elsewhere: () => Promise<Result>; readonly here: () => Result },
+): Turns<Result> {
+  const results: Result[] = [];
+  yield {
+    elsewhere: async () => void results.push(await step.elsewhere()),
+    here: () => void results.push(step.here()),
+  };
+  return results[0]!;
 }

@@ -22,6 +22,13 @@ export function whyNotPrefilled({ models }: Config, model: string): string | und
   return tokenizer === false ? `models.${model}.tokenizer is false` : undefined;
 }
 
+/** The reason why answers of a model that break off begin anew and do not go on elsewhere; undefined where they may. */
+export function whyNotResumed({ models }: Config, model: string): string | undefined {
+  const { engine, tokenizer } = models[model] ?? {};
+  if (engine === "openai") return `the engine "openai" takes no token ids`;
+  return tokenizer === false ? `models.${model}.tokenizer is false` : undefined;
+}
+
 /** Warnings about graphs that ask for incremental prefill by name and cannot have it. */
 export function checkPrefill(config: Config, name: string): ConfigFinding[] {
   const graph = config.graphs[name];

@@ -1,7 +1,8 @@
 import type { Config, ModelConfig, WorkerConfig } from "../schema/config.ts";
 import { type EarlyExitConfig, leastAnswers } from "../schema/early_exit.ts";
 import { shownSecret } from "../schema/secrets.ts";
-import { prefilledModels, whyNotPrefilled } from "./prefill.ts";
+import { prefilledModels, whyNotPrefilled, whyNotResumed } from "./prefill.ts";
+import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 
 /** A configuration for people: models with their workers, graphs with their agents and calls. */
@@ -43,8 +44,19 @@ export function summaryText(config: Config): string {
     if (graph.agents.some(({ reads }) => reads.length > 0)) {
       lines.push(`  incremental prefill: ${prefillText(config, name)}`);
     }
+    lines.push(...anewLines(config, graph));
   }
   return lines.map((line) => `${line}\n`).join("");
+}
+
+/** Says of whose answers another worker cannot write the rest. */
+function anewLines(config: Config, { agents }: ExpandedGraph): string[] {
+  const models = new Set(agents.map(({ config: { model } }) => model));
+  const reasons = [...models].flatMap((model) => {
+    const why = whyNotResumed(config, model);
+    return why === undefined ? [] : [`${model} (${why})`];
+  });
+  return reasons.length === 0 ? [] : [`  answers that break off begin anew: ${reasons.join(", ")}`];
 }
 
 /** A graph's way of prefilling ahead, and for whom it is not in effect. */

@@ -1,12 +1,15 @@
 import { z } from "zod";
+import type { Clock } from "../../base/clock.ts";
 import { badRequest, type CanopyError } from "../../base/errors.ts";
 import { readInt64 } from "../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { turnByTurn } from "../../base/turns.ts";
 import type { AnswerJob } from "./answers.ts";
 import type { SamplingDefaults } from "../model/model_files.ts";
 import type { GeneratorFacts, SamplingParameters, SequenceRequest } from "../scheduler/generator.ts";
 import { NEUTRAL_SAMPLING } from "../scheduler/sampling.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import { renderInTurns } from "../../ml/tokenizers/render_chat.ts";
 import { tokenise, type TokeniseOptions } from "../../ml/tokenizers/tokenise.ts";
 import { fieldError, isSet } from "../../router/http/gate/fields.ts";
 import { modelNotFound } from "../../router/http/gate/find_model.ts";
@@ -87,6 +90,7 @@ export interface RequestTarget {
   readonly defaults: SamplingDefaults;
   /** A seed for a request without one. */
   readonly newSeed: () => string;
+  readonly clock: Clock;
 }
 
 /** A request for answers. */
@@ -132,7 +136,7 @@ export async function readChatJobs(
 ): Promise<GenerationPlan> {
   const request = read(chatSchema, body, target);
   const logprobs = readLogprobs(request);
-  const text = readConversation(request, body, target);
+  const text = await readConversation(request, body, target);
   const ids = await tokenise(text, target.tokenizer, tokenLimit("messages", request, target, signal));
   const promptIds = [checkLength(ids, "messages", request, target)];
   const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? Infinity;
@@ -144,10 +148,10 @@ export async function readTokenize(
   body: JsonObject,
   target: RequestTarget,
   signal?: AbortSignal,
-): Promise<{ ids: number[]; strings: boolean }> {
+): Promise<{ ids: readonly number[]; strings: boolean }> {
   const request = read(tokenizeSchema, body, target);
   const strings = request.return_token_strs === true;
-  const text = isSet(request.messages) ? readConversation(request, body, target) : request.prompt;
+  const text = isSet(request.messages) ? await readConversation(request, body, target) : request.prompt;
   if (isSet(text)) return { ids: await tokenise(text, target.tokenizer, { signal }), strings };
   throw badRequest("prompt", "prompt is missing: give a prompt or messages", "missing_field");
 }
@@ -262,11 +266,11 @@ function asksNothing(name: string, value: Json, body: JsonObject): boolean {
 }
 
 /** The text of a conversation in the model's own template. */
-function readConversation(
+async function readConversation(
   request: z.infer<typeof templateSchema>,
   body: JsonObject,
-  { tokenizer }: RequestTarget,
-): string {
+  { tokenizer, clock }: RequestTarget,
+): Promise<string> {
   if (!tokenizer.hasChatTemplate) {
     throw badRequest(
       "messages",
@@ -278,12 +282,11 @@ function readConversation(
     content: textOf(message.content, index),
   }));
   const continues = request.continue_final_message === true;
-  const text = tokenizer.renderChat(messages, {
-    templateArguments: {
-      add_generation_prompt: request.add_generation_prompt !== false && !continues,
-      ...request.chat_template_kwargs,
-    },
-  });
+  const templateArguments = {
+    add_generation_prompt: request.add_generation_prompt !== false && !continues,
+    ...request.chat_template_kwargs,
+  };
+  const text = await turnByTurn(clock, renderInTurns(messages, tokenizer, { templateArguments }));
   if (!continues) return text;
   const last = messages.at(-1)?.content ?? "";
   const at = text.lastIndexOf(last);

@@ -16,7 +16,8 @@ import {
 import type { SamplingDefaults } from "../model/model_files.ts";
 import type { Generator } from "../scheduler/generator.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
-import { parseJsonObject } from "../../router/http/gate/body.ts";
+import { textOfIds } from "../../ml/tokenizers/tokenise.ts";
+import { parseBody } from "../../router/http/gate/body.ts";
 import { asCanopyError, errorBody } from "../../router/http/gate/errors.ts";
 import type { AnswerWriter, EngineFields } from "../../router/http/openai/answer.ts";
 import { ChatAnswer } from "../../router/http/openai/chat_answer.ts";
@@ -49,8 +50,8 @@ export class EmbeddedServer {
 
   constructor(options: EmbeddedServerOptions) {
     this.#options = options;
-    const { model, tokenizer, generator: { facts }, endIds, defaults = {}, random } = options;
-    this.#target = { model, tokenizer, facts, endIds, defaults, newSeed: () => random.hex(16) };
+    const { model, tokenizer, generator: { facts }, endIds, defaults = {}, random, clock } = options;
+    this.#target = { model, tokenizer, facts, endIds, defaults, newSeed: () => random.hex(16), clock };
   }
 
   /** Answers a request; the signal aborts when its client has left. */
@@ -66,8 +67,8 @@ export class EmbeddedServer {
 
   async #route(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
     const { pathname } = new URL(request.url);
-    const { generator, model, tokenizer } = this.#options;
-    const body = () => parseJsonObject(request.body ?? "");
+    const { generator, model, tokenizer, clock } = this.#options;
+    const body = () => parseBody(request.body ?? "", { clock, signal });
     switch (`${request.method} ${pathname}`) {
       case "GET /health":
       case "GET /ping":
@@ -79,20 +80,26 @@ export class EmbeddedServer {
           type: "text/plain; version=0.0.4; charset=utf-8",
         });
       case "POST /v1/completions":
-        return await this.#generate(request, await readCompletionJobs(body(), this.#target, signal), signal);
+        return await this.#generate(
+          request,
+          await readCompletionJobs(await body(), this.#target, signal),
+          signal,
+        );
       case "POST /v1/chat/completions":
-        return await this.#generate(request, await readChatJobs(body(), this.#target, signal), signal);
+        return await this.#generate(request, await readChatJobs(await body(), this.#target, signal), signal);
       case "POST /tokenize": {
-        const { ids, strings } = await readTokenize(body(), this.#target, signal);
+        const { ids, strings } = await readTokenize(await body(), this.#target, signal);
         return json({
           count: ids.length,
           max_model_len: generator.facts.maxContextTokens,
-          tokens: ids,
+          tokens: [...ids],
           token_strs: strings ? ids.map((id) => tokenizer.decode([id])) : null,
         });
       }
       case "POST /detokenize":
-        return json({ prompt: tokenizer.decode(readDetokenize(body(), this.#target)) });
+        return json({
+          prompt: await textOfIds(readDetokenize(await body(), this.#target), tokenizer, signal),
+        });
     }
     throw new CanopyError(`The embedded engine has no ${request.method} ${pathname}`, {
       code: "not_found",

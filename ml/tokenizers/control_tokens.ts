@@ -154,6 +154,22 @@ export function unmarked(text: string): string {
   return text.replaceAll(MARK + BREAK, "").replaceAll(MARK + LITERAL, MARK);
 }
 
+/** True when `text` is `marked` as it was. */
+export function* isUnmarked(marked: string, text: string): Turns<boolean> {
+  let at = 0;
+  let end = 0;
+  for (let from = 0; from < marked.length; from = end) {
+    if (from > 0) yield;
+    end = from + TURN_LENGTH;
+    // Not within a mark.
+    if (marked[end - 1] === MARK) end++;
+    const part = unmarked(marked.slice(from, end));
+    if (text.slice(at, at + part.length) !== part) return false;
+    at += part.length;
+  }
+  return at === text.length;
+}
+
 /** A marked text for an `encode` that knows no marks: a space keeps what a mark would keep apart. */
 export function withGaps(text: string): string {
   return text.replaceAll(new RegExp(`${MARK}${BREAK}([^])`, "gu"), "$1 ").replaceAll(MARK + LITERAL, MARK);

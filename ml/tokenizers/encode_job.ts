@@ -5,7 +5,7 @@ import type { ModelTokenizer } from "./model_tokenizer.ts";
 const SLICE_LENGTH = 16 * 1024;
 
 /** Encodes a text, in slices where its tokenizer can, so that one that is too long costs no more than one that is not. */
-export function runEncodeJob(tokenizer: ModelTokenizer, job: EncodeJob): Encoded {
+export function runEncodeJob(tokenizer: ModelTokenizer, job: EncodeJob): Encoded<Int32Array> {
   const { text, marked, from, open = false, maxTokens = Infinity } = job;
   const { streaming } = tokenizer;
   if (streaming === undefined || "refusal" in streaming) {
@@ -24,7 +24,7 @@ export function runEncodeJob(tokenizer: ModelTokenizer, job: EncodeJob): Encoded
     : encoded(stream.complete(), maxTokens);
 }
 
-function encoded(ids: readonly number[], maxTokens: number): Encoded {
+function encoded(ids: readonly number[], maxTokens: number): Encoded<Int32Array> {
   const over = ids.length > maxTokens;
   return { ids: Int32Array.from(over ? ids.slice(0, maxTokens + 1) : ids), state: undefined, over };
 }

@@ -1,9 +1,11 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { badRequest, CanopyError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/semaphore.ts";
+import { turnByTurn, type Turns } from "../../base/turns.ts";
 import { unlessAborted } from "../../base/unless_aborted.ts";
-import type { EncoderFiles, FromEncoder, StartEncoder, ToEncoder } from "./encoder_thread.ts";
-import type { Encoded, EncodeJob, LongTexts } from "./long_texts.ts";
+import type { ChatMessage, RenderOptions } from "./chat_message.ts";
+import type { EncoderFiles, FromEncoder, StartEncoder, TextPart, ToEncoder } from "./encoder_thread.ts";
+import type { Encoded, EncodeJob, EncodeOptions, LongTexts } from "./long_texts.ts";
 
 /** Threads of one tokenizer; each holds its vocabulary. */
 const MAX_THREADS = 2;
@@ -11,6 +13,10 @@ const MAX_THREADS = 2;
 const MAX_WAITING = 256;
 /** Longest text, in UTF-16 units: more than the longest contexts hold. */
 const MAX_LENGTH = 32 * 1024 * 1024;
+/** Text that is handed to a thread in a turn. */
+const PART_LENGTH = 256 * 1024;
+/** Ids that are listed in a turn. */
+const TURN_IDS = 64 * 1024;
 /** Longest time of one text in a thread, the thread's start included. */
 const LIMIT_MS = 20_000;
 
@@ -51,28 +57,34 @@ export class EncoderThreads implements LongTexts {
     this.encode({ text: "" }).catch(() => {});
   }
 
-  async encode(job: EncodeJob, signal?: AbortSignal): Promise<Encoded> {
+  async encode(job: EncodeJob, { signal, behind = [] }: EncodeOptions = {}): Promise<Encoded> {
     if (job.text.length > MAX_LENGTH) {
       throw tooLong(`it has ${job.text.length} characters, and at most ${MAX_LENGTH} are tokenised`);
     }
     const answer = await this.#ask(job, signal);
     if (answer.kind !== "encoded") throw failure(`it answered ${answer.kind}`);
-    return answer;
+    return { ...answer, ids: await turnByTurn(this.#options.clock, listInTurns(behind, answer.ids)) };
   }
 
   async decode(ids: readonly number[], signal?: AbortSignal): Promise<string> {
     const answer = await this.#ask({ ids: Int32Array.from(ids) }, signal);
-    if (answer.kind !== "decoded") throw failure(`it answered ${answer.kind}`);
+    if (answer.kind !== "text") throw failure(`it answered ${answer.kind}`);
     return answer.text;
   }
 
-  async #ask(job: ToEncoder, signal: AbortSignal | undefined): Promise<Answer> {
+  async render(messages: readonly ChatMessage[], options: RenderOptions = {}): Promise<string> {
+    const answer = await this.#ask({ messages, options }, undefined);
+    if (answer.kind !== "text") throw failure(`it answered ${answer.kind}`);
+    return answer.text;
+  }
+
+  async #ask(job: Job, signal: AbortSignal | undefined): Promise<Answer> {
     const release = await this.#turns.acquire(signal);
     const answer = this.#answer(job).finally(release);
     return signal === undefined ? await answer : await unlessAborted(answer, signal);
   }
 
-  async #answer(job: ToEncoder): Promise<Answer> {
+  async #answer(job: Job): Promise<Answer> {
     const { files, start, clock } = this.#options;
     const encoder = this.#idle.pop() ?? new Encoder(start, await files());
     const late = tooLong(`it took longer than ${LIMIT_MS} ms`);
@@ -80,7 +92,7 @@ export class EncoderThreads implements LongTexts {
     const onLate = () => encoder.end(late);
     deadline.signal.addEventListener("abort", onLate, { once: true });
     try {
-      return await encoder.ask(job);
+      return await turnByTurn(clock, encoder.ask(job));
     } finally {
       deadline.release();
       if (!encoder.over) this.#idle.push(encoder);
@@ -88,6 +100,7 @@ export class EncoderThreads implements LongTexts {
   }
 }
 
+type Job = Exclude<ToEncoder, TextPart>;
 type Answer = Exclude<FromEncoder, { kind: "failed" }>;
 
 /** One thread, with one text at a time. */
@@ -107,11 +120,21 @@ class Encoder {
     return this.#over !== undefined;
   }
 
-  ask(job: ToEncoder): Promise<Answer> {
-    if (this.#over !== undefined) return Promise.reject(this.#over);
+  *ask(job: Job): Turns<Promise<Answer>> {
+    let last = job;
+    if ("text" in job) {
+      const { text } = job;
+      let at = 0;
+      for (; text.length - at > PART_LENGTH; at += PART_LENGTH) {
+        this.#thread.post({ part: text.slice(at, at + PART_LENGTH) });
+        yield;
+      }
+      last = { ...job, text: text.slice(at) };
+    }
+    if (this.#over !== undefined) throw this.#over;
     this.#current = Promise.withResolvers();
     this.#thread.keepAlive(true);
-    this.#thread.post(job);
+    this.#thread.post(last);
     return this.#current.promise;
   }
 
@@ -125,13 +148,29 @@ class Encoder {
   #onMessage(message: FromEncoder): void {
     this.#thread.keepAlive(false);
     if (message.kind !== "failed") this.#current?.resolve(message);
-    else {
-      const { reason } = message;
-      this.#current?.reject(
-        message.tooLong ? tooLong(`its tokenizer cannot take it: ${reason}`) : failure(reason),
-      );
-    }
+    else this.#current?.reject(errorOf(message));
     this.#current = undefined;
+  }
+}
+
+/** Ids behind others, as a list. Counted, because iterating over typed arrays is some 50 times slower on Bun. */
+function* listInTurns(behind: readonly number[], ids: Int32Array): Turns<number[]> {
+  const list = behind.slice();
+  for (let at = 0; at < ids.length; at++) {
+    if (at > 0 && at % TURN_IDS === 0) yield;
+    list.push(ids[at]!);
+  }
+  return list;
+}
+
+function errorOf({ reason, refused }: Extract<FromEncoder, { kind: "failed" }>): CanopyError {
+  switch (refused) {
+    case "text_too_long":
+      return tooLong(`its tokenizer cannot take it: ${reason}`);
+    case "invalid_messages":
+      return badRequest("messages", reason, refused);
+    case undefined:
+      return failure(reason);
   }
 }
 

@@ -2,9 +2,9 @@ import { Template } from "@huggingface/jinja";
 import { BPE, Tokenizer } from "@huggingface/tokenizers";
 import type { Clock } from "../../base/clock.ts";
 import { badRequest, CanopyError, messageOf } from "../../base/errors.ts";
-import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { ModelFilesOptions } from "../hub/model_files.ts";
-import type { ChatMessage } from "./chat_message.ts";
+import type { ChatMessage, RenderOptions } from "./chat_message.ts";
 import { ControlTokens, nextMark, withGaps } from "./control_tokens.ts";
 import { startEncoderThread } from "./encoder_thread.ts";
 import { EncoderThreads } from "./encoder_threads.ts";
@@ -74,7 +74,8 @@ export class HfTokenizer implements ModelTokenizer {
         tokenizer: JSON.stringify(files.tokenizer),
         config: JSON.stringify(files.config),
       }));
-    const readTexts = async () => ({ source, ...await texts() });
+    const chatTemplate = this.#template && this.#templateText;
+    const readTexts = async () => ({ source, chatTemplate, ...await texts() });
     this.longTexts = clock === undefined
       ? undefined
       : new EncoderThreads({ files: readTexts, start: startEncoderThread, clock });
@@ -121,7 +122,7 @@ export class HfTokenizer implements ModelTokenizer {
 
   renderChat(
     messages: readonly ChatMessage[],
-    options: { templateArguments?: Record<string, Json> } = {},
+    options: RenderOptions = {},
   ): string {
     if (this.#template === undefined) {
       throw new CanopyError("Cannot render the conversation: the model has no chat template", {

@@ -1,7 +1,12 @@
+import type { ChatMessage, RenderOptions } from "./chat_message.ts";
 import type { TokenMark } from "./token_stream.ts";
 
 /** Longest text, in UTF-16 units, that is tokenised on the event loop: a few milliseconds. */
 export const INLINE_LENGTH = 4096;
+/** Most ids whose text is made on the event loop. */
+export const INLINE_IDS = 2048;
+/** Longest conversation, in messages, that is rendered on the event loop: some 20 µs each. */
+export const INLINE_MESSAGES = 64;
 
 /** A text to encode. */
 export interface EncodeJob {
@@ -17,30 +22,32 @@ export interface EncodeJob {
 }
 
 /** An encoded text. */
-export interface Encoded {
-  readonly ids: Int32Array;
+export interface Encoded<Ids = readonly number[]> {
+  readonly ids: Ids;
   /** The state of the stream behind them. */
   readonly state: TokenMark | undefined;
   /** There are more than `maxTokens` ids, of which these are the first. */
   readonly over: boolean;
 }
 
-/** Encodes and decodes texts of any length off the event loop. */
+/** Options of `LongTexts.encode`. */
+export interface EncodeOptions {
+  readonly signal?: AbortSignal | undefined;
+  /** Ids in front of those of the text. */
+  readonly behind?: readonly number[] | undefined;
+}
+
+/** Encodes, decodes and renders texts of any length off the event loop. */
 export interface LongTexts {
   /**
    * Throws 400 `text_too_long` for a text that takes too long, 503 `overloaded` where too many wait, the signal's reason
    * when it aborts.
    */
-  encode(job: EncodeJob, signal?: AbortSignal): Promise<Encoded>;
+  encode(job: EncodeJob, options?: EncodeOptions): Promise<Encoded>;
   /** The text of ids, special tokens included. Throws what `encode` throws. */
   decode(ids: readonly number[], signal?: AbortSignal): Promise<string>;
+  /** As `renderChat`. Throws what it and `encode` throw. */
+  render(messages: readonly ChatMessage[], options?: RenderOptions): Promise<string>;
   /** Has what it needs started before the first text comes: starting takes a while. */
   start(): void;
-}
-
-/** Ids behind others, as an array. Counted, because iterating over typed arrays is some 50 times slower on Bun. */
-export function joinedIds(first: readonly number[], rest: ArrayLike<number>): number[] {
-  const ids = first.slice();
-  for (let at = 0; at < rest.length; at++) ids.push(rest[at]!);
-  return ids;
 }

@@ -1,5 +1,4 @@
-import type { Json } from "../../base/json.ts";
-import type { ChatMessage } from "./chat_message.ts";
+import type { ChatMessage, RenderOptions } from "./chat_message.ts";
 import type { ControlTokens } from "./control_tokens.ts";
 import type { LongTexts } from "./long_texts.ts";
 import type { Streaming } from "./token_stream.ts";
@@ -29,7 +28,7 @@ export interface ModelTokenizer {
   /** The prompt text of a conversation, with the generation prompt at the end. Throws 400 `invalid_messages`. */
   renderChat(
     messages: readonly ChatMessage[],
-    options?: { templateArguments?: Record<string, Json> },
+    options?: RenderOptions,
   ): string;
 }
 

@@ -1,5 +1,5 @@
 import { unmarked } from "./control_tokens.ts";
-import { INLINE_LENGTH, joinedIds } from "./long_texts.ts";
+import { INLINE_IDS, INLINE_LENGTH } from "./long_texts.ts";
 import type { ModelTokenizer } from "./model_tokenizer.ts";
 
 /** Options of `tokenise`. */
@@ -19,7 +19,7 @@ export function tokenise(
   text: string,
   tokenizer: ModelTokenizer | undefined,
   { marked, limit, signal }: TokeniseOptions = {},
-): number[] | Promise<number[]> {
+): readonly number[] | Promise<readonly number[]> {
   if (tokenizer === undefined) return [];
   const { longTexts, maxTokenBytes } = tokenizer;
   if (limit !== undefined && maxTokenBytes !== undefined && text.length > limit.tokens * maxTokenBytes) {
@@ -28,8 +28,20 @@ export function tokenise(
     if (least > limit.tokens) throw limit.tooLong(least);
   }
   if (longTexts === undefined || text.length <= INLINE_LENGTH) return tokenizer.encode(text, { marked });
-  return longTexts.encode({ text, marked, maxTokens: limit?.tokens }, signal).then(({ ids, over }) => {
+  return longTexts.encode({ text, marked, maxTokens: limit?.tokens }, { signal }).then(({ ids, over }) => {
     if (over && limit !== undefined) throw limit.tooLong(limit.tokens + 1);
-    return joinedIds([], ids);
+    return ids;
   });
+}
+
+/** The text of ids, special tokens included: at once of few, else from a thread. */
+export function textOfIds(
+  ids: readonly number[],
+  tokenizer: ModelTokenizer,
+  signal?: AbortSignal,
+): string | Promise<string> {
+  const { longTexts } = tokenizer;
+  return longTexts === undefined || ids.length <= INLINE_IDS
+    ? tokenizer.decode(ids, { skipSpecialTokens: false })
+    : longTexts.decode(ids, signal);
 }

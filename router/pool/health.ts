@@ -175,13 +175,21 @@ export class HealthChecker {
     const timeoutMs = config.health.timeout_ms;
     const late = new Error(`GET ${path} gave no answer within ${timeoutMs} ms`);
     const deadline = deadlineSignal(clock, timeoutMs, late, signal);
+    const asked = new AbortController();
+    const onLimit = async () => {
+      // An answer may lie in the socket: a loop that is behind fires its timers first.
+      if (!signal.aborted) await clock.sleep(0);
+      asked.abort(deadline.signal.reason);
+    };
+    if (deadline.signal.aborted) asked.abort(deadline.signal.reason);
+    deadline.signal.addEventListener("abort", onLimit, { once: true });
     try {
       const response = await transport.send({
         method: "GET",
         url: workerUrl(access.url, path),
         lane: "control",
         headers: { ...workerHeaders(config, access), "accept-encoding": "identity" },
-      }, deadline.signal);
+      }, asked.signal);
       for await (
         const _chunk of response.body
       ) { /* read to the end, so that the connection can be used again */ }

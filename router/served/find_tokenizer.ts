@@ -43,7 +43,7 @@ export function noTokenizerText(model: string, refusal: string, tells?: string):
   const then = tells === undefined
     ? "its agents' prompts are not prefilled ahead and the engine applies its own chat template"
     : `${tells}/tokenize is asked, which costs that server some time, and prompts are not fitted to its context`;
-  return `models.${model}: no tokenizer, so ${then}: ${refusal}; set models.${model}.tokenizer to a folder or Hub id, ` +
+  return `models.${model}: no tokenizer, so ${then}, and answers that break off begin anew: ${refusal}; set models.${model}.tokenizer to a folder or Hub id, ` +
     "or to false if that is meant";
 }
 

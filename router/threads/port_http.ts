@@ -40,7 +40,9 @@ export class PortHttp {
   /** Has the other thread answer. Rejects with 413 for a body that is too long, with 503 when that thread ends. */
   async fetch(request: Request, env?: object): Promise<Response> {
     const { method, url, signal } = request;
-    const bytes = request.body === null ? undefined : await readBody(request, MAX_BODY_BYTES, signal);
+    const bytes = request.body === null
+      ? undefined
+      : await readBody(request, { maxBytes: MAX_BODY_BYTES, signal });
     const call = this.#calls++;
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     this.#asked.set(call, { head: resolve, fail: reject });

@@ -3,9 +3,14 @@ import tls from "node:tls";
 import type { Target } from "./target.ts";
 import type { SocketOwner, TlsClientOptions, WorkerSocket } from "./worker_socket.ts";
 
+/** Bytes that are written at once: what the system does not take is copied, of megabytes all in one turn. */
+const WRITE_BYTES = 256 * 1024;
+
 /** A connection by `node:net` or `node:tls`. */
 export class NodeSocket implements WorkerSocket {
   readonly #socket: net.Socket;
+  /** What waits for room. */
+  readonly #waiting: (string | Uint8Array)[] = [];
 
   constructor(target: Target, owner: SocketOwner, options: TlsClientOptions | undefined) {
     const { host, port } = target;
@@ -20,6 +25,7 @@ export class NodeSocket implements WorkerSocket {
       : net.connect({ host, port, noDelay: true });
     if (target.tls) socket.setNoDelay(true);
     socket.once(target.tls ? "secureConnect" : "connect", () => owner.onConnect());
+    socket.on("drain", () => this.#drained());
     socket.on("data", (data) => typeof data === "string" ? undefined : owner.onData(data));
     socket.on("end", () => owner.onEnd());
     socket.on("error", (error) => owner.onError(error));
@@ -28,14 +34,12 @@ export class NodeSocket implements WorkerSocket {
   }
 
   get unsent(): boolean {
-    return this.#socket.writableLength > 0;
+    return this.#waiting.length > 0 || this.#socket.writableLength > 0;
   }
 
   write(pieces: readonly (string | Uint8Array)[]): void {
-    for (const piece of pieces) {
-      if (typeof piece === "string") this.#socket.write(piece, "utf8");
-      else this.#socket.write(piece);
-    }
+    this.#waiting.push(...pieces);
+    this.#drained();
   }
 
   pause(): void {
@@ -47,7 +51,22 @@ export class NodeSocket implements WorkerSocket {
   }
 
   destroy(): void {
+    this.#waiting.length = 0;
     this.#socket.destroy();
+  }
+
+  #drained(): void {
+    const waiting = this.#waiting;
+    for (let piece = waiting.shift(); piece !== undefined; piece = waiting.shift()) {
+      if (typeof piece !== "string" && piece.length > WRITE_BYTES) {
+        waiting.unshift(piece.subarray(WRITE_BYTES));
+        piece = piece.subarray(0, WRITE_BYTES);
+      }
+      const hasRoom = typeof piece === "string"
+        ? this.#socket.write(piece, "utf8")
+        : this.#socket.write(piece);
+      if (!hasRoom) return;
+    }
   }
 }
 

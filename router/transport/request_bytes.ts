@@ -2,7 +2,7 @@ import { Buffer } from "node:buffer";
 import type { OutgoingRequest } from "../../base/transport.ts";
 import type { Target } from "./target.ts";
 
-/** A body of bytes up to this long is copied behind its head, to leave in one write. */
+/** A body up to this long is copied behind its head, to leave in one write. */
 const ONE_WRITE_BYTES = 64 * 1024;
 
 /** Headers that the transport writes itself. */
@@ -24,13 +24,15 @@ export function requestBytes(request: OutgoingRequest, target: Target): (string 
     }
     head += `${name}: ${value}\r\n`;
   }
-  if (body !== undefined) head += `content-length: ${Buffer.byteLength(body)}\r\n`;
+  // A long text is written in pieces, as bytes.
+  const content = typeof body === "string" && body.length > ONE_WRITE_BYTES ? Buffer.from(body) : body;
+  if (content !== undefined) head += `content-length: ${Buffer.byteLength(content)}\r\n`;
   else if (method === "POST" || method === "PUT") head += "content-length: 0\r\n";
   head += "connection: keep-alive\r\n\r\n";
-  if (typeof body === "string" && !BEYOND_ASCII.test(head)) return [head + body];
+  if (typeof content === "string" && !BEYOND_ASCII.test(head)) return [head + content];
   const headBytes = Buffer.from(head, "latin1");
-  if (body === undefined) return [headBytes];
-  const bodyBytes = typeof body === "string" ? Buffer.from(body) : body;
+  if (content === undefined) return [headBytes];
+  const bodyBytes = typeof content === "string" ? Buffer.from(content) : content;
   if (bodyBytes.length > ONE_WRITE_BYTES) return [headBytes, bodyBytes];
   return [Buffer.concat([headBytes, bodyBytes])];
 }

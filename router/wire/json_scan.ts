@@ -250,7 +250,8 @@ function skipEscape(bytes: Uint8Array, start: number): number {
 }
 
 function skipScalar(bytes: Uint8Array, start: number): number {
-  const literal = LITERALS.find(([first]) => first === bytes[start]);
+  const byte = bytes[start];
+  const literal = isDigit(byte) ? undefined : LITERALS.find(([first]) => first === byte);
   if (literal === undefined) return skipNumber(bytes, start);
   if (literal.some((byte, i) => byte !== bytes[start + i])) throw new JsonFault(start, "a value");
   return start + literal.length;

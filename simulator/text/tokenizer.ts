@@ -1,5 +1,4 @@
-import type { Json } from "../../base/json.ts";
-import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
+import type { ChatMessage, RenderOptions } from "../../ml/tokenizers/chat_message.ts";
 import { ControlTokens, nextMark } from "../../ml/tokenizers/control_tokens.ts";
 import type { ModelControlTokens, ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import { type Streaming, tokenStreams } from "../../ml/tokenizers/token_stream.ts";
@@ -79,7 +78,7 @@ export class BuiltinTokenizer implements ModelTokenizer {
 
   renderChat(
     messages: readonly ChatMessage[],
-    options: { templateArguments?: Record<string, Json> } = {},
+    options: RenderOptions = {},
   ): string {
     let text = "";
     const tools = options.templateArguments?.["tools"];

@@ -9,8 +9,11 @@ export interface LargeInput {
 
 const MEGA = 1_000_000;
 
-/** What the model of a name is: `m` answers shortly, `mad` with 10 MB in one event; `moa` and `mad-moa` are trees. */
-type Model = "m" | "moa" | "mad-moa";
+/**
+ * What the model of a name is: `m` answers shortly, `mad` with 10 MB in one event; `s` is on SGLang, whose requests get
+ * ids; the router takes `wide` for one with a context of millions. `…moa` are trees.
+ */
+type Model = "m" | "s" | "moa" | "mad-moa" | "wide-moa";
 
 function chat(name: string, model: Model, messages: unknown[], more: JsonObject = {}): LargeInput {
   const body = () => ({ model, messages, max_tokens: 16, ...more }) as JsonObject;
@@ -69,11 +72,13 @@ export const LARGE_INPUTS: readonly LargeInput[] = [
   completion("token ids, 1,000,000", "moa", () => Array.from({ length: MEGA }, (_, at) => at % 1000)),
   completion("raw text, 5 MB", "moa", () => "word ".repeat(MEGA)),
   chat("a worker's event, 10 MB", "mad-moa", user("Why?")),
+  chat("a wide context: words, 5 MB", "wide-moa", user("word ".repeat(MEGA))),
   chat("relayed: words, 5 MB", "m", user("word ".repeat(MEGA))),
   chat("relayed: words, 30 MB", "m", user("word ".repeat(6 * MEGA))),
   chat("relayed: \u4e16, 100 KB", "m", user("\u4e16".repeat(33_000))),
   chat("relayed: \u4e16, 6 MB", "m", user("\u4e16".repeat(2 * MEGA))),
   chat("relayed: messages, 100,000", "m", turns(100_000)),
   chat("relayed: tools, 10,000", "m", user("Why?"), tools(10_000)),
+  chat("relayed, SGLang: words, 30 MB", "s", user("word ".repeat(6 * MEGA))),
   completion("relayed: token ids, 1,000,000", "m", () => Array.from({ length: MEGA }, (_, at) => at % 1000)),
 ];

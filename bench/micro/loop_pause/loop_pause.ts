@@ -12,6 +12,7 @@ import { SystemClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import { configSchema } from "../../../cfgs/schema/config.ts";
 import { EmbeddedServer } from "../../../embedded/http/server.ts";
+import type { Generator } from "../../../embedded/scheduler/generator.ts";
 import { loadTokenizer } from "../../../ml/tokenizers/hf_tokenizer.ts";
 import { createRouter, type Router } from "../../../router/router.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
@@ -24,25 +25,62 @@ const ONLY = process.argv[2] ?? "";
 const FOLDER = process.argv[3] ??
   fileURLToPath(new URL("../../../tests/fixtures/tiny-qwen3", import.meta.url));
 const CONTEXT = 40_960;
+const WIDE_CONTEXT = 4_000_000;
 const MEGA = 1_000_000;
 
 const clock = new SystemClock();
 
-async function makeRouter({ good, mad }: Others["engines"]): Promise<Router> {
+async function makeRouter({ good, sglang, mad }: Others["engines"]): Promise<Router> {
   const model = { model: "m", engine: "vllm", tokenizer: FOLDER, context_tokens: CONTEXT };
-  const tree = (leaf: string) => ({
-    layers: [{ agents: [{ model: leaf }, { model: "m" }] }, { agents: [{ model: "m" }] }],
+  const tree = (leaf: string, others = "m") => ({
+    layers: [{ agents: [{ model: leaf }, { model: others }] }, { agents: [{ model: others }] }],
     sampling: { max_tokens: 16 },
     incremental_prefill: { mode: "on" },
   });
   const config = configSchema.parse({
-    models: { m: { ...model, workers: [good] }, mad: { ...model, workers: [mad] } },
-    graphs: { moa: tree("m"), "mad-moa": tree("mad") },
+    models: {
+      m: { ...model, workers: [good] },
+      mad: { ...model, workers: [mad] },
+      s: { ...model, model: "s", engine: "sglang", workers: [sglang] },
+      wide: { ...model, context_tokens: WIDE_CONTEXT, workers: [good] },
+    },
+    graphs: { moa: tree("m"), "mad-moa": tree("mad"), "wide-moa": tree("wide", "wide") },
   });
   const transport = new SocketTransport();
   const router = await createRouter({ config, clock, random: new Random("pause"), transport });
   await router.ready();
   return router;
+}
+
+/** A generator that says one word. */
+function shortAnswers(vocabSize: number): Generator {
+  return {
+    facts: {
+      model: "m",
+      file: "",
+      vocabSize,
+      maxContextTokens: CONTEXT,
+      threads: 1,
+      fallbacks: [],
+      arithmetic: { cpu: "any", products: "none" },
+    },
+    counts: () => ({
+      running: 0,
+      waiting: 0,
+      cachedTokens: 0,
+      cacheCapacityTokens: 0,
+      promptTokens: 0,
+      promptTokensCached: 0,
+      generatedTokens: 0,
+    }),
+    async *generate() {
+      await Promise.resolve();
+      yield { type: "prompt", cachedTokens: 0 };
+      yield { type: "token", token: { id: 39, logprob: undefined, top: [] } };
+      yield { type: "end", reason: "length" };
+    },
+    close: () => Promise.resolve(),
+  };
 }
 
 async function embedded(): Promise<EmbeddedServer> {
@@ -53,20 +91,7 @@ async function embedded(): Promise<EmbeddedServer> {
   });
   return new EmbeddedServer({
     model: "m",
-    generator: {
-      facts: {
-        model: "m",
-        file: "",
-        vocabSize: tokenizer.vocabSize,
-        maxContextTokens: CONTEXT,
-        threads: 1,
-        fallbacks: [],
-      },
-      counts: () => ({ running: 0, waiting: 0, promptTokens: 0, generatedTokens: 0 }),
-      generate: () => {
-        throw new Error("not reached");
-      },
-    } as never,
+    generator: shortAnswers(tokenizer.vocabSize),
     tokenizer,
     endIds: [0],
     clock,
@@ -92,10 +117,16 @@ process.stdout.write(`${"input".padEnd(30)}${"CPU ms".padStart(9)}${"wall ms".pa
 const pauses: number[] = [];
 for (const { name, at } of chosen) pauses.push(await measure(name, () => others.send(at, url)));
 const server = await embedded();
-for (const [name, content] of [["words", "word ".repeat(MEGA)], ["blanks", " ".repeat(400_000)]] as const) {
-  const title = `embedded: ${name}, ${Math.round(content.length / 1000)} KB`;
+const user = (content: string) => [{ role: "user", content }];
+const conversations = [
+  ["words, 5,000 KB", user("word ".repeat(MEGA))],
+  ["blanks, 400 KB", user(" ".repeat(400_000))],
+  ["messages, 2,048", Array.from({ length: 2048 }, () => user("hi")).flat()],
+] as const;
+for (const [name, messages] of conversations) {
+  const title = `embedded: ${name}`;
   if (!title.includes(ONLY)) continue;
-  const body = JSON.stringify({ model: "m", messages: [{ role: "user", content }] });
+  const body = JSON.stringify({ model: "m", messages });
   const request = {
     method: "POST",
     url: "http://m/v1/chat/completions",

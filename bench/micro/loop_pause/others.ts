@@ -8,13 +8,13 @@ export interface ToOthers {
 }
 
 export type FromOthers =
-  | { readonly kind: "engines"; readonly good: string; readonly mad: string }
+  | { readonly kind: "engines"; readonly good: string; readonly sglang: string; readonly mad: string }
   | { readonly kind: "answered"; readonly outcome: string };
 
 /** Engines and a client in a thread of their own, whose work is no pause of this thread's. */
 export interface Others {
   /** Base URLs. */
-  readonly engines: { readonly good: string; readonly mad: string };
+  readonly engines: { readonly good: string; readonly sglang: string; readonly mad: string };
   /** Sends an input; resolves with the outcome: the status, and what an error says. */
   send(input: number, url: string): Promise<string>;
   close(): void;

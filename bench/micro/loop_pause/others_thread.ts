@@ -15,6 +15,13 @@ const clock = new SystemClock();
 const say = (message: FromOthers) => parentPort?.postMessage(message);
 
 const good = await startSimulator({ engine: "vllm", models: ["m"], cost: "instant", clock, seed: "pause" });
+const sglang = await startSimulator({
+  engine: "sglang",
+  models: ["s"],
+  cost: "instant",
+  clock,
+  seed: "pause",
+});
 const transport = new SocketTransport();
 const { signal } = new AbortController();
 
@@ -45,7 +52,7 @@ const mad = createServer((request, response) => {
 mad.listen(0, "127.0.0.1", () => {
   const address = mad.address();
   const port = typeof address === "object" && address !== null ? address.port : 0;
-  say({ kind: "engines", good: good.url, mad: `http://127.0.0.1:${port}` });
+  say({ kind: "engines", good: good.url, sglang: sglang.url, mad: `http://127.0.0.1:${port}` });
 });
 
 parentPort?.on("message", async ({ input, url }: ToOthers) => {

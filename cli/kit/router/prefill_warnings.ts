@@ -41,8 +41,10 @@ export async function prefillWarnings(config: Config, { env, transport, stop }: 
     const sources = models.map(({ source }) => `"${source}"`).join(", ");
     return `${
       names.join(", ")
-    }: no tokenizer on this host (${sources}: ${reason}): unless the workers name one that can ` +
-      "be had, or tokenise when they are asked (/tokenize), prompts are not prefilled ahead; set " +
-      `${names[0]}.tokenizer to a folder or Hub id, or to false if that is meant`;
+    }: no tokenizer on this host (${sources}: ${reason}): unless the workers name one that ` +
+      "can be had, answers that break off begin anew, and unless they tokenise when they are asked (/tokenize), " +
+      `prompts are not prefilled ahead; set ${
+        names[0]
+      }.tokenizer to a folder or Hub id, or to false if that is meant`;
   });
 }

@@ -22,7 +22,11 @@ export class OpenAiEngine extends PooledEngine implements Engine {
     const { model } = this.options.config;
     const { path, body } = openAiBody(model, request, this.#dialect);
     const call = workerCall(this.options, { at, path, body, headers: request.headers });
-    return new GenerateStream({ call, signal, events: readOpenAi(call, () => this.#open(call, request)) });
+    return new GenerateStream({
+      call,
+      signal,
+      events: readOpenAi(call, { clock: this.options.clock, open: () => this.#open(call, request) }),
+    });
   }
 
   /** Opens the call, and again in other words as long as the endpoint's complaint says which. */

@@ -1,5 +1,4 @@
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
-import type { IncomingResponse } from "../../../base/transport.ts";
 import type { EngineUsage, FinishReason, GenerateEvent, TokenLogprob } from "../engine.ts";
 import {
   type AnswerDecoder,
@@ -7,6 +6,7 @@ import {
   type End,
   type NewDelta,
   readEvents,
+  type ReadEventsOptions,
 } from "../protocol/read_events.ts";
 import type { CalledWorker, UpstreamCall } from "../../worker/upstream_call.ts";
 import {
@@ -20,9 +20,13 @@ import {
 /** Opens an OpenAI-style completions or chat call and reads its answer, streamed or whole, into events. */
 export function readOpenAi(
   call: UpstreamCall,
-  open?: (call: UpstreamCall) => Promise<IncomingResponse>,
+  options: Pick<ReadEventsOptions, "clock" | "open">,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  return readEvents(call, (worker) => new OpenAiDecoder(worker), open);
+  return readEvents(call, {
+    clock: options.clock,
+    decoderOf: (worker) => new OpenAiDecoder(worker),
+    open: options.open,
+  });
 }
 
 /** Turns the chunks of one OpenAI-style answer into events. Only choice 0 is read: requests ask for one. */

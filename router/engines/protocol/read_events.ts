@@ -1,3 +1,5 @@
+import type { Clock } from "../../../base/clock.ts";
+import type { IncomingResponse } from "../../../base/transport.ts";
 import type { GenerateEvent } from "../engine.ts";
 import { DONE, SseParser } from "../../wire/sse.ts";
 import { EngineError } from "../../worker/engine_error.ts";
@@ -29,6 +31,8 @@ export interface AnswerDecoder {
   end(): End;
 }
 
+/** Length of an event, in UTF-16 units, whose parsing is work for a turn: what came before and follows has others. */
+const LONG_EVENT = 1024 * 1024;
 /** Longest answer accepted from a server that does not stream though it was asked to. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
@@ -42,11 +46,18 @@ async function nextRead(call: UpstreamCall, decoder: AnswerDecoder): Promise<Rea
   }
 }
 
-/** Opens a call and reads its answer, streamed or whole, into events. `open`: in other words, such as a retry's. */
+/** Options of `readEvents`. */
+export interface ReadEventsOptions {
+  readonly clock: Clock;
+  readonly decoderOf: (worker: CalledWorker) => AnswerDecoder;
+  /** Opens the call in another way, such as a retry's. */
+  readonly open?: ((call: UpstreamCall) => Promise<IncomingResponse>) | undefined;
+}
+
+/** Opens a call and reads its answer, streamed or whole, into events. One that is long has turns of its own. */
 export async function* readEvents(
   call: UpstreamCall,
-  decoderOf: (worker: CalledWorker) => AnswerDecoder,
-  open = accepted,
+  { clock, decoderOf, open = accepted }: ReadEventsOptions,
 ): AsyncGenerator<GenerateEvent, void, void> {
   const response = await open(call);
   const { worker } = call;
@@ -71,7 +82,10 @@ export async function* readEvents(
           break;
         }
         if (next !== undefined && decoder.repeats?.(next) === true) continue;
+        const isLong = data.length > LONG_EVENT;
+        if (isLong) await clock.sleep(0);
         const delta = decoder.push(data);
+        if (isLong) await clock.sleep(0);
         if (delta === undefined) continue;
         call.gotToken();
         yield delta;

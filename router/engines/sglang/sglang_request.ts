@@ -81,8 +81,6 @@ export function readShown(
   stop: readonly string[] | undefined,
   call: UpstreamCall,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  const events = path === "/generate"
-    ? readSglang(call, options.capabilities.incrementalStream)
-    : readOpenAi(call);
+  const events = path === "/generate" ? readSglang(call, options) : readOpenAi(call, options);
   return stop === undefined || stop.length === 0 ? events : heldStops(events, stop);
 }

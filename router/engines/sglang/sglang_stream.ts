@@ -8,16 +8,17 @@ import {
   type NewDelta,
   readEvents,
 } from "../protocol/read_events.ts";
+import type { CallerOptions } from "../protocol/engine_options.ts";
 import { CumulativeCut, hasAt } from "./cumulative_cut.ts";
 import type { CalledWorker, UpstreamCall } from "../../worker/upstream_call.ts";
 import { cutStream, givenUp, readComplaint, streamedError } from "../../worker/worker_errors.ts";
 
-/** Reads the events of SGLang's `/generate`. `incremental`: as in `EngineCapabilities.incrementalStream`. */
+/** Reads the events of SGLang's `/generate`. */
 export function readSglang(
   call: UpstreamCall,
-  incremental: boolean | undefined,
+  { clock, capabilities: { incrementalStream } }: Pick<CallerOptions, "clock" | "capabilities">,
 ): AsyncGenerator<GenerateEvent, void, void> {
-  return readEvents(call, (worker) => new SglangDecoder(worker, incremental));
+  return readEvents(call, { clock, decoderOf: (worker) => new SglangDecoder(worker, incrementalStream) });
 }
 
 /**

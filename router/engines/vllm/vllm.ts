@@ -17,6 +17,6 @@ export class VllmEngine extends PooledEngine implements Engine {
     // Our id beats a client's: it has to be unique among all that run.
     const headers = { ...request.headers, "x-request-id": request.id };
     const call = workerCall(this.options, { at, path, body, headers });
-    return new GenerateStream({ call, signal, events: readOpenAi(call) });
+    return new GenerateStream({ call, signal, events: readOpenAi(call, this.options) });
   }
 }

@@ -1,3 +1,4 @@
+import type { Clock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import type { Engine, GenerateEvent, GenerateRequest, Prompt, Sampling, WarmResult } from "../engine.ts";
 import { workerCall, type WorkerPost } from "../protocol/engine_options.ts";
@@ -59,7 +60,7 @@ export class VllmPdEngine extends PooledEngine implements Engine {
           },
         ),
     });
-    return new GenerateStream({ call, signal, events: handedOff(call) });
+    return new GenerateStream({ call, signal, events: handedOff(call, this.options.clock) });
   }
 
   #shared(request: GenerateRequest): WholeRequest | string {
@@ -87,8 +88,8 @@ export class VllmPdEngine extends PooledEngine implements Engine {
   }
 }
 
-async function* handedOff(call: HandOffCall): AsyncGenerator<GenerateEvent, void, void> {
-  for await (const event of readOpenAi(call)) {
+async function* handedOff(call: HandOffCall, clock: Clock): AsyncGenerator<GenerateEvent, void, void> {
+  for await (const event of readOpenAi(call, { clock })) {
     const { alone, cachedTokens } = call;
     if (alone === undefined) yield withCached(event, cachedTokens);
     else yield event.type === "end" ? { ...event, decodedAlone: alone } : event;

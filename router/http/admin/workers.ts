@@ -189,7 +189,9 @@ async function read<Schema extends z.ZodType>(
   schema: Schema,
 ): Promise<z.infer<Schema>> {
   requireJson(raw);
-  const body = await parseBody(await readBody(raw, config.server.max_body_bytes, raw.signal), { clock });
+  const { signal } = raw;
+  const bytes = await readBody(raw, { maxBytes: config.server.max_body_bytes, clock, signal });
+  const body = await parseBody(bytes, { clock });
   const parsed = schema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   return parsed.data;

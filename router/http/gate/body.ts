@@ -1,13 +1,22 @@
-import { joined } from "../../../base/bytes.ts";
+import { joinedInTurns } from "../../../base/bytes.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { parseJsonExactly } from "../../../base/int64.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { saysJson } from "../../wire/headers.ts";
 import type { Clock } from "../../../base/clock.ts";
-import { turnByTurn, type Turns } from "../../../base/turns.ts";
+import { atOnce, turnByTurn, type Turns } from "../../../base/turns.ts";
 import { decodeUtf8 } from "../../wire/utf8.ts";
 import { findJsonFault, JsonFault } from "../../wire/json_scan.ts";
 import { parseJsonInTurns, TURN_BYTES } from "../../wire/parse_json.ts";
+
+/** Options of `readBody`. */
+export interface ReadBodyOptions {
+  readonly maxBytes: number;
+  /** With it a long body is put together in turns. */
+  readonly clock?: Clock | undefined;
+  /** Aborts when the client has gone. */
+  readonly signal: AbortSignal;
+}
 
 /**
  * Reads a request's body whole. Throws 413 above `maxBytes`, 415 for a compressed body, the signal's reason
@@ -15,9 +24,9 @@ import { parseJsonInTurns, TURN_BYTES } from "../../wire/parse_json.ts";
  */
 export async function readBody(
   request: Request,
-  maxBytes: number,
-  signal: AbortSignal,
+  options: ReadBodyOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
+  const { maxBytes, signal } = options;
   const encoding = request.headers.get("content-encoding")?.trim().toLowerCase();
   const declared = request.headers.get("content-length");
   if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
@@ -30,7 +39,7 @@ export async function readBody(
   }
   if (Number(declared ?? 0) > maxBytes) throw tooLarge(`${declared} bytes`, maxBytes);
   if (declared === null || Number(declared) > AT_ONCE_BYTES) {
-    return await readPieces(request, maxBytes, signal);
+    return await readPieces(request, options);
   }
   // What has come with its head needs no stream.
   try {
@@ -47,8 +56,7 @@ const AT_ONCE_BYTES = 1024 * 1024;
 
 async function readPieces(
   request: Request,
-  maxBytes: number,
-  signal: AbortSignal,
+  { maxBytes, clock, signal }: ReadBodyOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (request.body === null) return new Uint8Array();
   const reader = request.body.getReader();
@@ -72,7 +80,8 @@ async function readPieces(
       chunks.push(value);
     }
     signal.throwIfAborted();
-    return joined(chunks);
+    const all = joinedInTurns(chunks);
+    return clock === undefined ? atOnce(all) : await turnByTurn(clock, all, signal);
   } finally {
     signal.removeEventListener("abort", onAbort);
   }
@@ -120,15 +129,18 @@ export interface ParseBodyOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+const encoder = new TextEncoder();
+
 /**
  * Parses a body as a JSON object, a long one in turns of the event loop; a UTF-8 byte order mark is skipped. Throws 400
  * naming the position of a fault.
  */
 export async function parseBody(
-  body: Uint8Array,
+  body: Uint8Array | string,
   { clock, signal }: ParseBodyOptions,
 ): Promise<JsonObject> {
   if (body.length <= INLINE_BYTES) return parseJsonObject(body);
+  if (typeof body === "string") return await parseBody(encoder.encode(body), { clock, signal });
   try {
     return requireObject(await turnByTurn(clock, parseJsonInTurns(body, { exact: SEEDS }), signal));
   } catch (error) {
@@ -165,7 +177,7 @@ function decode(bytes: Uint8Array): string {
 }
 
 function invalidJson(text: string): CanopyError {
-  const bytes = new TextEncoder().encode(text);
+  const bytes = encoder.encode(text);
   const fault = findJsonFault(bytes);
   if (text.trim() === "") return badJson("is empty: send a JSON object (position 0)");
   if (fault === undefined) return badJson(TOO_DEEP);
@@ -221,12 +233,15 @@ function notUtf8(position: number): CanopyError {
 const MAX_DEPTH = 100;
 /** Most lists and objects inside one field: each is read several times. */
 const MAX_NODES = 32_768;
+/** Values that are walked in a turn. */
+const TURN_VALUES = 64 * 1024;
 
 /**
  * Throws 400 naming the top-level field that nests deeper than any client needs (and than recursion can bear), or has
  * more parts. Values are walked, not bytes: a prompt of megabytes is one step.
  */
-export function refuseSprawl(body: JsonObject): void {
+export function* refuseSprawl(body: JsonObject): Turns<void> {
+  let values = 0;
   for (const [name, field] of Object.entries(body)) {
     let level: unknown[] = typeof field === "object" && field !== null ? [field] : [];
     let nodes = level.length;
@@ -237,6 +252,7 @@ export function refuseSprawl(body: JsonObject): void {
       const next: unknown[] = [];
       for (const node of level) {
         for (const child of Array.isArray(node) ? node : Object.values(node as object)) {
+          if (++values % TURN_VALUES === 0) yield;
           if (typeof child !== "object" || child === null) continue;
           if (++nodes > MAX_NODES) {
             throw badRequest(name, `${name} has more than ${MAX_NODES} lists and objects: shorten it`);

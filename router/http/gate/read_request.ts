@@ -41,7 +41,12 @@ export async function withBytes(
   scope.owner = http.keys.ownerOf(call.req.header("authorization"));
   const endSpan = beginSpan(http, call, scope);
   try {
-    const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, scope.signal);
+    const { clock, config: { server } } = http;
+    const bytes = await readBody(call.req.raw, {
+      maxBytes: server.max_body_bytes,
+      clock,
+      signal: scope.signal,
+    });
     const response = await serve({ call, bytes, scope });
     endSpan?.(response.status);
     return response;

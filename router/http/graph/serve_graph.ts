@@ -1,3 +1,4 @@
+import { turnByTurn } from "../../../base/turns.ts";
 import { unixSeconds } from "../../../base/clock.ts";
 import { refuseSprawl } from "../gate/body.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
@@ -12,7 +13,7 @@ export async function serveGraph(
   http: HttpServices,
   { call, body, scope }: ReadRequest,
 ): Promise<Response> {
-  refuseSprawl(body);
+  await turnByTurn(http.clock, refuseSprawl(body), scope.signal);
   const { graph, stream, include } = readGraph(http, body);
   const run = await startGraph(http, graph, tracingHeaders(call), scope);
   const answer = { run, graph, include, created: unixSeconds(http.clock) };

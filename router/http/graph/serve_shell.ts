@@ -1,3 +1,4 @@
+import { turnByTurn } from "../../../base/turns.ts";
 import { refuseSprawl } from "../gate/body.ts";
 import { type ReadRequest, tracingHeaders } from "../gate/read_request.ts";
 import type { HttpServices } from "../gate/services.ts";
@@ -11,7 +12,7 @@ import { serveByModel } from "../openai/dispatch.ts";
 export async function serveGenerate(http: HttpServices, request: ReadRequest): Promise<Response> {
   const { call, body, scope } = request;
   if (!isShellRequest(body)) return await serveByModel(http, request, "engine");
-  refuseSprawl(body);
+  await turnByTurn(http.clock, refuseSprawl(body), scope.signal);
   const { graph, names, isList, stream } = readShellRequest(http, body);
   const run = await startGraph(http, graph, tracingHeaders(call), scope);
   if (stream) {

@@ -1,4 +1,5 @@
 import { badRequest } from "../../../base/errors.ts";
+import { turnByTurn, type Turns } from "../../../base/turns.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
@@ -26,14 +27,14 @@ const STICKY_HEADER = "x-smg-routing-key";
 
 /** Serves POST /v1/warm. Throws `CanopyError`. */
 export async function serveWarm(http: HttpServices, { call, body, scope }: ReadRequest): Promise<Response> {
-  refuseSprawl(body);
+  await turnByTurn(http.clock, refuseSprawl(body), scope.signal);
   const parsed = warmRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
   const model = warmable(http, request.model, scope);
   const { session: _, ...parameters } = body;
   const like = readSampling(request, parameters);
-  const prompt = await readPrompt(request, body, model, like);
+  const prompt = await turnByTurn(http.clock, readPrompt(request, body, { model, like }), scope.signal);
   guard(model, body, prompt);
   const order = { model, prompt, like, stickyKey: request.session ?? call.req.header(STICKY_HEADER) };
   const { promptTokens, cachedTokens, worker } = await withPlace(
@@ -55,7 +56,7 @@ export async function servePrefill(
   http: HttpServices,
   { call, body, scope }: ReadRequest,
 ): Promise<Response> {
-  refuseSprawl(body);
+  await turnByTurn(http.clock, refuseSprawl(body), scope.signal);
   const parsed = prefillRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
@@ -92,19 +93,18 @@ function warmable(http: HttpServices, name: string | undefined, scope: RequestSc
 }
 
 /** Control tokens in messages stay what they are, as in the chat request that follows, which the engine tokenises. */
-function readPrompt(
+function* readPrompt(
   request: WarmRequest,
   body: JsonObject,
-  model: ServedModel,
-  like: Sampling,
-): Prompt | Promise<Prompt> {
+  { model, like }: { readonly model: ServedModel; readonly like: Sampling },
+): Turns<Prompt | Promise<Prompt>> {
   const { prompt } = request;
   if (isSet(prompt) && isSet(request.messages)) {
     throw badRequest("messages", "messages cannot be given together with prompt: leave one of them out");
   }
   if (isSet(request.messages)) {
     const messages = readMessages(body["messages"] ?? []);
-    return wirePrompt({ kind: "chat", messages }, model, like);
+    return yield* wirePrompt({ kind: "chat", messages }, model, like);
   }
   if (!isSet(prompt)) {
     throw badRequest("prompt", "prompt is required: give it, or messages", "missing_field");

@@ -1,6 +1,8 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
+import type { Turns } from "../../../base/turns.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import { INLINE_MESSAGES } from "../../../ml/tokenizers/long_texts.ts";
 import { fieldError, isSet } from "../gate/fields.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
@@ -10,11 +12,11 @@ import { readSampling } from "./sampling.ts";
 const MAX_MESSAGES = 2048;
 
 /** Reads a chat request to a virtual model. Throws 400 naming the field at fault. */
-export function readChat(
+export function* readChat(
   body: JsonObject,
   target: RunTarget,
   headers: Readonly<Record<string, string>>,
-): CompletionPlan {
+): Turns<CompletionPlan> {
   const { messages } = body;
   if (Array.isArray(messages) && messages.length > MAX_MESSAGES) {
     throw badRequest(
@@ -22,9 +24,12 @@ export function readChat(
       `messages may hold at most ${MAX_MESSAGES} messages, it holds ${messages.length}: shorten the conversation`,
     );
   }
+  const isLong = Array.isArray(messages) && messages.length > INLINE_MESSAGES;
+  if (isLong) yield;
   const parsed = chatRequestSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   const request = parsed.data;
+  if (isLong) yield;
   for (const name of ["prompt", "echo", "suffix", "best_of"]) {
     if (isSet(body[name]) && body[name] !== false) {
       throw badRequest(name, `${name} belongs to /v1/completions: leave it out of a chat request`);
@@ -34,10 +39,12 @@ export function readChat(
   if (logprobs !== undefined) requireLogprobs(target);
   const common = commonPlan(request, body, target);
   const { sampling, ownStops } = splitStops(readSampling(request, body), target);
+  const question = { kind: "chat", messages: readMessages(messages ?? []) } as const;
+  if (isLong) yield;
   return {
     ...common,
     inputs: [{
-      question: { kind: "chat", messages: readMessages(body["messages"] ?? []) },
+      question,
       rootSampling: sampling,
       rootLogprobs: logprobs,
       choices: common.choices,

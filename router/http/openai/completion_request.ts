@@ -1,6 +1,7 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import { fieldError, isSet, shown } from "../gate/fields.ts";
+import { textOfIds } from "../../../ml/tokenizers/tokenise.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
@@ -100,9 +101,6 @@ function readText(text: string, name: string): string {
   return text;
 }
 
-/** Most token ids that are decoded on the event loop. */
-const INLINE_IDS = 2048;
-
 /** The text of token ids, by the tokenizer of the root's model; of many from a thread. */
 function decode(
   { ids, name }: { readonly ids: readonly Json[]; readonly name: string },
@@ -127,11 +125,7 @@ function decode(
       "context_length_exceeded",
     );
   }
-  const known = checkIds(ids, name, tokenizer.vocabSize);
-  if (tokenizer.longTexts !== undefined && known.length > INLINE_IDS) {
-    return tokenizer.longTexts.decode(known, signal);
-  }
-  return tokenizer.decode(known, { skipSpecialTokens: false });
+  return textOfIds(checkIds(ids, name, tokenizer.vocabSize), tokenizer, signal);
 }
 
 /** Token ids of the field `name`. Throws 400 when there are none, or one is not in the vocabulary. */

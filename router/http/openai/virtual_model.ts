@@ -1,5 +1,6 @@
 import { unixSeconds } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
+import { turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseSprawl } from "../gate/body.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
@@ -36,10 +37,10 @@ export async function serveVirtual(
   scope: RequestScope,
 ): Promise<Response> {
   const { graph, body, headers } = request;
-  refuseSprawl(body);
+  await turnByTurn(http.clock, refuseSprawl(body), scope.signal);
   const target: RunTarget = { graph, root: http.models.get(graph.root.model) };
   const plan = request.kind === "chat"
-    ? readChat(body, target, headers)
+    ? await turnByTurn(http.clock, readChat(body, target, headers), scope.signal)
     : await readCompletion(body, target, headers, scope.signal);
   const path = request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions";
   guardRoot(target, plan, path);

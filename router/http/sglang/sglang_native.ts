@@ -65,7 +65,11 @@ export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
  */
 async function abort(http: HttpServices, call: Call): Promise<Response> {
   const { signal } = call.req.raw;
-  const bytes = await readBody(call.req.raw, http.config.server.max_body_bytes, signal);
+  const bytes = await readBody(call.req.raw, {
+    maxBytes: http.config.server.max_body_bytes,
+    clock: http.clock,
+    signal,
+  });
   const { rid, abort_all: all, ...rest } = bytes.length === 0 ? {} : await parseBody(bytes, http);
   const key = call.req.header("authorization");
   const targets = workersToAsk(sglangModels(http, call)).filter((target) => !leaksWhenAborted(target));

@@ -1,4 +1,5 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
+import { atOnce } from "../../../base/turns.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import { INLINE_LENGTH } from "../../../ml/tokenizers/long_texts.ts";
@@ -146,7 +147,7 @@ export class Judge {
     let prompt: Prompt;
     try {
       const chat = { kind: "chat", messages: this.#messages(answers, this.#tokenises) } as const;
-      prompt = await wirePrompt(chat, unthinking(served), {}, { marked: true, signal });
+      prompt = await atOnce(wirePrompt(chat, unthinking(served), {}, { marked: true, signal }));
     } catch (error) {
       return this.#unknown(messageOf(error));
     }

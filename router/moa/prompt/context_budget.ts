@@ -116,7 +116,7 @@ function fitPrompt(
 
 async function cutToFit(
   target: PromptTarget,
-  { prompts, answers, onOverflow }: FitOptions,
+  { prompts, answers, onOverflow, clock }: FitOptions,
   known: {
     readonly contextTokens: number;
     readonly tokenizer: ModelTokenizer;
@@ -138,12 +138,12 @@ async function cutToFit(
   const ids = await Promise.all(answers.map(({ text }) => tokenise(text, tokenizer)));
   let budget = ids.reduce((sum, { length }) => sum + length, 0) - (known.promptTokens - limit);
   for (let attempt = 0; attempt < MAX_CUTS && budget > 0; attempt++) {
-    const cut = cutAnswers(answers, ids, { budgetTokens: budget, tokenizer });
-    const whole = await prompts.unspliced(target, cut.answers);
+    const cut = await cutAnswers(answers, ids, { budgetTokens: budget, tokenizer });
+    const whole = await turnByTurn(clock, prompts.unspliced(target, cut.answers));
     const promptTokens = await prompts.countTokens(whole, target) ?? 0;
     if (promptTokens <= limit) {
       return {
-        prompt: await prompts.wire(target, cut.answers),
+        prompt: await turnByTurn(clock, prompts.wireInTurns(target, cut.answers)),
         sampling: lowered(sampling, contextTokens - promptTokens),
         cuts: cut.cuts,
         promptTokens,

@@ -1,4 +1,5 @@
 import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
+import { textOfIds } from "../../../ml/tokenizers/tokenise.ts";
 import type { AgentAnswer } from "./answer.ts";
 
 /** One answer that was cut, in tokens of the model that reads it. */
@@ -17,20 +18,20 @@ const NOTE_TOKENS = 24;
  * and those that are shorter stay whole; how an answer ends is kept as well as how it begins. `ids`: their tokens. Depends on nothing but
  * the texts, so that a prompt is cut the same way however it was prefilled.
  */
-export function cutAnswers(
+export async function cutAnswers(
   answers: readonly AgentAnswer[],
   ids: readonly (readonly number[])[],
   { budgetTokens, tokenizer }: { readonly budgetTokens: number; readonly tokenizer: ModelTokenizer },
-): { readonly answers: readonly AgentAnswer[]; readonly cuts: readonly CutAnswer[] } {
+): Promise<{ readonly answers: readonly AgentAnswer[]; readonly cuts: readonly CutAnswer[] }> {
   const level = levelOf(ids.map(({ length }) => length), budgetTokens);
   const cuts: CutAnswer[] = [];
-  const shortened = answers.map((answer, index) => {
+  const shortened = await Promise.all(answers.map(async (answer, index) => {
     const own = ids[index] ?? [];
     if (own.length <= level) return answer;
     const kept = Math.max(0, level - NOTE_TOKENS);
     cuts.push({ agent: answer.agent, tokens: own.length, kept });
-    return { ...answer, text: middleCut(answer.text, own, kept, tokenizer) };
-  });
+    return { ...answer, text: await middleCut(answer.text, own, kept, tokenizer) };
+  }));
   return { answers: shortened, cuts };
 }
 
@@ -46,17 +47,17 @@ function levelOf(lengths: readonly number[], budget: number): number {
   return Infinity;
 }
 
-function middleCut(
+async function middleCut(
   text: string,
   ids: readonly number[],
   kept: number,
   tokenizer: ModelTokenizer,
-): string {
+): Promise<string> {
   const head = Math.ceil(kept / 2);
   const note = `[${ids.length - kept} tokens left out]`;
   // Lengths, not texts: decoding may give other spaces, and half a character at the edge.
-  const headLength = tokenizer.decode(ids.slice(0, head)).length;
-  const tailLength = kept - head === 0 ? 0 : tokenizer.decode(ids.slice(head - kept)).length;
+  const headLength = (await textOfIds(ids.slice(0, head), tokenizer)).length;
+  const tailLength = kept === head ? 0 : (await textOfIds(ids.slice(head - kept), tokenizer)).length;
   const begin = whole(text.slice(0, headLength), "end").trimEnd();
   const end = whole(text.slice(text.length - Math.min(tailLength, text.length - headLength)), "start")
     .trimStart();

@@ -40,7 +40,7 @@ export function openPrompt(template: PromptTemplate, question: Question): OpenPr
     case "messages":
       return { kind: "chat", messages: template.messages, responses: template.responses };
     case "raw": {
-      const pieces = withQuestion(template.text, rawQuestionText(question));
+      const pieces = withQuestion(template.text, () => rawQuestionText(question));
       return { kind: "raw", pieces, responses: template.responses };
     }
     case "moa-vllm":
@@ -78,7 +78,7 @@ function openMessages(
   template: PromptTemplate & { kind: "chat" },
   conversation: readonly ChatMessage[],
 ): DraftMessage[] {
-  const question = questionText(conversation);
+  const question = () => questionText(conversation);
   const kept = template.user === undefined ? conversation : conversation.filter(isSystem);
   const messages: DraftMessage[] = kept.map((message) => ({ kind: "whole", message }));
   if (template.user !== undefined) {
@@ -150,6 +150,6 @@ function fromUser(text: string): Piece {
   return { kind: "literal", text, user: true };
 }
 
-function withQuestion(segments: readonly Segment[], question: string): Piece[] {
-  return segments.map((segment) => segment.kind === "question" ? fromUser(question) : segment);
+function withQuestion(segments: readonly Segment[], question: () => string): Piece[] {
+  return segments.map((segment) => segment.kind === "question" ? fromUser(question()) : segment);
 }

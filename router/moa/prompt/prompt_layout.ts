@@ -22,24 +22,28 @@ export interface Refused {
  */
 export function* layoutOf(
   open: OpenPrompt,
-  render: (prompt: FilledPrompt) => string | undefined,
+  render: (prompt: FilledPrompt) => Turns<string | undefined>,
   key: string,
 ): Turns<PromptLayout | Refused> {
   if (open.kind === "raw") return { pieces: open.pieces, trims: false };
   if (open.kind === "moa-vllm") {
     return { refusal: "MoA-vllm puts all answers wherever a text has its placeholder" };
   }
-  const plain = split(open, render, (index) => `${key}x${index}x`);
+  const plain = yield* split(open, render, (index) => `${key}x${index}x`);
   if ("refusal" in plain) return plain;
   yield;
   // White space, quotes, markup and letters of both cases: what filters for texts trim, escape or replace.
-  const rich = split(open, render, (index) => `Q"${key}\n\n <b>&'${index}{{ x }}\\u00e9 \u00c9\t|${key}"q`);
+  const rich = yield* split(
+    open,
+    render,
+    (index) => `Q"${key}\n\n <b>&'${index}{{ x }}\\u00e9 \u00c9\t|${key}"q`,
+  );
   if ("refusal" in rich) return rich;
   if (!samePieces(plain, rich)) {
     return { refusal: "the model's chat template changes with the answers in the prompt" };
   }
   yield;
-  const spaced = split(open, render, (index) => ` \n${key}y${index}y\n `);
+  const spaced = yield* split(open, render, (index) => ` \n${key}y${index}y\n `);
   return { pieces: plain, trims: "refusal" in spaced || !samePieces(plain, spaced) };
 }
 
@@ -53,15 +57,15 @@ function samePiece(one: Piece, other: Piece): boolean {
   return other.kind === "answer" && one.agent === other.agent;
 }
 
-function split(
+function* split(
   open: Extract<OpenPrompt, { kind: "chat" }>,
-  render: (prompt: FilledPrompt) => string | undefined,
+  render: (prompt: FilledPrompt) => Turns<string | undefined>,
   standIn: (index: number) => string,
-): Piece[] | Refused {
+): Turns<Piece[] | Refused> {
   const slots: Piece[] = [];
   const withStandIn = (piece: Piece) =>
     piece.kind === "literal" ? piece.text : standIn(slots.push(piece) - 1);
-  const text = render(fillWith(open, (pieces) => pieces.map(withStandIn).join("")));
+  const text = yield* render(fillWith(open, (pieces) => pieces.map(withStandIn).join("")));
   if (text === undefined) return { refusal: "the engine applies the chat template" };
   const places = slots.map((slot, index) => ({
     slot,

@@ -1,6 +1,7 @@
 import { badRequest, messageOf } from "../../../base/errors.ts";
 import { atOnce, type Turns } from "../../../base/turns.ts";
 import { TURN_LENGTH } from "../../../ml/tokenizers/control_tokens.ts";
+import { INLINE_MESSAGES } from "../../../ml/tokenizers/long_texts.ts";
 import { tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
@@ -33,9 +34,6 @@ import {
   wirePrompt,
 } from "./wire_prompt.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-
-/** Messages of a conversation that is laid out in turns. */
-const MANY = 64;
 
 /** An agent as a run calls it. */
 export interface PromptTarget {
@@ -95,7 +93,8 @@ export class RunPrompts {
   isLong(node: AgentNode, answers: readonly AgentAnswer[] = []): boolean {
     const written = answers.reduce((sum, { text }) => sum + text.length, 0);
     const open = this.#openOf(node);
-    return this.length(node) + written > TURN_LENGTH || (open.kind === "chat" && open.messages.length > MANY);
+    return this.length(node) + written > TURN_LENGTH ||
+      (open.kind === "chat" && open.messages.length > INLINE_MESSAGES);
   }
 
   /**
@@ -103,6 +102,7 @@ export class RunPrompts {
    * in `SpliceSource`; undefined where the prompt is not spliced. Throws what `wire` throws.
    */
   *prepare(target: PromptTarget, key: string | undefined): Turns<void> {
+    yield;
     this.#refuseTooLong(target);
     yield* this.wireInTurns(target, []);
     if (key === undefined || this.#refusal(target) !== undefined) return;
@@ -139,7 +139,7 @@ export class RunPrompts {
     if (answers.length > 0 || this.#spliced.has(node) || hasChatFields(sampling)) {
       const filled = fillPrompt(open, guarded);
       yield;
-      const text = promptText(filled, served, sampling);
+      const text = yield* promptText(filled, served, sampling);
       if (text === undefined) return filled;
       yield;
       const spliced = this.#spliced.get(node);
@@ -154,7 +154,7 @@ export class RunPrompts {
     if (known !== undefined) return known;
     const filled = fillPrompt(open, []);
     yield;
-    const text = promptText(filled, served, sampling);
+    const text = yield* promptText(filled, served, sampling);
     yield;
     const options = { marked: tokenised, limit: this.#limit(target) };
     const prompt = text === undefined ? filled : tokensPrompt(tokenise(text, served.tokenizer, options));
@@ -182,10 +182,11 @@ export class RunPrompts {
   }
 
   /** The same prompt as `wire` gives, without regard to what was spliced: for its length. */
-  unspliced(target: PromptTarget, answers: readonly AgentAnswer[]): Prompt | Promise<Prompt> {
+  *unspliced(target: PromptTarget, answers: readonly AgentAnswer[]): Turns<Prompt | Promise<Prompt>> {
     const { served, sampling } = target;
-    const { open, guard, tokenised } = atOnce(this.#guardInTurns(target));
-    return wirePrompt(fillPrompt(open, guardAnswers(answers, guard)), served, sampling, {
+    const { open, guard, tokenised } = yield* this.#guardInTurns(target);
+    yield* guardLong(answers.map(({ text }) => text), "answer", guard);
+    return yield* wirePrompt(fillPrompt(open, guardAnswers(answers, guard)), served, sampling, {
       marked: tokenised,
     });
   }
@@ -288,8 +289,8 @@ export class RunPrompts {
     let guarded = made.find((one) => one.tokenised === tokenised);
     if (guarded === undefined) {
       const { tokenizer } = served;
-      const render = (prompt: OpenPrompt) => promptText(fillPrompt(prompt, []), served, sampling) ?? "";
       if (tokenised) {
+        const render = (prompt: OpenPrompt) => promptText(fillPrompt(prompt, []), served, sampling);
         guarded = { ...yield* guardConversation(open, tokenizer?.control, render), tokenised };
       } else {
         const guard = neutralisingGuard(tokenizer, this.#neutralised);

@@ -1,4 +1,4 @@
-import { INLINE_LENGTH, joinedIds, type LongTexts } from "../../../ml/tokenizers/long_texts.ts";
+import { INLINE_LENGTH, type LongTexts } from "../../../ml/tokenizers/long_texts.ts";
 import type { TokenMark, TokenStream } from "../../../ml/tokenizers/token_stream.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { ResponsesFormat } from "../graph/template.ts";
@@ -130,7 +130,7 @@ export class SplicedPrompt {
    * Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again.
    * Throws what `LongTexts` does.
    */
-  encode(text: string): number[] | Promise<number[]> {
+  encode(text: string): readonly number[] | Promise<readonly number[]> {
     const { stream, longTexts, marked } = this.#options;
     this.#keptTokens = this.#rewind(text);
     this.#dropJob();
@@ -140,9 +140,8 @@ export class SplicedPrompt {
       this.#feed(rest);
       return stream.complete();
     }
-    const stable = stream.stable.slice();
-    return longTexts.encode({ text: rest, marked, from: stream.mark() }).then((encoded) => {
-      const ids = joinedIds(stable, encoded.ids);
+    const behind = stream.stable.slice();
+    return longTexts.encode({ text: rest, marked, from: stream.mark() }, { behind }).then(({ ids }) => {
       // Where the last slot ends among so many is not looked for.
       this.#slotsEnd ??= ids.length;
       return ids;

@@ -1,7 +1,7 @@
 import { isJsonObject, type Json } from "../../../base/json.ts";
 import type { Turns } from "../../../base/turns.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
-import { ControlTokens, TURN_LENGTH, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
+import { ControlTokens, isUnmarked, TURN_LENGTH } from "../../../ml/tokenizers/control_tokens.ts";
 import type { ModelControlTokens, ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { Piece } from "../graph/template.ts";
@@ -89,7 +89,7 @@ export function neutralisingGuard(tokenizer: ModelTokenizer | undefined, texts: 
 export function* guardConversation(
   open: OpenPrompt,
   control: ModelControlTokens | undefined,
-  render: (open: OpenPrompt) => string,
+  render: (open: OpenPrompt) => Turns<string | undefined>,
 ): Turns<{ readonly open: OpenPrompt; readonly guard: TextGuard }> {
   const guard = markingGuard(control?.all);
   yield* guardLong(textsOf(open), "text", guard);
@@ -132,17 +132,17 @@ export function textsOf(open: OpenPrompt): string[] {
 
 /** True when marks are all that two texts differ in, and for a conversation that the template refuses. */
 function* isSame(
-  render: (open: OpenPrompt) => string,
+  render: (open: OpenPrompt) => Turns<string | undefined>,
   plain: OpenPrompt,
   marked: OpenPrompt,
 ): Turns<boolean> {
   yield;
   try {
-    const text = render(marked);
+    const text = (yield* render(marked)) ?? "";
     yield;
-    const same = render(plain);
+    const same = (yield* render(plain)) ?? "";
     yield;
-    return unmarked(text) === same;
+    return yield* isUnmarked(text, same);
   } catch {
     return true;
   }

@@ -1,4 +1,6 @@
+import type { Turns } from "../../../base/turns.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import { renderInTurns } from "../../../ml/tokenizers/render_chat.ts";
 import { tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { mediaParts, textOf } from "./conversation.ts";
@@ -27,18 +29,18 @@ const CHAT_FIELDS = [
  * as it is. A raw prompt stays text: engines begin it with the model's BOS token, which they do not do for ids.
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
  */
-export function wirePrompt(
+export function* wirePrompt(
   prompt: FilledPrompt,
   model: ServedModel,
   sampling: Sampling,
   options: TokeniseOptions = {},
-): Prompt | Promise<Prompt> {
-  const text = promptText(prompt, model, sampling);
+): Turns<Prompt | Promise<Prompt>> {
+  const text = yield* promptText(prompt, model, sampling);
   return text === undefined ? prompt : tokensPrompt(tokenise(text, model.tokenizer, options));
 }
 
 /** A prompt of token ids. */
-export function tokensPrompt(ids: number[] | Promise<number[]>): Prompt | Promise<Prompt> {
+export function tokensPrompt(ids: readonly number[] | Promise<readonly number[]>): Prompt | Promise<Prompt> {
   if (!(ids instanceof Promise)) return { kind: "tokens", ids };
   const prompt = ids.then((known): Prompt => ({ kind: "tokens", ids: known }));
   // Whoever asked for it may have left.
@@ -50,8 +52,12 @@ export function tokensPrompt(ids: number[] | Promise<number[]>): Prompt | Promis
  * The text of a prompt that the router tokenises; undefined where the engine does.
  * Throws 400 `invalid_messages` when the model's chat template refuses the conversation.
  */
-export function promptText(prompt: FilledPrompt, model: ServedModel, sampling: Sampling): string | undefined {
-  return isTokenised(prompt, model, sampling) ? renderMessages(prompt.messages, model) : undefined;
+export function* promptText(
+  prompt: FilledPrompt,
+  model: ServedModel,
+  sampling: Sampling,
+): Turns<string | undefined> {
+  return isTokenised(prompt, model, sampling) ? yield* renderMessages(prompt.messages, model) : undefined;
 }
 
 /** True for a conversation whose text and tokens the router makes; of other prompts the engine does. */
@@ -80,10 +86,14 @@ export function needsChatEndpoint(messages: readonly ChatMessage[], sampling: Sa
 }
 
 /** The text of a conversation in the model's own chat template. */
-function renderMessages(messages: readonly ChatMessage[], { tokenizer, config }: ServedModel): string {
+function* renderMessages(
+  messages: readonly ChatMessage[],
+  { tokenizer, config }: ServedModel,
+): Turns<string> {
+  if (tokenizer === undefined) return "";
   // Many templates know only string contents; engines flatten lists of text parts for them, too.
   const flat = messages.map((message) =>
     Array.isArray(message.content) ? { ...message, content: textOf(message.content) } : message
   );
-  return tokenizer?.renderChat(flat, { templateArguments: config.chat_template_arguments }) ?? "";
+  return yield* renderInTurns(flat, tokenizer, { templateArguments: config.chat_template_arguments });
 }

@@ -82,17 +82,23 @@ test("The summary says what runs in this process, which clusters may exit early,
   ]);
 });
 
-test("The summary says of a graph whose prompts are not prefilled ahead that it is off, and of a model why", () => {
+test("The summary says of a graph whose prompts are not prefilled ahead that it is off, of a model why, and whose answers begin anew", () => {
   const summary = (graph: Record<string, unknown>, model: Record<string, unknown> = {}) =>
     summaryText(
       load(JSON.stringify({
         models: { a: { model: "x", engine: "vllm", workers: ["http://h:1"], ...model } },
         graphs: { moa: { layers: [{ agents: [{ model: "a" }] }, { agents: [{ model: "a" }] }], ...graph } },
       })).config,
-    ).split("\n").at(-2);
+    ).split(/\n(?= {2}incremental)/).at(-1)!.trimEnd();
   assert.equal(summary({ incremental_prefill: false }), "  incremental prefill: off");
   assert.equal(
     summary({}, { tokenizer: false }),
-    "  incremental prefill: auto, not for a: models.a.tokenizer is false",
+    "  incremental prefill: auto, not for a: models.a.tokenizer is false\n" +
+      "  answers that break off begin anew: a (models.a.tokenizer is false)",
+  );
+  assert.equal(
+    summary({ incremental_prefill: false }, { engine: "openai" }),
+    "  incremental prefill: off\n" +
+      '  answers that break off begin anew: a (the engine "openai" takes no token ids)',
   );
 });

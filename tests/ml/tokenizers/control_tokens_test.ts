@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
-import { ControlTokens, TURN_LENGTH, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
+import { atOnce } from "../../../base/turns.ts";
+import { ControlTokens, isUnmarked, TURN_LENGTH, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
 import { HfTokenizer } from "../../../ml/tokenizers/hf_tokenizer.ts";
+import { fc } from "../../properties.ts";
 import { loadFixture, randomText, shapes } from "./tokenizer_shapes.ts";
 
 const { tokenizer: qwen } = await loadFixture("tiny-qwen3");
@@ -124,3 +126,21 @@ for (const { name, tokenizer } of await shapes()) {
     }
   });
 }
+
+test("a marked text is compared with what it was in turns, wherever these cut it", () => {
+  const control = new ControlTokens(["<|x|>", "<"]);
+  fc.assert(
+    fc.property(
+      fc.array(fc.constantFrom("<|x|>", "<", "\ufdd0", "\ufdd0\ufdd1", "\ufdd2", "word"), { maxLength: 30 }),
+      fc.integer({ min: 64 * 1024 - 8, max: 64 * 1024 + 8 }),
+      (parts, length) => {
+        const text = "a".repeat(length) + parts.join("");
+        const marked = control.mark(text);
+        assert.equal(atOnce(isUnmarked(marked, text)), true);
+        assert.equal(atOnce(isUnmarked(marked, text + "!")), false);
+        assert.equal(atOnce(isUnmarked(marked + "!", text)), false);
+      },
+    ),
+    { numRuns: 30 },
+  );
+});

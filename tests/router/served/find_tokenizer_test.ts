@@ -128,7 +128,7 @@ test("What cannot be had is one line with its reason and the remedy", async () =
     assert.ok(!line.includes("\n"));
     assert.match(
       line,
-      /^models\.m: no tokenizer, .*not prefilled ahead.*HF_HUB_OFFLINE forbids to fetch it; set models\.m\.tokenizer/,
+      /^models\.m: no tokenizer, .*not prefilled ahead.*answers that break off begin anew.*HF_HUB_OFFLINE forbids to fetch it; set models\.m\.tokenizer/,
     );
     // This server tokenises when it is asked: then that is said.
     assert.equal(found.tells, "http://127.0.0.1:1");

@@ -262,6 +262,41 @@ check("bodies in other alphabets and of megabytes arrive whole", (side) => {
 });
 
 test(
+  "sockets: a long body is written as the worker takes it, and not copied before",
+  { timeout: HANG_MS },
+  async () => {
+    const LENGTH = 64 * 1024 * 1024;
+    const begun = Promise.withResolvers<net.Socket>();
+    let bytes = 0;
+    let last: number | undefined;
+    const server = net.createServer((socket) => {
+      socket.on("error", () => {});
+      socket.once("data", () => {
+        socket.pause();
+        begun.resolve(socket);
+      });
+      socket.on("data", (data) => {
+        if (typeof data === "string") return;
+        bytes += data.length;
+        last = data.at(-1);
+        if (bytes > LENGTH) socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+      });
+    });
+    const url = await listening(server, "127.0.0.1");
+    const transport = new SocketTransport();
+    const body = new Uint8Array(LENGTH);
+    const sent = transport.send({ ...post(url), body }, never());
+    const socket = await begun.promise;
+    body[LENGTH - 1] = 42;
+    socket.resume();
+    assert.equal((await sent).status, 200);
+    assert.equal(last, 42);
+    await transport.close();
+    server.close();
+  },
+);
+
+test(
   "sockets: an answer that comes before the request has left ends its socket",
   { timeout: HANG_MS },
   async () => {

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { atOnce } from "../../../../base/turns.ts";
+import { refuseSprawl } from "../../../../router/http/gate/body.ts";
 import { errorSchema } from "../../../../router/http/openai/response_schema.ts";
 import { fakeApp } from "../fakes.ts";
 
@@ -85,4 +87,13 @@ test("a compressed body is refused with a clear text", async () => {
   assert.equal(status, 415);
   assert.match(error?.message ?? "", /gzip.*uncompressed/);
   assert.equal((await post(GOOD, { "content-encoding": "identity" })).status, 200);
+});
+
+test("a field of a million values is walked in turns, and one that sprawls is refused", () => {
+  const turns = refuseSprawl({ prompt: Array.from({ length: 1_000_000 }, (_, at) => at) });
+  let count = 1;
+  while (turns.next().done !== true) count++;
+  assert.ok(count >= 15, `${count} turns`);
+  const parts = Array.from({ length: 100_000 }, () => ({}));
+  assert.throws(() => atOnce(refuseSprawl({ parts })), /parts has more than 32768 lists and objects/);
 });

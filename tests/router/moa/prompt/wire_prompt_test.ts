@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CanopyError } from "../../../../base/errors.ts";
 import type { ChatMessage } from "../../../../ml/tokenizers/chat_message.ts";
+import { ControlTokens, unmarked } from "../../../../ml/tokenizers/control_tokens.ts";
+import type { ModelTokenizer } from "../../../../ml/tokenizers/model_tokenizer.ts";
 import type { Prompt } from "../../../../router/engines/engine.ts";
 import { characterTokenizer, makeWorld, readAll, type WorldOptions } from "../run_harness.ts";
 
@@ -124,4 +126,44 @@ test("long prompts are made in turns of the event loop, and are the same", async
     assert.ok(text.includes(question), text.slice(0, 100));
   }
   world.assertIdle();
+});
+
+test("a conversation of many messages is rendered in a thread, whatever it is rendered for", async () => {
+  const messages: ChatMessage[] = Array.from({ length: 2048 }, (_, at) => ({
+    role: at % 2 === 0 ? "user" : "assistant",
+    content: "<assistant>?",
+  }));
+  let rendered = 0;
+  const { renderChat, encode, decode } = characterTokenizer;
+  const streaming = { open: () => assert.fail("the thread has all texts") };
+  const tokenizer: ModelTokenizer = {
+    ...characterTokenizer,
+    streaming,
+    control: { all: new ControlTokens(["<assistant>"]), special: new ControlTokens([]) },
+    encode: (text) => {
+      assert.ok(text.length < 1000, "a long text is encoded on the event loop");
+      return encode(text);
+    },
+    renderChat: (conversation) => {
+      assert.ok(conversation.length < 100, "a long conversation is rendered on the event loop");
+      return renderChat(conversation);
+    },
+    longTexts: {
+      encode: ({ text }) => Promise.resolve({ ids: encode(unmarked(text)), state: undefined, over: false }),
+      decode: (known) => Promise.resolve(decode(known)),
+      render: (conversation) => {
+        rendered++;
+        return Promise.resolve(renderChat(conversation));
+      },
+      start() {},
+    },
+  };
+  const asIs = { ...agent, prompt: "as_is" };
+  const prompts = await sent({
+    tokenizer,
+    graph: { layers: [{ agents: [asIs, asIs] }, { agents: [agent] }], incremental_prefill: { mode: "off" } },
+    prompts: { as_is: {} },
+  }, messages);
+  assert.deepEqual(prompts[0], ids(renderChat(messages)));
+  assert.ok(rendered > 0);
 });
