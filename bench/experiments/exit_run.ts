@@ -123,7 +123,9 @@ class Oracle implements RunExitPolicy {
   /** Of the answers the right one alone. */
   read(ballot: Ballot, question: string) {
     const answer = this.#reader.read(ballot, question);
-    return answer !== undefined && this.#right.has(`${question}\0${answer.value}`) ? answer : undefined;
+    return answer !== undefined && this.#right.has(`${question}\0${answer.value.replace(/^number:/, "")}`)
+      ? answer
+      : undefined;
   }
 
   given(text: string): string {

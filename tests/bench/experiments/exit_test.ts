@@ -79,6 +79,21 @@ test("exits on equal answers are never wrong among three, spare tokens and time,
   assert.equal(sum(tree, (run) => run.wastedTokens), 0);
 });
 
+test("a run that ends on two equal answers is sooner than the tree; one that knows the right answer ends on it", async () => {
+  const questions = scriptedQuestions("chat", 4, common.seed);
+  const trial = (graph: ReturnType<typeof treeWithExit>, oracle = false) =>
+    runExitTrial({ ...common, questions, concurrency: 1, graph, oracle });
+  const mean = (runs: Awaited<ReturnType<typeof trial>>) => runs.reduce((sum, { e2eMs }) => sum + e2eMs, 0);
+  const tree = await trial(tree931({ mode: "auto" }, common.slots));
+  const two = await trial(treeWithExit({ scope: "run", consensus: { agree: 2 } }, common.slots));
+  assert.ok(two.every((run) => run.rootSkipped && run.exits === 1));
+  assert.ok(mean(two) < mean(tree));
+  const knowing = await trial(treeWithExit({ scope: "run" }, common.slots), true);
+  for (const run of knowing) if (run.rootSkipped) assert.ok(run.right);
+  assert.ok(knowing.some((run) => run.rootSkipped));
+  assert.ok(mean(knowing) <= mean(two));
+});
+
 test("the comparison of metrics and the sweep over tau become reports", async () => {
   const options = { ...common, workloads: ["chat"], questions: 1, concurrency: 1 } as const;
   const comparisons = await compareExits(options);
@@ -86,7 +101,12 @@ test("the comparison of metrics and the sweep over tau become reports", async ()
   for (const metric of ["q", "answer", "agreement"]) {
     assert.equal(rateOf(`random, as often as ${metric}`), rateOf(metric), metric);
   }
-  assert.deepEqual(comparisons[0]!.modes.map(({ mode }) => mode), ["#1", "#2", "#3", ...Array(8).fill("#4")]);
+  assert.deepEqual(comparisons[0]!.modes.map(({ mode }) => mode), [
+    "#1",
+    "#2",
+    "#3",
+    ...Array(13).fill("#4"),
+  ]);
   await checkReport(exitReport(comparisons, "Simulated", {}));
   const sweeps = await sweepTau({ ...options, taus: [0.5], gammas: [0.5] });
   assert.equal(sweeps[0]!.points.length, 1);
