@@ -25,7 +25,7 @@ for (const headers of [{ "content-length": "20" }, {}]) {
   const how = "content-length" in headers ? "counted" : "chunked";
   test(`a ${how} body that breaks off, or is malformed, is the client's mistake, not ours`, async () => {
     await assert.rejects(
-      readBody(brokenRequest(headers), 1_000, new AbortController().signal),
+      readBody(brokenRequest(headers), { maxBytes: 1_000, signal: new AbortController().signal }),
       (error) => CanopyError.is(error) && error.status === 400 && error.code === "incomplete_body",
     );
   });
@@ -34,7 +34,7 @@ for (const headers of [{ "content-length": "20" }, {}]) {
     const client = new AbortController();
     const gone = new Error("gone");
     await assert.rejects(
-      readBody(brokenRequest(headers, () => client.abort(gone)), 1_000, client.signal),
+      readBody(brokenRequest(headers, () => client.abort(gone)), { maxBytes: 1_000, signal: client.signal }),
       (error) => error === gone,
     );
   });
