@@ -14,6 +14,9 @@ export interface ClientReport {
   readonly chunksP99Us: number;
   readonly begun: number;
   readonly failed: number;
+  /** Chunks of streams that did not come, and that came before an earlier one. */
+  readonly lost: number;
+  readonly reordered: number;
   readonly seconds: number;
 }
 

@@ -149,3 +149,16 @@ test("canopy check is wrong usage when there is nothing to check", async () => {
   assert.match(missing.out, /^no-such-file\.jsonc: there is no such file, and no preset has this name/);
   assert.equal((await check("x", "--set", "server.port")).code, 2);
 });
+
+test("canopy check says how many threads serve, and refuses more than one for models in this process", async () => {
+  const two = await checkFile("canopy.jsonc", GOOD, "--workers", "2");
+  assert.match(two.out, /^server: 127\.0\.0\.1:8000, 2 threads$/m);
+  const auto = await checkFile("canopy.jsonc", GOOD, "--workers", "auto");
+  assert.match(auto.out, /, a thread for each core$/m);
+  const none = await checkFile("canopy.jsonc", GOOD, "--workers", "0");
+  assert.deepEqual([none.code, /server\.workers/.test(none.out)], [1, true], none.out);
+  const onnx = `{ "models": { "tiny": { "model": "org/tiny", "engine": "onnx" } } }`;
+  const refused = await checkFile("canopy.jsonc", onnx, "--workers", "2");
+  assert.equal(refused.code, 1);
+  assert.match(refused.out, /models\.tiny .*server\.workers 1: current value is 2/);
+});

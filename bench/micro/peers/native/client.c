@@ -10,13 +10,16 @@
  */
 #include "common.h"
 
-enum { MAX_CONNECTIONS = 16384, IN_BYTES = 1 << 18, OPENING = 64 };
+enum { MAX_CONNECTIONS = 16384, IN_BYTES = 1 << 18, OPENING = 64, STAMP = 21 };
 enum mode { CLOSED, RATE, STREAMS, HOLD };
 
 struct connection {
   int fd, busy, chunked, status, seen;
   size_t length, body_left;
-  int64_t due_ns;
+  int64_t due_ns, stamp;
+  /* A stamp of which only the beginning is here. */
+  char kept[STAMP];
+  size_t kept_length;
   char *in;
 };
 
@@ -28,7 +31,9 @@ struct times {
 static struct connection connections[MAX_CONNECTIONS];
 static struct times requests, chunks;
 static char request[4096];
-static int request_length, connection_count, epoll_fd, in_flight, begun, failed;
+static int request_length, connection_count, epoll_fd, in_flight, begun, failed, asked_chunks;
+/* Chunks that did not come, and that came before an earlier one. */
+static long lost, reordered;
 static enum mode mode;
 
 static void note(struct times *times, int64_t ns) {
@@ -77,6 +82,7 @@ static void open_connection(struct connection *connection, int port) {
 static void begin(struct connection *connection, int64_t due_ns) {
   connection->busy = 1;
   connection->length = connection->status = connection->seen = 0;
+  connection->stamp = connection->kept_length = 0;
   connection->due_ns = due_ns;
   in_flight++;
   begun++;
@@ -88,15 +94,42 @@ static void end(struct connection *connection) {
   connection->busy = 0;
   in_flight--;
   if (connection->status != 200) failed++;
+  if (mode == STREAMS) lost += asked_chunks - connection->seen;
   note(&requests, now - connection->due_ns);
 }
 
-/* The times that chunks carry. */
+static void note_stamp(struct connection *connection, const char *at, int64_t now) {
+  int64_t stamp = strtoll(at + 2, NULL, 10);
+  connection->seen++;
+  if (stamp < connection->stamp) reordered++;
+  connection->stamp = stamp;
+  note(&chunks, now - stamp);
+}
+
+/* The times that chunks carry, also those that the router has cut in two. */
 static void note_chunks(struct connection *connection, const char *bytes, size_t length, int64_t now) {
-  const char *end = bytes + length;
-  for (const char *at = bytes; (at = memmem(at, end - at, " t0", 3)) != NULL && at + 21 <= end; at += 21) {
-    connection->seen++;
-    note(&chunks, now - strtoll(at + 2, NULL, 10));
+  const char *end = bytes + length, *at = bytes;
+  if (connection->kept_length > 0) {
+    char joint[2 * STAMP + 1];
+    size_t size = connection->kept_length, more = length < STAMP ? length : STAMP;
+    memcpy(joint, connection->kept, size);
+    memcpy(joint + size, bytes, more);
+    size += more;
+    joint[size] = 0;
+    connection->kept_length = 0;
+    if (size >= STAMP && memcmp(joint, " t0", 3) == 0) note_stamp(connection, joint, now);
+    else if (size < STAMP) memcpy(connection->kept, joint, connection->kept_length = size);
+    if (size < STAMP) return;
+  }
+  for (const char *found; (found = memmem(at, end - at, " t0", 3)) != NULL && found + STAMP <= end; at = found + STAMP) {
+    note_stamp(connection, found, now);
+  }
+  if (at < end - STAMP + 1) at = end - STAMP + 1;
+  for (; at < end; at++) {
+    size_t size = end - at;
+    if (memcmp(at, " t0", size < 3 ? size : 3) != 0) continue;
+    memcpy(connection->kept, at, connection->kept_length = size);
+    return;
   }
 }
 
@@ -221,6 +254,7 @@ int main(int count, char **words) {
   signal(SIGPIPE, SIG_IGN);
   mode = strcmp(name, "closed") == 0 ? CLOSED : strcmp(name, "rate") == 0 ? RATE : strcmp(name, "hold") == 0 ? HOLD : STREAMS;
   connection_count = atoi(words[4]);
+  if (mode == STREAMS) asked_chunks = atoi(words[6]);
   if (mode == STREAMS) snprintf(asked, sizeof asked, "chunks=%s gap_us=%s spread=%s", words[6], words[7], words[8]);
   make_request(words[2], asked, mode == STREAMS || mode == HOLD);
   epoll_fd = epoll_create1(0);
@@ -232,6 +266,7 @@ int main(int count, char **words) {
   printf("{");
   print_times("requests", &requests);
   print_times("chunks", &chunks);
-  printf("\"begun\":%d,\"failed\":%d,\"seconds\":%.6f}\n", begun, failed, (now_ns() - started_ns) / (double)SECOND);
+  printf("\"begun\":%d,\"failed\":%d,\"lost\":%ld,\"reordered\":%ld,\"seconds\":%.6f}\n", begun, failed, lost, reordered,
+         (now_ns() - started_ns) / (double)SECOND);
   return 0;
 }
