@@ -26,6 +26,7 @@ import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
 import { Arrivals } from "./pool/arrivals.ts";
 import type { WorkerStatus } from "./pool/worker.ts";
+import { shownUrl } from "./worker/worker_access.ts";
 import { createRelay } from "./relay/relay.ts";
 import { Fleet } from "./served/fleet.ts";
 import { createModels, type Models } from "./served/models.ts";
@@ -131,7 +132,7 @@ export function createRouter(options: RouterOptions): Router {
   const probed = Promise.all([models.start(life.signal), asked?.start(life.signal)]);
   probed.then(() => warnOfContexts(config, models.all)).catch(() => {});
   // Addresses of workers are for those who may do everything: here, where there are no keys.
-  const nameOf = ({ id, url }: WorkerStatus) => isKeyless(config) ? url : id;
+  const nameOf = (worker: WorkerStatus) => isKeyless(config) ? shownUrl(worker) : worker.id;
   const listeners = new Listeners({
     app: part?.front?.(app) ?? app,
     tls: config.server.tls,

@@ -62,7 +62,10 @@ export const modelSchema = z.strictObject({
   ),
   served: z.boolean().default(true).describe("Listed and served under its own name, too"),
   ...policySchemas,
-  max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker"),
+  dp_aware: z.boolean().default(false).describe(
+    "Each data-parallel rank of a SGLang server is a place of its own, chosen here; false: the server chooses",
+  ),
+  max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker, or rank"),
   pair_window: z.int().min(1).default(64).describe(
     "Requests of one prefill and one decode server that may be before their first token; the others wait here",
   ),

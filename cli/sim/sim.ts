@@ -43,6 +43,13 @@ export const simCommand = defineCommand({
       max: 65535,
       help: "Port to listen on, the first one of pairs; any free one by default",
     },
+    "dp-size": {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 64,
+      help: "SGLang: data-parallel ranks, each with a cache of its own; 1 by default",
+    },
     "pd-prefill": {
       type: "number",
       value: "N",
@@ -81,6 +88,7 @@ Prefill and decode servers find each other within one process: all that belong t
     const common = {
       engine,
       models,
+      dpSize: values["dp-size"],
       cost: values.cost ?? "4b",
       speedup: values.speedup ?? 1,
       answers: values.scripted ? "scripted" : "hashed",

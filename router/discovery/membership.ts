@@ -1,5 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { type Logger, logger } from "../../base/log.ts";
+import { serverIdOf } from "../pool/worker.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
 
@@ -57,7 +58,7 @@ export class DiscoveredWorkers {
       if (now === model) continue;
       const worker = now?.pool.workers().find(({ url }) => url === member.worker.url);
       if (now === undefined || worker === undefined) this.#joined.delete(key);
-      else this.#joined.set(key, { member, model: now, id: worker.id });
+      else this.#joined.set(key, { member, model: now, id: serverIdOf(worker) });
     }
   }
 

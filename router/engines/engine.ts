@@ -41,6 +41,8 @@ export interface EngineCapabilities {
   readonly computes?: JsonObject;
   /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */
   readonly incrementalStream?: boolean;
+  /** Its data-parallel ranks; absent: it does not say. */
+  readonly ranks?: number;
   /** Folders on the server's host, or Hub ids, that it says its tokenizer is from, best first; absent: it does not say. */
   readonly tokenizerNames?: readonly string[] | undefined;
 }

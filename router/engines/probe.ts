@@ -103,6 +103,7 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
     ...(incremental === false && !old("0.5.6") || incremental === true && !old("0.5.10")
       ? { incrementalStream: incremental }
       : {}),
+    ...(isCount(info?.dp_size) ? { ranks: info.dp_size } : {}),
     ...(isCount(info?.page_size) ? { blockTokens: info.page_size } : {}),
     tokenizerNames: textsOf([info?.tokenizer_path, info?.model_path]),
   };

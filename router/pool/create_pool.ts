@@ -160,8 +160,15 @@ class ModelPool implements ManagedPool {
     return this.#registry.add(access, checkedFirst);
   }
 
-  accesses(): ReadonlyMap<string, WorkerAccess> {
-    return new Map(this.#registry.workers.map(({ id, access }) => [id, access]));
+  accesses(): readonly WorkerAccess[] {
+    const servers = new Map(
+      this.#registry.workers.map(({ url, access: { rank: _, ...access } }) => [url, access]),
+    );
+    return [...servers.values()];
+  }
+
+  spread(url: string, size: number): readonly string[] {
+    return this.#registry.spread(url, size);
   }
 
   reconfigure(config: ModelConfig): void {

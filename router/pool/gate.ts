@@ -216,6 +216,7 @@ interface LeaseEnds {
 class ClaimLease implements Lease {
   readonly workerId: string;
   readonly url: string;
+  readonly rank: Claim["rank"];
   readonly prefill: Claim["prefill"];
   readonly home: string;
   readonly #claim: Claim;
@@ -227,6 +228,7 @@ class ClaimLease implements Lease {
   constructor(claim: Claim, ends: LeaseEnds) {
     this.workerId = claim.workerId;
     this.url = claim.url;
+    this.rank = claim.rank;
     this.prefill = claim.prefill;
     this.home = homeOf(claim);
     this.#claim = claim;

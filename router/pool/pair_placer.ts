@@ -125,7 +125,8 @@ export class PairPlacer implements Placer {
 
   /** Undefined, and nothing is taken, when another thread was faster. */
   #take(prefill: Worker, decode: Worker, hint: PlaceHint): Claim | undefined {
-    const { share, config: { pair_window } } = this.#options;
+    const { share } = this.#options;
+    const { pair_window } = this.#config;
     const handOffs = share?.handOffs(prefill.slot, decode.slot);
     if (handOffs?.tryAdd(pair_window) === false) return undefined;
     const lost: Lost = {};
@@ -174,6 +175,7 @@ interface PairEvents {
 class PairClaim implements Claim {
   readonly workerId: string;
   readonly url: string;
+  readonly rank: Claim["rank"];
   readonly prefill: PrefillSide;
   lost: Claim["lost"];
   readonly #prefillShare: WorkerShare;
@@ -185,6 +187,7 @@ class PairClaim implements Claim {
   constructor({ worker: prefill, share }: TakenHalf, decode: TakenHalf, events: PairEvents) {
     this.workerId = decode.worker.id;
     this.url = decode.worker.url;
+    this.rank = decode.worker.access.rank;
     this.prefill = prefill.prefillSide;
     this.#prefillShare = share;
     this.#decodeShare = decode.share;

@@ -7,7 +7,7 @@ import type { WorkerRegistry } from "./registry.ts";
 import type { Worker } from "./worker.ts";
 import type { EngineError } from "../worker/engine_error.ts";
 import type { CacheReport, PlacementOutcome, PrefillSide } from "../worker/placement.ts";
-import type { WorkerAccess } from "../worker/worker_access.ts";
+import type { WorkerAccess, WorkerRank } from "../worker/worker_access.ts";
 
 /** Options of a placer. */
 export interface PlacerOptions {
@@ -24,6 +24,7 @@ export interface Claim {
   /** The worker; of a pair, its decode half. */
   readonly workerId: string;
   readonly url: string;
+  readonly rank?: WorkerRank | undefined;
   readonly prefill?: PrefillSide | undefined;
   /** Called when a worker of which a share is still held is taken out of service. */
   lost?: ((error: EngineError) => void) | undefined;
@@ -52,6 +53,7 @@ export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest):
   const claim: Claim = {
     workerId: worker.id,
     url: worker.url,
+    rank: worker.access.rank,
     release: (outcome, side) => side !== "prefill" && share.release(outcome),
     promptRead: (found) => policy.promptRead?.(worker.ordinal, request, found),
   };

@@ -30,8 +30,13 @@ export interface ManagedPool extends Pool {
    * leave and join; those that joined otherwise stay. Throws as `createPool` does, before anything has changed.
    */
   reconfigure(config: ModelConfig): void;
-  /** Addresses and keys of the workers, by id. */
-  accesses(): ReadonlyMap<string, WorkerAccess>;
+  /** Addresses and keys of the servers. */
+  accesses(): readonly WorkerAccess[];
+  /**
+   * Makes each of the `size` data-parallel ranks of the server at a URL a place of its own (of one: the server); gives
+   * the ids. What is in flight there ends undisturbed.
+   */
+  spread(url: string, size: number): readonly string[];
   /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
   removeWorker(id: string): boolean;
   /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */

@@ -19,6 +19,8 @@ export interface WorkerCells {
 
 /** A worker as the thread that checks it tells the others. */
 export interface WorkerReport {
+  /** Id of its server, which all ranks of it have in common. */
+  readonly server: string;
   readonly ordinal: number;
   /** Its place in the shared memory. */
   readonly slot: number;

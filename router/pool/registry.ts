@@ -31,6 +31,15 @@ export function workerExists(model: string, url: string): CanopyError {
   });
 }
 
+/** What a worker joins with, beside its address. */
+interface Joining {
+  readonly ordinal: number;
+  readonly slot: number | undefined;
+  readonly checkedFirst: boolean;
+  /** Id of its server; absent: a new one. */
+  readonly server?: string | undefined;
+}
+
 /** The servers of one model: who joins, who leaves, and the watch over their health. */
 export class WorkerRegistry {
   readonly #options: WorkerRegistryOptions;
@@ -58,7 +67,7 @@ export class WorkerRegistry {
   ): void {
     this.#config = config;
     const urls = new Set([...left, ...come].map(({ url }) => url));
-    for (const { id, url } of this.#workers) if (urls.has(url)) this.#take(id);
+    this.#take(({ url }) => urls.has(url));
     for (const worker of this.#workers) {
       worker.reconfigure(config);
       if (!this.#watches.has(worker.id)) this.#watch(worker);
@@ -105,28 +114,49 @@ export class WorkerRegistry {
   follow(members: readonly WorkerReport[]): void {
     const here = new Map(this.#workers.map((worker) => [worker.ordinal, worker]));
     for (const member of members) {
-      const { access, ordinal, slot, checkedFirst } = member;
-      (here.get(ordinal) ?? this.#join(access, { ordinal, slot, checkedFirst })).follow(member);
-      here.delete(ordinal);
+      (here.get(member.ordinal) ?? this.#join(member.access, member)).follow(member);
+      here.delete(member.ordinal);
     }
-    for (const { id } of here.values()) this.#take(id);
+    this.#take((worker) => here.has(worker.ordinal));
     this.#options.onChange();
   }
 
-  #put(access: WorkerAccess, checkedFirst: boolean): Worker {
-    const slot = this.#options.share?.takeSlot();
-    return this.#join(access, { ordinal: this.#joined++, slot, checkedFirst });
+  /**
+   * Makes each of the `size` data-parallel ranks of the server at a URL a worker of its own; of one rank the server
+   * itself is. Gives the ids; none when there is no such server. Only the thread that checks the workers does it.
+   */
+  spread(url: string, size: number): readonly string[] {
+    const before = this.#workers.filter((worker) => worker.url === url);
+    const [first] = before;
+    if (first === undefined) return [];
+    const follows = this.#options.share?.leads === false;
+    if (follows || (first.access.rank?.of ?? 1) === size) return before.map(({ id }) => id);
+    const { access: { rank: _, ...access }, server, draining } = first;
+    this.#take((worker) => worker.url === url);
+    const made = Array.from(
+      { length: size },
+      (_, index) =>
+        this.#put({ ...access, rank: size === 1 ? undefined : { index, of: size } }, false, server),
+    );
+    for (const worker of made) worker.draining = draining;
+    this.#changed();
+    return made.map(({ id }) => id);
   }
 
-  #join(
-    access: WorkerAccess,
-    { ordinal, slot, checkedFirst }: { ordinal: number; slot: number | undefined; checkedFirst: boolean },
-  ): Worker {
+  /** `server`: id of one that is known already. */
+  #put(access: WorkerAccess, checkedFirst: boolean, server?: string): Worker {
+    const slot = this.#options.share?.takeSlot();
+    return this.#join(access, { ordinal: this.#joined++, slot, checkedFirst, server });
+  }
+
+  #join(access: WorkerAccess, { ordinal, slot, checkedFirst, server: known }: Joining): Worker {
     const { model, clock, transport, findWrongModel } = this.#options;
     const letter = access.role === "prefill" ? "p" : access.role === "decode" ? "d" : "w";
-    const id = `${model}.${letter}${ordinal + 1}`;
+    const server = known ?? `${model}.${letter}${ordinal + 1}`;
+    const id = access.rank === undefined ? server : `${server}@${access.rank.index}`;
     const worker = new Worker({
       id,
+      server,
       ordinal,
       access,
       config: this.#config,
@@ -157,28 +187,34 @@ export class WorkerRegistry {
     onChange();
   }
 
-  /** Forgets a worker; requests in flight there end undisturbed. False when there is none of that id. */
+  /**
+   * Forgets a worker, with all ranks of its server; requests in flight there end undisturbed. False when there is none
+   * of that id.
+   */
   remove(id: string): boolean {
-    const found = this.#take(id);
-    if (found) this.#changed();
-    return found;
+    const server = this.#matching(id)[0]?.server;
+    if (server === undefined) return false;
+    this.#take((worker) => worker.server === server);
+    this.#changed();
+    return true;
   }
 
-  #take(id: string): boolean {
-    const worker = this.find(id);
-    if (worker === undefined) return false;
-    this.#workers = this.#workers.filter((other) => other !== worker);
-    this.#leaving = [...this.#leaving, worker].filter(({ status }) => status.inFlight > 0);
-    this.#watches.get(id)?.abort();
-    if (this.#options.share?.leads === true) this.#options.share.leaveSlot(worker.slot);
-    return true;
+  #take(isTaken: (worker: Worker) => boolean): void {
+    const { share } = this.#options;
+    const taken = this.#workers.filter(isTaken);
+    this.#workers = this.#workers.filter((worker) => !taken.includes(worker));
+    this.#leaving = [...this.#leaving, ...taken].filter(({ inFlight }) => inFlight > 0);
+    for (const { id, slot } of taken) {
+      this.#watches.get(id)?.abort();
+      if (share?.leads === true) share.leaveSlot(slot);
+    }
   }
 
   /** Starts or ends draining: a draining worker gets no new work. False when there is none of that id. */
   setDraining(id: string, draining: boolean): boolean {
-    const worker = this.find(id);
-    if (worker === undefined) return false;
-    worker.draining = draining;
+    const workers = this.#matching(id);
+    if (workers.length === 0) return false;
+    for (const worker of workers) worker.draining = draining;
     this.#changed();
     return true;
   }
@@ -188,13 +224,18 @@ export class WorkerRegistry {
    * False when there is none of that id.
    */
   setDown(id: string, reason: string | undefined): boolean {
-    const worker = this.find(id);
-    worker?.setDown(reason);
-    return worker !== undefined;
+    const workers = this.#matching(id);
+    for (const worker of workers) worker.setDown(reason);
+    return workers.length > 0;
   }
 
   find(id: string): Worker | undefined {
     return this.#workers.find((worker) => worker.id === id);
+  }
+
+  /** The worker of that id; by the id of a server, all its ranks. */
+  #matching(id: string): readonly Worker[] {
+    return this.#workers.filter((worker) => worker.id === id || worker.server === id);
   }
 
   /** The headers of a worker, also of one that has left: what is placed there is still opened there. */
@@ -211,7 +252,7 @@ export class WorkerRegistry {
     this.#watches.set(worker.id, controller);
     worker.watch(controller.signal).finally(() => {
       signal.removeEventListener("abort", onAbort);
-      this.#watches.delete(worker.id);
+      if (this.#watches.get(worker.id) === controller) this.#watches.delete(worker.id);
     });
   }
 

@@ -8,7 +8,7 @@ import type { WorkerCells, WorkerReport } from "./pool_share.ts";
 import type { EngineError } from "../worker/engine_error.ts";
 import type { PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import { LocalTally } from "../shared/tally.ts";
-import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
+import { shownUrl, type WorkerAccess, workerHeaders, type WorkerRank } from "../worker/worker_access.ts";
 import { lostWorker } from "../worker/worker_errors.ts";
 
 /** What a worker has seen so far. */
@@ -28,6 +28,8 @@ export interface WorkerCounts {
 export interface WorkerStatus {
   readonly id: string;
   readonly url: string;
+  /** The rank of the server there that it is; absent: the server as a whole. */
+  readonly rank?: WorkerRank | undefined;
   /** Its half of the work, where prefill and decode are split. */
   readonly role?: "prefill" | "decode" | undefined;
   /** Port of a prefill server's bootstrap registry. */
@@ -44,9 +46,16 @@ export interface WorkerStatus {
   readonly missingModel?: string | undefined;
 }
 
+/** The id of a worker's server, which goes for all ranks of it. */
+export function serverIdOf({ id, rank }: Pick<WorkerStatus, "id" | "rank">): string {
+  return rank === undefined ? id : id.slice(0, id.lastIndexOf("@"));
+}
+
 /** Options of a `Worker`. */
 export interface WorkerOptions {
   readonly id: string;
+  /** Id of its server, which all ranks of it have in common. */
+  readonly server: string;
   readonly ordinal: number;
   readonly access: WorkerAccess;
   readonly config: ModelConfig;
@@ -85,6 +94,7 @@ const FAILED = 1;
 /** One server process: its load, its health and its breaker. */
 export class Worker {
   readonly id: string;
+  readonly server: string;
   readonly ordinal: number;
   readonly url: string;
   /** A hash of its address, by which all routers know it. */
@@ -113,11 +123,12 @@ export class Worker {
   constructor(options: WorkerOptions) {
     const { config, clock } = options;
     this.id = options.id;
+    this.server = options.server;
     this.ordinal = options.ordinal;
     this.#access = options.access;
     this.#config = config;
     this.url = options.access.url;
-    this.identity = fnv1a(this.url);
+    this.identity = fnv1a(shownUrl(options.access));
     this.#headers = workerHeaders(config, options.access);
     this.#checkedFirst = options.checkedFirst ?? false;
     this.#shared = options.shared;
@@ -141,6 +152,7 @@ export class Worker {
       url: this.url,
       bootstrapHost: this.access.bootstrapHost ?? new URL(this.url).hostname,
       bootstrapPort: this.access.bootstrapPort,
+      rank: this.access.rank,
     };
   }
 
@@ -190,6 +202,7 @@ export class Worker {
     return {
       id: this.id,
       url: this.url,
+      rank: this.#access.rank,
       role: this.#access.role,
       health: this.draining ? "draining" : this.#checkedHealth,
       bootstrapPort: this.#access.bootstrapPort,
@@ -206,8 +219,9 @@ export class Worker {
   /** The worker as the other threads are told of it. */
   get member(): WorkerReport {
     const { lastError, missingModel } = this.status;
-    const { ordinal, slot, access, draining } = this;
+    const { server, ordinal, slot, access, draining } = this;
     return {
+      server,
       ordinal,
       slot,
       access,

@@ -67,7 +67,8 @@ export interface Attempt {
 
 /** One attempt at the place it was given: on a server, or on both servers of a pair. Nothing is sent yet. */
 export function attemptCall(options: AttemptOptions, sendable: Sendable, placement: Placement): Attempt {
-  const body = sendable.plan.attempt(options.random, placement.prefill);
+  const { version } = sendable.model.engine.capabilities;
+  const body = sendable.plan.attempt(options.random, placement, version);
   return { call: callWith(options, sendable, placement, body), ids: body.ids };
 }
 
@@ -75,7 +76,7 @@ function callWith(
   options: AttemptOptions,
   sendable: Sendable,
   placement: Placement,
-  { bytes, ids }: AttemptBody,
+  { bytes, prefillBytes, ids }: AttemptBody,
 ): UpstreamCall {
   const { model, request, plan, headers: forwarded } = sendable;
   const { prefill } = placement;
@@ -113,7 +114,7 @@ function callWith(
   const pair = new PairCall({
     clock: options.clock,
     at: placement,
-    prefill: callOf(prefill, { phase: "prefill" }),
+    prefill: callOf(prefill, { phase: "prefill", body: prefillBytes }),
     decode: callOf(placement, { phase: "decode" }),
     finishPrefill: version !== undefined && olderThan(version, "0.5.10"),
     keepPrefill: plan.needsPrefillLogprobs,

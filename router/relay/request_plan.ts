@@ -1,5 +1,6 @@
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
+import { decodeRankFields, RANK_MEMBERS, type RankFields, rankFields } from "../engines/sglang/ranks.ts";
 import { PromptPrefix } from "../pool/prompt_prefix.ts";
 import { allRewrites, type AnswerRewrite } from "./answer_rewrite.ts";
 import { ModelRename } from "./model_rename.ts";
@@ -16,14 +17,19 @@ import { RidRename } from "./rid_rename.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { findValue } from "../wire/json_scan.ts";
 import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "../wire/splice_json.ts";
-import type { PrefillSide } from "../worker/placement.ts";
+import type { Placement } from "../worker/placement.ts";
 
 /** The body of one attempt. */
 export interface AttemptBody {
   readonly bytes: Uint8Array;
+  /** That for the prefill half, where it is another one. */
+  readonly prefillBytes?: Uint8Array | undefined;
   /** Ids to abort when the client goes; undefined where closing the connection is enough. */
   readonly ids: RequestIds | undefined;
 }
+
+/** What a body says of the place of its attempt. */
+type AttemptPlace = Pick<Placement, "rank" | "prefill">;
 
 const BOOTSTRAP = ["bootstrap_host", "bootstrap_port", "bootstrap_room"];
 /** Members in which a prompt begins, whatever the path. */
@@ -33,6 +39,8 @@ const LOGPROBS = ["return_logprob", "logprob_start_len", "token_ids_logprob", "e
 
 const MEMBERS = ["model", ...REQUEST_ID_MEMBERS];
 const PAIR_MEMBERS = [...MEMBERS, ...BOOTSTRAP, ...LOGPROBS];
+const RANKED_MEMBERS = [...MEMBERS, ...RANK_MEMBERS];
+const RANKED_PAIR_MEMBERS = [...PAIR_MEMBERS, ...RANK_MEMBERS];
 const PRIORITY = ["priority"];
 
 /** Changes that a request needs on its way, found in one scan of its body; without need, nothing is scanned. */
@@ -70,7 +78,7 @@ export class RequestPlan {
     const ordersQueue = hasBody && model.engine.capabilities.priority === "lower_first";
     this.priority = ordersQueue ? bodyPriority(request.body) : undefined;
     if (!this.#needsIds && !mayRename) return;
-    const top = readTopLevel(request.body, this.paired ? PAIR_MEMBERS : MEMBERS);
+    const top = readTopLevel(request.body, membersOf(this.paired, config.dp_aware));
     this.needsPrefillLogprobs = this.paired && asksForPrompt(request, top);
     this.ownRids = this.#needsIds ? clientRids(request.body, top) : undefined;
     this.#oneRid = this.#needsIds ? stringMember(request.body, top, "rid") : undefined;
@@ -81,9 +89,13 @@ export class RequestPlan {
     this.#members = { model: JSON.stringify(config.model) };
   }
 
-  /** The body of the next attempt, with ids of its own and, for a pair, a room of its own for each prompt. */
-  attempt(random: Random, prefill: PrefillSide | undefined): AttemptBody {
+  /**
+   * The body of the next attempt, with ids of its own, for a pair a room of its own for each prompt, and the ranks of
+   * its place. `version`: of the servers.
+   */
+  attempt(random: Random, place: AttemptPlace, version: string | undefined): AttemptBody {
     const top = this.#top;
+    const { prefill } = place;
     if (top === undefined) return { bytes: this.#body, ids: undefined };
     const members: Record<string, string> = { ...this.#members };
     const prompts = this.#needsIds ? batchSize(this.#body, top) : undefined;
@@ -95,7 +107,13 @@ export class RequestPlan {
         : bootstrapLists(prefill, prompts, random);
       for (const [name, value] of Object.entries(fields)) members[name] = JSON.stringify(value);
     }
-    return { bytes: applyEdits(this.#body, setMembers(top, members)), ids };
+    const bytesWith = (ranks: RankFields) =>
+      applyEdits(this.#body, setMembers(top, { ...members, ...rankMembers(top, ranks) }));
+    const isPlaced = this.#needsIds && (place.rank !== undefined || prefill?.rank !== undefined);
+    if (!isPlaced) return { bytes: bytesWith({}), ids };
+    if (!this.paired || prefill === undefined) return { bytes: bytesWith(rankFields(place)), ids };
+    const bytes = bytesWith(decodeRankFields(place, version));
+    return { bytes, prefillBytes: bytesWith(rankFields(prefill)), ids };
   }
 
   /** The prompt as policies look at it; undefined for a request without a body. */
@@ -125,6 +143,22 @@ export class RequestPlan {
     const each = own.map((rid, i) => [rid, rids.slice(i, i + 1)] as const);
     return this.#oneRid === undefined ? each : [[this.#oneRid, rids], ...each];
   }
+}
+
+function membersOf(paired: boolean, ranked: boolean): readonly string[] {
+  if (ranked) return paired ? RANKED_PAIR_MEMBERS : RANKED_MEMBERS;
+  return paired ? PAIR_MEMBERS : MEMBERS;
+}
+
+/** The members that name ranks; those that the client gave are not for it to say here. */
+function rankMembers(top: TopLevel, ranks: RankFields): Record<string, string> {
+  const members: Record<string, string> = {};
+  for (const name of RANK_MEMBERS) {
+    const rank = ranks[name];
+    if (rank !== undefined) members[name] = String(rank);
+    else if (top.values.has(name)) members[name] = "null";
+  }
+  return members;
 }
 
 /** Where a prompt begins that the scan of the body has found already. */

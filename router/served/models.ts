@@ -11,6 +11,7 @@ import { findWrongModel as askModel } from "../engines/find_wrong_model.ts";
 import { defaultCapabilities, probe } from "../engines/probe.ts";
 import { configuredAccesses, createPool } from "../pool/create_pool.ts";
 import type { ModelCheck } from "../pool/health.ts";
+import { serverIdOf, type WorkerStatus } from "../pool/worker.ts";
 import type { ManagedPool } from "../pool/pool.ts";
 import type { PoolShare, WorkerReport } from "../pool/pool_share.ts";
 import { askTokens } from "./ask_tokens.ts";
@@ -89,7 +90,9 @@ export class ModelService implements ServedModel {
       setDraining: (id, draining) => this.pool.setDraining(id, draining),
       setDown: (id, reason) => {
         // What comes back may be another version.
-        this.#known.delete(id);
+        for (const worker of this.pool.workers()) {
+          if (worker.id === id || serverIdOf(worker) === id) this.#known.delete(worker.id);
+        }
         const found = this.pool.setDown(id, reason);
         if (reason === undefined) this.#probeSoon();
         return found;
@@ -114,16 +117,23 @@ export class ModelService implements ServedModel {
    * `createPool` does, before anything has changed.
    */
   reconfigure(config: ModelConfig): void {
+    const { dp_aware } = this.#config;
     this.pool.reconfigure(config);
     this.#config = config;
     this.engine.update({ config });
+    if (dp_aware !== config.dp_aware) this.#known.clear();
+    if (dp_aware && !config.dp_aware) {
+      for (const { url } of this.pool.accesses()) {
+        this.pool.spread(url, 1);
+      }
+    }
     this.#probeSoon();
   }
 
   /** Takes over the workers that another service of this model got while it ran. */
   inherit(other: ModelService): void {
     const configured = configuredUrls(other.config);
-    for (const access of other.pool.accesses().values()) {
+    for (const access of other.pool.accesses()) {
       if (configured.includes(access.url) || configuredUrls(this.config).includes(access.url)) continue;
       try {
         this.membership.addWorker(access);
@@ -201,11 +211,13 @@ export class ModelService implements ServedModel {
     for (const worker of workers) {
       if (worker.health !== "unhealthy") continue;
       this.#known.delete(worker.id);
-      this.#asking.delete(worker.id);
+      this.#asking.delete(serverIdOf(worker));
     }
     const unknown = workers.filter((worker) => worker.health !== "unhealthy" && !this.#known.has(worker.id));
     if (unknown.length === 0) return;
-    await Promise.all(unknown.map((worker) => this.#ask(worker.id, worker.url, signal)));
+    // The ranks of a server answer with one voice.
+    const servers = [...Map.groupBy(unknown, ({ url }) => url).values()];
+    await Promise.all(servers.map((ranks) => this.#ask(ranks, signal)));
     const [first, ...others] = this.#known.values();
     if (first === undefined) return;
     this.engine.update({ capabilities: commonCapabilities([first, ...others]) });
@@ -269,23 +281,26 @@ export class ModelService implements ServedModel {
     throw new Error(`No worker of ${this.name} tells the tokens of a conversation`);
   };
 
-  /** Asks a worker, once however many want to know at a time. */
-  #ask(id: string, url: string, signal: AbortSignal): Promise<void> {
-    const asking = this.#asking.get(id);
+  /** Asks a server, once however many want to know at a time. */
+  #ask(ranks: readonly WorkerStatus[], signal: AbortSignal): Promise<void> {
+    const [server = ""] = ranks.map(serverIdOf);
+    const asking = this.#asking.get(server);
     if (asking !== undefined) return asking;
-    const asked = this.#probeOne(id, url, signal).finally(() => {
-      if (this.#asking.get(id) === asked) this.#asking.delete(id);
+    const asked = this.#probeOne(ranks, signal).finally(() => {
+      if (this.#asking.get(server) === asked) this.#asking.delete(server);
     });
-    this.#asking.set(id, asked);
+    this.#asking.set(server, asked);
     return asked;
   }
 
-  async #probeOne(id: string, url: string, signal: AbortSignal): Promise<void> {
+  async #probeOne(workers: readonly WorkerStatus[], signal: AbortSignal): Promise<void> {
     const { clock, transport } = this.#options;
+    const [{ id, url } = { id: "", url: "" }] = workers;
     const headers = this.pool.headers?.(id) ?? {};
     try {
       const capabilities = await probe({ config: this.config, transport, clock, url, headers, signal });
-      this.#known.set(id, capabilities);
+      for (const worker of workers) this.#known.set(worker.id, capabilities);
+      if (this.config.dp_aware) this.#spread(url, capabilities);
       this.#log.info("{model}: {url} speaks {engine}{version}", {
         model: this.name,
         url,
@@ -296,6 +311,20 @@ export class ModelService implements ServedModel {
       if (signal.aborted) return;
       this.#log.warning("{model}: {error}", { model: this.name, error: messageOf(error) });
     }
+  }
+
+  /** Makes the ranks that a server says it has places of their own. */
+  #spread(url: string, capabilities: EngineCapabilities): void {
+    const { ranks } = capabilities;
+    if (ranks === undefined) {
+      this.#log.warning(
+        "{model}: {url} does not say how many data-parallel ranks it has, so it is one place and chooses by itself",
+        { model: this.name, url },
+      );
+    }
+    const ids = this.pool.spread(url, ranks ?? 1);
+    for (const id of ids) this.#known.set(id, capabilities);
+    if (ids.length > 1) this.#log.info("{url}: {ranks} data-parallel ranks", { url, ranks: ids.length });
   }
 }
 

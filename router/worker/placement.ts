@@ -1,4 +1,5 @@
 import type { EngineError } from "./engine_error.ts";
+import type { WorkerRank } from "./worker_access.ts";
 
 /** The prefill half of a pair. */
 export interface PrefillSide {
@@ -7,6 +8,8 @@ export interface PrefillSide {
   /** Host at which decode workers reach its bootstrap registry (SGLang); the one of `url` unless configured otherwise. */
   readonly bootstrapHost: string;
   readonly bootstrapPort: number | undefined;
+  /** Its rank that is to read the prompt; absent: the server chooses. */
+  readonly rank?: WorkerRank | undefined;
 }
 
 /** `ok`: answered. `failed`: counts against the worker. `rejected`: its answer was a 4xx or 429/503. `aborted`: we left. */
@@ -23,6 +26,8 @@ export interface Placement {
   /** The worker; of a pair, its decode half. */
   readonly workerId: string;
   readonly url: string;
+  /** The worker's rank that the call is placed on; absent: the server chooses. */
+  readonly rank?: WorkerRank | undefined;
   /** The prefill half, for engines that split prefill and decode. Its in-flight count is held, too. */
   readonly prefill?: PrefillSide | undefined;
   /**

@@ -19,7 +19,7 @@ export interface ReadFilter<T> {
 }
 
 /** The worker that a call goes to. */
-export interface CalledWorker extends Pick<Placement, "workerId" | "url"> {
+export interface CalledWorker extends Pick<Placement, "workerId" | "url" | "rank"> {
   /** True when it gets the client's own credentials: what it says of them is for the client. */
   readonly clientsKey?: boolean | undefined;
 }

@@ -1,6 +1,19 @@
 import process from "node:process";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 
+/** One of a server's data-parallel ranks, each of which has a cache of its own. */
+export interface WorkerRank {
+  /** From 0. */
+  readonly index: number;
+  /** Ranks of the server. */
+  readonly of: number;
+}
+
+/** A worker's address as SGLang's routers write it: `http://host:30000@1` for a rank. */
+export function shownUrl({ url, rank }: Pick<WorkerAccess, "url" | "rank">): string {
+  return rank === undefined ? url : `${url}@${rank.index}`;
+}
+
 /** Address of one worker, and its key. */
 export interface WorkerAccess {
   readonly url: string;
@@ -12,6 +25,8 @@ export interface WorkerAccess {
   readonly bootstrapHost?: string | undefined;
   /** The registry's port; absent: the decode server's own default. */
   readonly bootstrapPort?: number | undefined;
+  /** One of the server's data-parallel ranks, which is a place of its own; absent: the server itself chooses. */
+  readonly rank?: WorkerRank | undefined;
   /** True for a worker that somebody added over HTTP: it gets `apiKey`, and nothing of the model's configuration. */
   readonly stranger?: boolean | undefined;
 }

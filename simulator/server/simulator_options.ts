@@ -39,6 +39,8 @@ export interface SimulatorOptions {
   readonly tokenizerPath?: string | undefined;
   /** `hashed`: tokens are a hash of the prompt. `scripted`: known questions get worked solutions; or other ones. */
   readonly answers?: "hashed" | "scripted" | ScriptedAnswers | undefined;
+  /** SGLang's `--dp-size`: ranks with a cache each, which a request may choose; 1 by default. */
+  readonly dpSize?: number | undefined;
   /** One half of a prefill/decode pair; without it the server does both. */
   readonly pd?: PdOptions | undefined;
   readonly faultRate?: FaultRate | undefined;

@@ -15,6 +15,7 @@ import { failureEvents, generateError, generateFailure, GenerateRefusal, interna
 import { StreamedEvents } from "./events.ts";
 import { breaksOnTopLogprobs, killsScheduler } from "./fatal.ts";
 import { streamsIncrementally } from "./info.ts";
+import { dpRankOf, saltOf } from "./ranks.ts";
 import { isNewer, type LogprobRequest, metaInfo, type RequestTimes } from "./meta.ts";
 import { checkedLength, checkGenerateSchema, numberList, samplingParams } from "./request.ts";
 import type { SglangRequests } from "./requests.ts";
@@ -31,6 +32,7 @@ interface Item {
 }
 
 interface Job {
+  readonly dpRank: number | undefined;
   readonly items: readonly Item[];
   /** The answer is a list: a batch, or several samples. */
   readonly list: boolean;
@@ -89,7 +91,9 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
   const withLogprobs = flag(body, "return_logprob");
   const start = typeof body["logprob_start_len"] === "number" ? body["logprob_start_len"] : -1;
   const top = typeof body["top_logprobs_num"] === "number" ? body["top_logprobs_num"] : 0;
-  const salt = [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/");
+  const dpRank = dpRankOf(body, backend);
+  if (typeof dpRank === "string") throw new GenerateRefusal(dpRank);
+  const salt = saltOf(body, dpRank);
   const session = sessionOf(body) !== undefined;
   const places = meetingPlaces(body, prompts.length);
   const items: Item[] = [];
@@ -127,6 +131,7 @@ function plan(body: JsonObject, backend: Backend, requests: SglangRequests, rece
   requests.checkFree(items.map(({ rid }) => rid));
   return {
     items,
+    dpRank,
     list: batch || samples > 1,
     logprobs: withLogprobs
       ? {
@@ -189,7 +194,7 @@ function refusal(error: GenerateRefusal, stream: boolean): Reply {
 }
 
 function answer(job: Job, item: Item, choice: Choice, backend: Backend): JsonObject {
-  const sent = { stream: false, first: true, sentMs: backend.options.clock.now() };
+  const sent = { stream: false, first: true, sentMs: backend.options.clock.now(), dpRank: job.dpRank };
   return {
     text: choice.text,
     output_ids: [...lookBackIds(item.prompt, backend) ?? [], ...choice.ids],
@@ -232,7 +237,7 @@ async function* events(
         lookBack: lookBackIds(item.prompt, backend),
       };
       answer = new StreamedEvents(choice, tail, job.logprobs === undefined, repeats, (first) => {
-        const sent = { stream: true, first, sentMs };
+        const sent = { stream: true, first, sentMs, dpRank: job.dpRank };
         return JSON.stringify(
           metaInfo(item.rid, choice!, item.prompt, job.times, job.logprobs, sent, backend),
         );

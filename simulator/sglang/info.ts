@@ -48,7 +48,7 @@ export function serverInfo(backend: Backend): JsonObject {
     max_running_requests: null,
     schedule_policy: "fcfs",
     tp_size: 1,
-    dp_size: 1,
+    dp_size: backend.options.dpSize ?? 1,
     pp_size: 1,
     enable_dp_attention: false,
     enable_cache_report: true,

@@ -74,7 +74,7 @@ export function metaInfo(
     info["weight_versions"] = [{ version: "default", start: 0, end: choice.ids.length }];
   }
   info["cached_tokens_details"] = cached === 0 ? null : { device: cached, host: 0 };
-  info["dp_rank"] = null;
+  info["dp_rank"] = sent.dpRank ?? null;
   if (finish !== undefined) Object.assign(info, endInfo(choice, times, sent, backend));
   else if (sent.first) info["response_sent_to_client_ts"] = backend.unixTime(sent.sentMs);
   return info;
@@ -82,6 +82,8 @@ export function metaInfo(
 
 /** Times at which the parts of an answer are sent. */
 interface SentTimes {
+  /** The rank that answers; undefined for a server without ranks. */
+  readonly dpRank?: number | undefined;
   readonly stream: boolean;
   readonly first: boolean;
   readonly sentMs: number;

@@ -22,6 +22,7 @@ import {
   refuseSglangSchema,
 } from "./errors.ts";
 import { breaksOnTopLogprobs, killsScheduler } from "./fatal.ts";
+import { dpRankOf, saltOf } from "./ranks.ts";
 import { isNewer, metaInfo } from "./meta.ts";
 import { chatEvents, completionEvents } from "./openai_stream.ts";
 import {
@@ -111,8 +112,11 @@ async function serve(
       return own === undefined || i === 0 ? base : `${base}_${i}`;
     })
   );
+  const dpRank = dpRankOf(body, backend);
+  if (typeof dpRank === "string") throw refuseOpenai(dpRank);
   const job: OpenaiJob = {
     kind,
+    dpRank,
     body,
     created: unixSeconds(backend.options.clock),
     model: typeof body["model"] === "string" ? body["model"] : backend.model,
@@ -180,7 +184,7 @@ function start(job: OpenaiJob, budgets: readonly number[], backend: Backend, req
       holdBack: false,
       logprobs: job.logprobs,
       logitBias: isJsonObject(body["logit_bias"]) ? body["logit_bias"] : undefined,
-      salt: [body["extra_key"], body["cache_salt"]].filter((key) => typeof key === "string").join("/"),
+      salt: saltOf(body, job.dpRank),
       cacheLimit: job.echo && job.logprobs !== undefined ? 0 : Infinity,
       forcedText: literalOf(body["regex"] ?? null),
       bootstrap: { ...places[promptIndex]!, rid, sample, samples: job.n },

@@ -8,6 +8,7 @@ const utf8 = new TextEncoder();
 
 /** A request of either OpenAI endpoint, in common terms. */
 export interface OpenaiJob {
+  readonly dpRank: number | undefined;
   readonly kind: "chat" | "completions";
   readonly body: JsonObject;
   readonly created: number;

@@ -105,6 +105,7 @@ function putLimits(value: Settings, reader: FlagReader): void {
     : reader.count("retry-max-retries", 0) ?? reader.byDefault(5);
   put(value, "model.retries", attempts === undefined ? undefined : Math.max(0, attempts - 1));
   if (reader.has("disable-circuit-breaker")) put(value, "model.breaker.failures", Number.MAX_SAFE_INTEGER);
+  if (reader.has("dp-aware")) put(value, "model.dp_aware", true);
   if (reader.has("disable-health-check")) put(value, "model.health.enabled", false);
   const path = reader.text("health-check-endpoint");
   if (path !== undefined) put(value, "model.health.path", path.startsWith("/") ? path : `/${path}`);

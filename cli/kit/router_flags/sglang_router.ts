@@ -29,7 +29,7 @@ export const SGLANG_ROUTER_FLAGS: RouterFlags = {
   ),
   "assignment-mode": one("random", noted("a new sticky key goes where the policy sends it")),
   "max-payload-size": one("536870912", honoured("largest request body", "server.max_body_bytes", "count")),
-  "dp-aware": bare(noted("a worker is one place: its own load balancing chooses among its ranks")),
+  "dp-aware": bare(honoured("each data-parallel rank of a SGLang server is a place of its own")),
   "enable-igw": bare(honoured("several models, learned from the workers; also without any worker at first")),
   "mini-lb": bare(honoured("as --pd-disaggregation")),
   "pd-disaggregation": bare(honoured("prefill and decode servers, any with any")),

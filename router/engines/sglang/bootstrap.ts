@@ -1,6 +1,7 @@
 import type { Json } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { PrefillSide } from "../../worker/placement.ts";
+import type { WorkerRank } from "../../worker/worker_access.ts";
 
 /** Fields that make a prefill server compute a prompt for nobody; only SGLang up to 0.5.10.post1 then caches it. */
 const FAKE_HOST = "2.2.2.2";
@@ -17,9 +18,12 @@ export type BootstrapFields = {
 /**
  * Where two servers meet for one attempt: 1 … 2^53 − 1, which JSON holds exactly. Never 0: a decode server takes that
  * for "not written yet" and waits for ever. Drawn anew for each attempt, so that no late half meets another request.
+ * Divided by a prefill server's ranks, it leaves the rank that reads the prompt.
  */
-export function newRoom(random: Random): number {
-  return 1 + random.int(Number.MAX_SAFE_INTEGER);
+export function newRoom(random: Random, rank?: WorkerRank): number {
+  if (rank === undefined) return 1 + random.int(Number.MAX_SAFE_INTEGER);
+  const { index, of } = rank;
+  return (1 + random.int(Math.floor(Number.MAX_SAFE_INTEGER / of) - 1)) * of + index;
 }
 
 /** The fields of a request for one prompt. */
@@ -27,14 +31,14 @@ export function bootstrapFields(prefill: PrefillSide, random: Random): Bootstrap
   return {
     bootstrap_host: prefill.bootstrapHost,
     bootstrap_port: prefill.bootstrapPort ?? null,
-    bootstrap_room: newRoom(random),
+    bootstrap_room: newRoom(random, prefill.rank),
   };
 }
 
 /** The fields of a request for several prompts, each of which meets in a room of its own. */
 export function bootstrapLists(prefill: PrefillSide, prompts: number, random: Random): BootstrapFields {
   const rooms = new Set<number>();
-  while (rooms.size < prompts) rooms.add(newRoom(random));
+  while (rooms.size < prompts) rooms.add(newRoom(random, prefill.rank));
   return {
     bootstrap_host: Array.from(rooms, () => prefill.bootstrapHost),
     bootstrap_port: Array.from(rooms, () => prefill.bootstrapPort ?? null),

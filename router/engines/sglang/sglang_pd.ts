@@ -5,6 +5,7 @@ import { GenerateStream } from "../protocol/generate_stream.ts";
 import { warmed } from "../openai/warm_answer.ts";
 import { PooledEngine } from "../protocol/pooled_engine.ts";
 import { type BootstrapFields, bootstrapFields, fakeBootstrapFields } from "./bootstrap.ts";
+import { decodeRankFields, rankFields } from "./ranks.ts";
 import { readShown, type SglangRequest, sglangRequest, sglangWarm } from "./sglang_request.ts";
 import { olderThan } from "../version.ts";
 import { NOTHING_WARMED } from "../protocol/warm_request.ts";
@@ -94,7 +95,10 @@ export class SglangPdEngine extends PooledEngine implements Engine {
   ): WorkerCall {
     // The guards refuse these fields in a request: they are the router's alone to set.
     const { path, body, rid } = request;
-    const sent = JSON.stringify({ ...body, ...fields });
+    const ranks = phase === "prefill"
+      ? rankFields(at.prefill)
+      : decodeRankFields(at, this.capabilities.version);
+    const sent = JSON.stringify({ ...body, ...fields, ...ranks });
     const worker: CalledWorker = phase === "prefill" ? at.prefill : at;
     return workerCall(this.options, { at: worker, path, body, sent, rid, headers, phase });
   }

@@ -5,6 +5,7 @@ import { type EngineOptions, workerCall } from "../protocol/engine_options.ts";
 import { heldStops } from "../protocol/held_stops.ts";
 import { COMMON_DIALECT, openAiBody } from "../openai/openai_body.ts";
 import { readOpenAi } from "../openai/openai_stream.ts";
+import { rankFields } from "./ranks.ts";
 import { sglangBody } from "./sglang_body.ts";
 import { readSglang } from "./sglang_stream.ts";
 import { sharedFields, wholeBlocks } from "../protocol/warm_request.ts";
@@ -68,7 +69,7 @@ export function sglangCall(
   { path, body, rid }: SglangRequest,
   headers?: GenerateRequest["headers"],
 ): WorkerCall {
-  return workerCall(options, { at, path, body, rid, headers });
+  return workerCall(options, { at, path, body: { ...body, ...rankFields(at) }, rid, headers });
 }
 
 /**

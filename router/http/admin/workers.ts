@@ -8,10 +8,10 @@ import type { Call, Env } from "../gate/context.ts";
 import { fieldError } from "../gate/fields.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
-import type { WorkerStatus } from "../../pool/worker.ts";
+import { serverIdOf, type WorkerStatus } from "../../pool/worker.ts";
 import type { PendingWorker } from "../../served/fleet.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import { configuredUrls } from "../../worker/worker_access.ts";
+import { configuredUrls, shownUrl } from "../../worker/worker_access.ts";
 
 /** A worker to add, in the names of SGLang's own gateways; their other fields are let through. */
 const newWorkerSchema = z.looseObject({
@@ -88,7 +88,7 @@ function olderWorkerRoutes(http: HttpServices, routes: Hono<Env>): void {
   routes.get(
     "/list_workers",
     guarded(http, "admin", { summary: "The URLs of all workers." }),
-    (call) => call.json({ urls: workersOf(http).map(({ worker }) => worker.url) }),
+    (call) => call.json({ urls: workersOf(http).map(({ worker }) => shownUrl(worker)) }),
   );
   routes.post(
     "/add_worker",
@@ -177,9 +177,11 @@ function hostOfUrl(url: string): string | undefined {
 }
 
 async function changeWorker(http: HttpServices, call: Call): Promise<Response> {
-  const { model, worker } = find(http, idOf(call));
+  const id = idOf(call);
+  const { model, worker } = find(http, id);
   const { draining } = await read(http, call, workerChangeSchema);
-  model.membership.setDraining(worker.id, draining);
+  const isRank = id === worker.id || id === shownUrl(worker);
+  model.membership.setDraining(isRank ? worker.id : serverIdOf(worker), draining);
   return call.json(workerBody(find(http, idOf(call))));
 }
 
@@ -220,7 +222,8 @@ function workerList(http: HttpServices): JsonObject {
 function workerBody({ model, worker }: Found): JsonObject {
   return {
     id: worker.id,
-    url: worker.url,
+    url: shownUrl(worker),
+    ...(worker.rank === undefined ? {} : { dp_rank: worker.rank.index, dp_size: worker.rank.of }),
     model_id: model.config.model,
     worker_type: worker.role ?? "regular",
     is_healthy: worker.health === "healthy",
@@ -295,7 +298,10 @@ function idOf({ req }: Call): string {
 /** The worker of that id or, as in SGLang's gateways, of that URL. */
 function find(http: HttpServices, id: string): Found {
   const plain = (url: string) => url.replace(/\/+$/, "");
-  const found = workersOf(http).find(({ worker }) => worker.id === id || plain(worker.url) === plain(id));
+  const found = workersOf(http).find(({ worker }) =>
+    worker.id === id || serverIdOf(worker) === id ||
+    [worker.url, shownUrl(worker)].some((url) => plain(url) === plain(id))
+  );
   if (found !== undefined) return found;
   throw new CanopyError(`There is no worker ${JSON.stringify(id.slice(0, 200))}: GET /workers lists them`, {
     code: "worker_not_found",

@@ -92,9 +92,13 @@ async function ask(
   }
 }
 
-/** Prefill servers first, as SGLang's routers have it. */
+/** All servers, prefill ones first, as SGLang's routers have it. */
 export function workersToAsk(models: readonly ServedModel[]): FanOutTarget[] {
-  const all = models.flatMap((model) => model.pool.workers().map((worker) => ({ model, worker })));
+  const all = models.flatMap((model) =>
+    // Of a server with ranks, one: it answers for all.
+    model.pool.workers().filter(({ rank }) => rank === undefined || rank.index === 0)
+      .map((worker) => ({ model, worker }))
+  );
   return [
     ...all.filter(({ worker }) => worker.role === "prefill"),
     ...all.filter(({ worker }) => worker.role !== "prefill"),

@@ -145,7 +145,6 @@ const LINES: readonly LaunchLine[] = [
   {
     from: "a key, and ranks",
     line: `${SGLANG} --worker-urls $1 --api-key secret --dp-aware`,
-    says: /Option --dp-aware: /,
     serves: [],
   },
   {

@@ -81,6 +81,7 @@ test("a placement names the bootstrap registry as decode servers reach it", () =
     url: "http://p1:30000",
     bootstrapHost: "p1",
     bootstrapPort: 8998,
+    rank: undefined,
   });
   const workers = [{ prefill: "http://[::1]:1", decode: "http://d" }];
   assert.deepEqual(setUp({ workers }).pool.gate.leaseNow({}).prefill, {
@@ -88,6 +89,7 @@ test("a placement names the bootstrap registry as decode servers reach it", () =
     url: "http://[::1]:1",
     bootstrapHost: "[::1]",
     bootstrapPort: undefined,
+    rank: undefined,
   });
   const named = [{ prefill: "http://p:1", decode: "http://d", bootstrap_host: "10.0.0.7" }];
   assert.equal(setUp({ workers: named }).pool.gate.leaseNow({}).prefill?.bootstrapHost, "10.0.0.7");
