@@ -138,7 +138,7 @@ export class ResponseParser {
     ResponseParser.#headText = "";
     const result = module.llhttp_execute(this.#parser, ResponseParser.#inputAt, part.length);
     ResponseParser.#current = ResponseParser.#data = undefined;
-    if (ResponseParser.#pieces.length > 0) this.#handBody(part);
+    if (ResponseParser.#pieces.length > 0) this.#handBody();
     if (result === LLHTTP.ok) return "open";
     if (result !== LLHTTP.paused || !this.#complete) {
       this.#problem ??= this.#reason();
@@ -150,20 +150,23 @@ export class ResponseParser {
     return this.#keepAlive && last && end === part.length ? "ended" : "ended_for_good";
   }
 
-  /** The body's pieces in one read leave as one chunk: between them lay only sizes of chunks. */
-  #handBody(data: Buffer): void {
+  /**
+   * The body's pieces in one read leave as one chunk: between them lay only sizes of chunks. They are copied out of the
+   * module's memory, as a view into a read costs more than a copy of an event, and keeps the whole read alive.
+   */
+  #handBody(): void {
+    const input = ResponseParser.#input;
     const pieces = ResponseParser.#pieces;
     const start = pieces[0]!;
     let end = start + pieces[1]!;
     for (let i = 2; i < pieces.length; i += 2) {
       const from = pieces[i]!;
       const bytes = pieces[i + 1]!;
-      // In place: the read's bytes are ours.
-      data.copyWithin(end, from, from + bytes);
+      input.copyWithin(end, from, from + bytes);
       end += bytes;
     }
-    this.#handler!.onBody(data.subarray(start, end));
     pieces.length = 0;
+    this.#handler!.onBody(input.slice(start, end));
   }
 
   #reason(): string | undefined {
