@@ -10,9 +10,10 @@ const MAX_PREFIX_BYTES = 1 << 20;
  * they are given in the same form: JSON as it came, or token ids.
  */
 export class PromptPrefix {
-  readonly #open: () => Source;
+  #open: () => Source;
   #source: Source | undefined;
   readonly #hashes: number[] = [];
+  #released = false;
   #hash = 0;
   #end = 0;
 
@@ -43,6 +44,14 @@ export class PromptPrefix {
     return this.#opened.bytes;
   }
 
+  /** Forgets the prompt itself: what nobody has asked for so far is not known any more. */
+  release(): void {
+    const bytes = this.#source?.bytes ?? 0;
+    this.#open = () => this.#source!;
+    this.#source = { bytes, mix: () => 0 };
+    this.#released = true;
+  }
+
   get #opened(): Source {
     return this.#source ??= this.#open();
   }
@@ -51,6 +60,7 @@ export class PromptPrefix {
   piece(n: number): number | undefined {
     const { bytes, mix } = this.#opened;
     while (this.#hashes.length <= n) {
+      if (this.#released) return undefined;
       const end = this.#end + Math.max(LEAST_PIECE_BYTES, (this.#end / PIECE_SHARE) & ~3);
       if (end > Math.min(bytes, MAX_PREFIX_BYTES)) return undefined;
       this.#hash = mix(this.#hash, this.#end, end);
@@ -63,7 +73,7 @@ export class PromptPrefix {
   /** Hash of the first `bytes` (a multiple of 4), or of the whole prompt if it is shorter; undefined for an empty one. */
   upTo(bytes: number): number | undefined {
     const source = this.#opened;
-    return source.bytes === 0 ? undefined : source.mix(0, 0, Math.min(bytes, source.bytes));
+    return source.bytes === 0 || this.#released ? undefined : source.mix(0, 0, Math.min(bytes, source.bytes));
   }
 }
 

@@ -7,6 +7,7 @@ import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import type { Arrivals } from "../pool/arrivals.ts";
 import { AttemptBudget } from "../pool/attempt_budget.ts";
 import type { Lease, LeaseHint } from "../pool/lease.ts";
+import type { PromptPrefix } from "../pool/prompt_prefix.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall, type AttemptOptions } from "./attempt_call.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
@@ -53,6 +54,7 @@ interface Job {
   readonly model: ServedModel;
   readonly request: RelayRequest;
   readonly plan: RequestPlan;
+  readonly prompt: PromptPrefix | undefined;
   readonly requestId: string;
   /** The headers that all attempts carry. */
   readonly headers: Readonly<Record<string, string>>;
@@ -120,12 +122,13 @@ class WorkerRelay implements Relay {
     const plan = new RequestPlan(model, request);
     const requestId = request.headers["x-request-id"] ?? `req-${this.#ids.hex(24)}`;
     const headers = forwardedHeaders(request.headers, requestId);
-    const job: Job = { model, request, plan, requestId, headers, signal };
+    const { prompt } = plan;
+    const job: Job = { model, request, plan, prompt, requestId, headers, signal };
     const hint: LeaseHint = {
       arrival: this.#options.arrivals.next(),
       priority: plan.priority,
       stickyKey: request.headers[STICKY_HEADER],
-      prompt: plan.prompt,
+      prompt,
     };
     const budget = new AttemptBudget(model.config.retries);
     let lease = await model.pool.gate.lease(hint, signal);
@@ -199,7 +202,7 @@ class WorkerRelay implements Relay {
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
     // For as long as the place is held: a stream that has begun ends with this error.
-    lease.onLost?.((error) => void call.stop(error));
+    lease.onLost?.(stopperOf(call));
     try {
       if (job.signal.aborted) throw job.signal.reason;
       const response = await call.open();
@@ -236,8 +239,9 @@ class WorkerRelay implements Relay {
     extraHeaders: Readonly<Record<string, string>>,
   ): RelayAnswer {
     const { call, read, whole } = attempt;
+    const { requestId, signal } = job;
     const { status, headers: workerHeaders } = attempt.response;
-    const headers = Object.assign(returnedHeaders(workerHeaders, job.requestId), extraHeaders);
+    const headers = Object.assign(returnedHeaders(workerHeaders, requestId), extraHeaders);
     const wellEnded: PlacementOutcome = status < 400 ? "ok" : "rejected";
     const rewrite = job.plan.rewrite(attempt.ids);
     if (whole) {
@@ -255,6 +259,8 @@ class WorkerRelay implements Relay {
     }
     const events = isEventStream(workerHeaders);
     const refused = events && (errorEventStatus(attempt.first) ?? 500) < 500;
+    // What follows lasts as long as the answer, and keeps nothing of the prompt.
+    job.prompt?.release();
     const body = new AnswerBody({
       call,
       read,
@@ -265,8 +271,8 @@ class WorkerRelay implements Relay {
           clean: (event) => refusalEvents(call.worker, event),
         }
         : undefined,
-      signal: job.signal,
-      describe: (error) => this.#describe(job, call, error),
+      signal,
+      describe: (error) => this.#describe(requestId, call, error),
       onLast: (events) => noteCached(attempt, events),
       onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
     });
@@ -287,7 +293,7 @@ class WorkerRelay implements Relay {
     }
     await call.drop();
     release(attempt, failure.outcome);
-    this.#logFailure(job, failure.error);
+    this.#logFailure(job.requestId, failure.error);
     const headers = { "content-type": "application/json", "x-request-id": job.requestId, ...extra };
     return { status: failure.error.status, headers, body: encoder.encode(failureBody(failure.error)) };
   }
@@ -314,15 +320,15 @@ class WorkerRelay implements Relay {
     }
   }
 
-  #describe(job: Job, call: UpstreamCall, error: unknown): CanopyError {
+  #describe(requestId: string, call: UpstreamCall, error: unknown): CanopyError {
     const described = brokenAnswer(call.worker, error);
-    this.#logFailure(job, described);
+    this.#logFailure(requestId, described);
     return described;
   }
 
-  #logFailure(job: Job, error: CanopyError): void {
+  #logFailure(requestId: string, error: CanopyError): void {
     this.#options.log.warning("Request {request} failed: {error}{where}", {
-      request: job.requestId,
+      request: requestId,
       error: error.message,
       where: error instanceof EngineError ? ` (${error.workerUrl})` : "",
       ...(error.cause === undefined ? {} : { cause: messageOf(error.cause) }),
@@ -341,6 +347,11 @@ class WorkerRelay implements Relay {
 
 function retriedOf({ request: { path } }: Job, { call, lease }: Failed): RetriedRequest {
   return { path, side: call.half ?? (lease.prefill === undefined ? "regular" : "decode") };
+}
+
+/** Stops a call; made here, where nothing is near that it would keep alive as long as the place is held. */
+function stopperOf(call: UpstreamCall): (error: unknown) => void {
+  return (error) => void call.stop(error);
 }
 
 /** Tells the policy what the engine says at the end of an answer. */

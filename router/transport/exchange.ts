@@ -1,5 +1,6 @@
 import {
   type IncomingResponse,
+  type Lane,
   type OutgoingRequest,
   TransportError,
   type TransportErrorCode,
@@ -26,7 +27,11 @@ export interface ExchangeOutcome {
 /** One request and its response: the connection pushes, the reader of the body pulls, a full buffer pauses the socket. */
 export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Array> {
   readonly bodiless: boolean;
-  readonly request: OutgoingRequest;
+  readonly lane: Lane;
+  readonly connectTimeoutMs: number | undefined;
+  readonly #url: string;
+  /** Until it is written: bodies of prompts are long, and answers last. */
+  #request: OutgoingRequest | undefined;
   readonly target: Target;
   readonly #signal: AbortSignal;
   readonly #outcome: ExchangeOutcome;
@@ -39,7 +44,10 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
   #reader: { resolve: (result: Result) => void; reject: (error: unknown) => void } | undefined;
 
   constructor(request: OutgoingRequest, target: Target, signal: AbortSignal, outcome: ExchangeOutcome) {
-    this.request = request;
+    this.#request = request;
+    this.#url = request.url;
+    this.lane = request.lane ?? "generation";
+    this.connectTimeoutMs = request.connectTimeoutMs;
     this.target = target;
     this.bodiless = request.method === "HEAD";
     this.#signal = signal;
@@ -56,8 +64,10 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
   start(connection: Connection): void {
     this.#connection = connection;
     this.#state = "sent";
+    const request = this.#request!;
+    this.#request = undefined;
     try {
-      connection.carry(this.request, this.target, this);
+      connection.carry(request, this.target, this);
     } catch (cause) {
       this.fail("connect_failed", cause);
     }
@@ -66,7 +76,7 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
   /** Ends the exchange, and its connection, with an error. */
   fail(code: TransportErrorCode, cause: unknown, reusedSocket = false): void {
     if (this.#state === "ended" || this.#state === "failed") return;
-    this.#fail(new TransportError(code, this.request.url, { cause, reusedSocket }));
+    this.#fail(new TransportError(code, this.#url, { cause, reusedSocket }));
   }
 
   onHead(status: number, headers: Readonly<Record<string, string>>): void {

@@ -108,7 +108,7 @@ export class SocketTransport implements Transport {
     const connection = new Connection(exchange.target, {
       tls: this.#tls,
       onIdleClose: (connection) => worker.forget(connection),
-      connectTimeoutMs: exchange.request.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS,
+      connectTimeoutMs: exchange.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS,
       clock: this.#clock,
     });
     exchange.start(connection);
@@ -117,7 +117,7 @@ export class SocketTransport implements Transport {
   /** An exchange is over: its socket goes to the next one, and its place to one that waits. */
   #done(worker: WorkerSockets, exchange: Exchange, reusable: boolean): void {
     this.#inFlight--;
-    const lane = worker.lanes[exchange.request.lane ?? "generation"];
+    const lane = worker.lanes[exchange.lane];
     const { connection } = exchange;
     if (connection === undefined) lane.waiting.delete(exchange);
     else {

@@ -69,7 +69,15 @@ const UNFILTERED: ReadFilter<Read> = {
  */
 export class WorkerCall implements UpstreamCall {
   readonly half = undefined;
-  readonly #options: WorkerCallOptions;
+  readonly worker: CalledWorker;
+  readonly #transport: Transport;
+  readonly #clock: Clock;
+  readonly #config: WorkerCallOptions["config"];
+  readonly #abort: WorkerCallOptions["abort"];
+  readonly #firstTokenDueMs: number | undefined;
+  readonly #errors: CallErrors;
+  /** Without its body once that was answered: prompts are long, and answers last. */
+  #request: OutgoingRequest;
   readonly #connection = new AbortController();
   readonly #watchdog: Watchdog;
   #body: AsyncIterator<Uint8Array> | undefined;
@@ -87,21 +95,24 @@ export class WorkerCall implements UpstreamCall {
   #stopped: { readonly reason: unknown; readonly closed: Promise<void> } | undefined;
 
   constructor(options: WorkerCallOptions) {
-    this.#options = options;
+    this.worker = options.worker;
+    this.#transport = options.transport;
+    this.#clock = options.clock;
+    this.#config = options.config;
+    this.#abort = options.abort;
+    this.#firstTokenDueMs = options.firstTokenDueMs;
+    this.#errors = options.errors ?? engineErrors;
+    this.#request = options.request;
     this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#overdue()));
-  }
-
-  get worker(): CalledWorker {
-    return this.#options.worker;
   }
 
   async open(body?: string): Promise<IncomingResponse> {
     if (this.#stopped !== undefined) throw await this.#stopReason();
-    const { transport, request, clock, config, firstTokenDueMs } = this.#options;
+    const request = this.#request;
     this.#ended = this.#complete = this.#sawBytes = false;
-    this.#dueMs = firstTokenDueMs ?? clock.now() + config.first_token_timeout_ms;
+    this.#dueMs = this.#firstTokenDueMs ?? this.#clock.now() + this.#config.first_token_timeout_ms;
     this.#watchdog.arm(this.#dueMs);
-    const sending = transport.send(
+    const sending = this.#transport.send(
       body === undefined ? request : { ...request, body },
       this.#connection.signal,
     );
@@ -110,6 +121,7 @@ export class WorkerCall implements UpstreamCall {
     this.#first.catch(() => {});
     try {
       const response = await sending;
+      this.#request = { ...request, body: undefined };
       if (this.#stopped === undefined) return response;
     } catch (cause) {
       throw await this.#failure(cause);
@@ -179,8 +191,7 @@ export class WorkerCall implements UpstreamCall {
   #watched<T>(read: Promise<Read>, filter: ReadFilter<T>): Promise<T> {
     // A field, because a closure for every chunk costs more.
     this.#filter = filter;
-    const { clock, config } = this.#options;
-    this.#watchdog.arm(this.#begun ? clock.now() + config.idle_timeout_ms : this.#dueMs);
+    this.#watchdog.arm(this.#begun ? this.#clock.now() + this.#config.idle_timeout_ms : this.#dueMs);
     return read.then(this.#take, this.#fail) as Promise<T>;
   }
 
@@ -217,7 +228,7 @@ export class WorkerCall implements UpstreamCall {
   async #failure(cause: unknown): Promise<unknown> {
     if (this.#stopped !== undefined) return await this.#stopReason();
     this.#end();
-    return (this.#options.errors ?? engineErrors).broken(this.worker, cause);
+    return this.#errors.broken(this.worker, cause);
   }
 
   async #rejected<T>(filter: ReadFilter<T>): Promise<T> {
@@ -230,19 +241,19 @@ export class WorkerCall implements UpstreamCall {
   }
 
   #overdue(): unknown {
-    const { config, errors } = this.#options;
+    const config = this.#config;
     const limitMs = this.#begun ? config.idle_timeout_ms : config.first_token_timeout_ms;
-    return (errors ?? engineErrors).overdue(this.worker, limitMs, this.#begun);
+    return this.#errors.overdue(this.worker, limitMs, this.#begun);
   }
 
   async #abortThenClose(reason: unknown): Promise<void> {
     this.#watchdog.stop();
-    const rids = this.#options.abort?.rids ?? [];
+    const rids = this.#abort?.rids ?? [];
     if (this.#reading !== undefined && !this.#ended && !this.#complete && rids.length > 0) {
       const unanswered = !this.#sawBytes;
-      await this.#abort(rids);
+      await this.#sendAborts(rids);
       // Without a byte of the answer, the abort may have overtaken the request on its way: then it is repeated.
-      if (!await this.#drained(ABORT_EFFECT_MS) && unanswered) await this.#abort(rids);
+      if (!await this.#drained(ABORT_EFFECT_MS) && unanswered) await this.#sendAborts(rids);
     }
     this.#closeConnection(reason);
   }
@@ -261,7 +272,7 @@ export class WorkerCall implements UpstreamCall {
   async #drained(limitMs: number): Promise<boolean> {
     let cancel = () => {};
     const late = new Promise<boolean>((resolve) => {
-      cancel = this.#options.clock.timer(limitMs, () => resolve(false));
+      cancel = this.#clock.timer(limitMs, () => resolve(false));
     });
     const drained = await Promise.race([this.#readToEnd().then(() => true, () => true), late]);
     cancel();
@@ -274,9 +285,9 @@ export class WorkerCall implements UpstreamCall {
     while (body !== undefined && read?.done !== true) read = await body.next();
   }
 
-  async #abort(rids: readonly string[]): Promise<void> {
+  async #sendAborts(rids: readonly string[]): Promise<void> {
     const late = new Error(`it was not confirmed within ${ABORT_ANSWER_MS} ms`);
-    const deadline = deadlineSignal(this.#options.clock, ABORT_ANSWER_MS, late);
+    const deadline = deadlineSignal(this.#clock, ABORT_ANSWER_MS, late);
     try {
       for (let i = 0; i < rids.length; i += ABORTS_AT_ONCE) {
         await Promise.all(
@@ -296,14 +307,13 @@ export class WorkerCall implements UpstreamCall {
   }
 
   async #sendAbort(rid: string, signal: AbortSignal): Promise<void> {
-    const { transport, config, abort } = this.#options;
-    const response = await transport.send({
+    const response = await this.#transport.send({
       method: "POST",
       url: workerUrl(this.worker.url, "/abort_request"),
       lane: "control",
-      headers: { ...abort?.headers, "content-type": "application/json", "accept-encoding": "identity" },
+      headers: { ...this.#abort?.headers, "content-type": "application/json", "accept-encoding": "identity" },
       body: JSON.stringify({ rid }),
-      connectTimeoutMs: config.connect_timeout_ms,
+      connectTimeoutMs: this.#config.connect_timeout_ms,
     }, signal);
     // Read to the end, so that the connection can be used again.
     for await (const _chunk of response.body);

@@ -19,6 +19,8 @@ import { BASELINE, type Mode, peerRouters, RunningRouter } from "./routers.ts";
 import { type Figures, measure, type Scenario, SCENARIOS } from "./scenarios.ts";
 
 const MODEL = "m";
+/** Length of the first round in those that count. */
+const WARM_UP = 3;
 const rounds = numberAfter("--rounds", 3);
 const seconds = numberAfter("--seconds", 4);
 const basePort = numberAfter("--base-port", 18_300);
@@ -54,8 +56,9 @@ async function measureMode(mode: Mode, bench: NativeBench): Promise<void> {
   for (let round = 0; round <= rounds; round++) {
     for (const [scenario, figures] of all) {
       for (const [name, router] of running) {
-        const one = await measure({ scenario, router, bench, clock, model: MODEL, seconds });
         // The first round warms compilers and connections up.
+        const lasts = round > 0 ? seconds : WARM_UP * seconds;
+        const one = await measure({ scenario, router, bench, clock, model: MODEL, seconds: lasts });
         if (round > 0) figures.set(name, [...figures.get(name) ?? [], one]);
       }
     }

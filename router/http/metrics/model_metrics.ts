@@ -23,9 +23,9 @@ export interface TimedRequest {
 /** Times an answer. */
 export interface AnswerTimer {
   /** The first piece of a stream is here. */
-  first(): void;
+  readonly first: () => void;
   /** The answer has ended; `ok`, or what became of it. */
-  ended(outcome: string): void;
+  readonly ended: (outcome: string) => void;
 }
 
 /** The series of one kind of request. */

@@ -32,7 +32,8 @@ export async function serveEngine(
   const stream = body["stream"] === true;
   const backend = model.config.engine.endsWith("-pd") ? "pd" : "regular";
   const timer = http.metrics.models.begin({ model: model.name, backend, path, stream });
-  scope.onEnd((outcome) => timer.ended(outcome));
+  // No function made here may last as long as the answer: it would keep the request with its prompt.
+  scope.onEnd(timer.ended);
   const release = await http.admission.take(scope.signal);
   scope.onEnd(release);
   const { status, headers: returned, body: answer } = await http.relay.relay(

@@ -77,3 +77,12 @@ test("token ids count four bytes each", () => {
   assert.equal(prompt.piece(2), undefined);
   assert.notEqual(prompt.piece(0), PromptPrefix.ofTokens(ids.slice(1)).piece(0));
 });
+
+test("a prompt that was released is known as far as somebody has asked, and keeps nothing else", () => {
+  const prompt = PromptPrefix.ofTokens(Array.from({ length: 1_000 }, (_, id) => id));
+  const [first, second] = [prompt.piece(0), prompt.piece(1)];
+  prompt.release();
+  assert.deepEqual([prompt.piece(0), prompt.piece(1), prompt.piece(2)], [first, second, undefined]);
+  assert.equal(prompt.bytes, 4_000);
+  assert.equal(prompt.upTo(64), undefined);
+});
