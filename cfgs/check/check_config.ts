@@ -39,8 +39,9 @@ function checkServer({ server }: Config): ConfigFinding[] {
       "until one is set";
     findings.push(findingAt(["server", "api_keys"], message, { severity: "warning" }));
   }
-  if (hosts.length > 0) {
-    const message = "is not in effect without server.admin_key: set it, or leave worker_hosts out";
+  if (hosts.length > 0 && apiKeys.length > 0) {
+    const message =
+      "is not in effect with server.api_keys alone: set server.admin_key, or leave worker_hosts out";
     findings.push(findingAt(["server", "worker_hosts"], message, { severity: "warning" }));
   }
   return findings;

@@ -323,7 +323,8 @@ export const serverSchema = z.strictObject({
     "Names by which clients may call the router; none: any, but on the loopback only localhost and its addresses",
   ),
   worker_hosts: z.array(hostName).default([]).describe(
-    "Hosts, beside this one and those of configured workers, from which POST /workers takes workers under an admin key",
+    "Hosts, beside this one and those of configured workers, of which POST /workers takes workers under an admin key; " +
+      "where there is no key at all, it then takes them from other hosts, too",
   ),
   max_body_bytes: z.int().min(1).default(64 * 1024 * 1024).describe("Largest request body"),
   max_running: z.int().min(1).default(256).describe("Requests that run at once"),

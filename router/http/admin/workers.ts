@@ -153,12 +153,16 @@ function accepted(
   return call.json({ status: "accepted", worker_id: id, model, url, location }, 202, { location });
 }
 
-/** Under an admin key a worker may only be where an operator wants workers. Throws `worker_host_refused` (403). */
+/**
+ * Under an admin key, or where hosts of workers are named, a worker may only be where an operator wants workers. Throws
+ * `worker_host_refused` (403).
+ */
 function checkHosts(
   { config: { server, models } }: HttpServices,
   { url, bootstrap_host: registry }: { url: string; bootstrap_host: string | undefined },
 ): void {
-  if (server.admin_key === undefined && server.admin_keys.length === 0) return;
+  const keyless = server.admin_key === undefined && server.admin_keys.length === 0;
+  if (keyless && server.worker_hosts.length === 0) return;
   const known = Object.values(models).flatMap((model) => configuredUrls(model).map(hostOfUrl));
   const hosts = { url: hostOfUrl(url), bootstrap_host: registry && hostnameOf(registry) };
   for (const [field, host] of Object.entries(hosts)) {

@@ -19,6 +19,8 @@ export interface KeysConfig {
   readonly admin_keys?: readonly string[] | undefined;
   /** Address that it listens on. */
   readonly host?: string | undefined;
+  /** Hosts of workers that may be added; where some are named, other hosts need no key for changes if there is none. */
+  readonly worker_hosts?: readonly string[] | undefined;
 }
 
 /** Checks bearer tokens. Without configured keys everything is allowed, an empty `Bearer` included. */
@@ -29,7 +31,7 @@ export class Keys {
 
   constructor(config: KeysConfig) {
     const { host = "localhost", api_keys: api, admin_key: admin, admin_keys: admins = [] } = config;
-    this.#local = isLoopback(host);
+    this.#local = isLoopback(host) || (config.worker_hosts ?? []).length > 0;
     this.#api = api.map(hash);
     this.#admin = (admin === undefined ? admins : [admin, ...admins]).map(hash);
   }
@@ -40,7 +42,8 @@ export class Keys {
     const adminOnly = access === "admin" || access === "control";
     if (access === "control" && this.#keyless && !this.#local && !fromHere) {
       throw adminKeyRequired(
-        "From another host this route needs an admin key, and none is configured: set server.admin_key",
+        "From another host this route needs an admin key, and none is configured: set server.admin_key, or name the " +
+          "hosts of workers that anybody may add in server.worker_hosts",
       );
     }
     if (this.#keyless || (access === "api" && this.#api.length === 0)) return;

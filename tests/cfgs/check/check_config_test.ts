@@ -253,12 +253,16 @@ test("clients' keys without an operator's say what is refused to everybody", () 
   assert.deepEqual(check({ api_keys: ["k"], admin_keys: ["boss"] }), []);
 });
 
-test("Hosts for workers that nobody may add without an admin key raise a warning", () => {
+test("Hosts for workers that nobody may add, as there are keys and none is an admin's, raise a warning", () => {
   const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
   const server = { worker_hosts: ["gpu7"] };
   assert.deepEqual(complaints(configText({ models, server: { ...server, admin_key: "boss" } })), []);
-  const [warning = ""] = complaints(configText({ models, server }));
-  assert.match(warning, /server\.worker_hosts is not in effect without server\.admin_key/);
+  assert.deepEqual(complaints(configText({ models, server })), [], "without any key they are in effect");
+  const [, warning = ""] = complaints(configText({ models, server: { ...server, api_keys: ["k"] } }));
+  assert.match(
+    warning,
+    /server\.worker_hosts is not in effect with server\.api_keys alone: set server\.admin_key/,
+  );
 });
 
 test("Policies: an unknown one is named with the list, one for a half that is not there is a warning", () => {

@@ -91,6 +91,30 @@ test("a router without workers waits for POST /workers, also from this host whil
   });
 });
 
+test("engines on other hosts may add themselves without a key where their hosts are named, and others may not", async () => {
+  await withServers([{}], async ([one = ""]) => {
+    const args = ["--enable-igw", "--set", 'server.worker_hosts=["gpu7"]'];
+    const { code, err } = await whileServing(args, async (url) => {
+      // As somebody behind a proxy: not from this host.
+      const post = (worker: string) =>
+        fetch(`${url}/workers`, {
+          method: "POST",
+          headers: { "content-type": "application/json", "x-forwarded-for": "203.0.113.9" },
+          body: JSON.stringify({ url: worker }),
+        });
+      assert.equal((await post(one)).status, 202);
+      assert.equal((await post("http://gpu7:30000")).status, 202);
+      const refused = await post("http://gpu8:30000");
+      assert.equal(refused.status, 403);
+      assert.match(
+        await refused.text(),
+        /"gpu8\\", which is neither this one .* list it in server\.worker_hosts/,
+      );
+    });
+    assert.equal(code, 0, err);
+  });
+});
+
 test("a vLLM pair is known for one, whichever peer's flag asks for pairs", async () => {
   const pair: Partial<Engine>[] = [{ engine: "vllm" }, { engine: "vllm" }];
   for (const flag of ["--vllm-pd-disaggregation", "--pd-disaggregation", "--mini-lb"]) {

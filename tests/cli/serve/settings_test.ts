@@ -27,6 +27,17 @@ test("--prometheus-port has /metrics for everybody, and nothing else", async () 
   });
 });
 
+test("a server that answers 500 is tried again where there is no other, as by the peers", async () => {
+  await withFakeWorkers([{ status: 500 }], async ([worker]) => {
+    const { code, err } = await whileServing(["--worker-urls", worker!.url], async (url) => {
+      assert.ok((await chat(url, "org/a")).status >= 500);
+    });
+    assert.equal(code, 0, err);
+    const sent = worker!.seen.filter(({ path }) => path === "/v1/chat/completions");
+    assert.equal(sent.length, 5);
+  });
+});
+
 test("--retry-max-retries is the number of attempts in all", async () => {
   for (
     const [flags, attempts] of [
