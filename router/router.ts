@@ -186,8 +186,7 @@ function createParts(options: RouterOptions, life: AbortSignal) {
   });
   const arrivals = new Arrivals();
   const onRunEnded = part?.onRunEnded;
-  const kept = { onRunEnded, maxRunsKept: onRunEnded && 0 };
-  const moa = createMoa({ ...shared, ...kept, models: models.all, arrivals, earlyExit });
+  const moa = createMoa({ ...shared, onRunEnded, models: models.all, arrivals, earlyExit });
   models.listen({ added: (model) => moa.addModel(model), removed: (name) => moa.removeModel(name) });
   const fleet = config.fleet === undefined
     ? undefined

@@ -119,12 +119,14 @@ class ModelPool implements ManagedPool {
   readonly gate: Gate;
   readonly #registry: WorkerRegistry;
   readonly #placer: Placer;
+  readonly #share: PoolShare | undefined;
   #config: ModelConfig;
 
   constructor(options: PoolOptions) {
     const { model, config, clock, random } = options;
     this.model = model;
     this.#config = config;
+    this.#share = options.share;
     const registry = new WorkerRegistry({ ...options, onChange: () => this.gate.wake() });
     const placerOptions = { model, config, random, registry, share: options.share };
     const placer = servesInPairs(config) ? new PairPlacer(placerOptions) : new WorkerPlacer(placerOptions);
@@ -177,9 +179,10 @@ class ModelPool implements ManagedPool {
     const after = configuredAccesses({ model, config });
     this.#config = config;
     this.#placer.reconfigure(config);
+    const told = this.#share?.leads === false;
     this.#registry.reconfigure(config, {
-      left: differences(before, after),
-      come: differences(after, before),
+      left: told ? [] : differences(before, after),
+      come: told ? [] : differences(after, before),
     });
   }
 

@@ -329,7 +329,8 @@ export class ModelService implements ServedModel {
 }
 
 /** True for settings by which a model's service can go on: the same engine, model and tokenizer. */
-function isSameService(one: ModelConfig, other: ModelConfig): boolean {
+/** True when a model can go on with its workers under the other settings; otherwise it is served anew. */
+export function isSameService(one: ModelConfig, other: ModelConfig): boolean {
   const kindOf = ({ engine, model, tokenizer, chat_template_arguments, onnx }: ModelConfig) =>
     JSON.stringify([engine, model, tokenizer ?? null, chat_template_arguments, onnx ?? null]);
   return kindOf(one) === kindOf(other);

@@ -8,6 +8,8 @@ export interface LeadingFrontOptions {
   readonly app: Fetches;
   /** The threads that serve. */
   readonly threads: () => readonly Fetches[];
+  /** Resolves when all threads have heard what was told until now, or are late. */
+  readonly settled: () => Promise<unknown>;
   readonly metrics: HttpMetrics;
   readonly clock: Clock;
 }
@@ -36,7 +38,10 @@ export class LeadingFront implements Fetches {
     if (pathname === "/abort_request" && threads.length > 0) {
       return this.#counted(request, await askAll(request, threads, env), startedMs);
     }
-    return await app.fetch(request, env);
+    const answer = await app.fetch(request, env);
+    // What a client was told has changed has changed everywhere.
+    if (request.method !== "GET") await this.#options.settled();
+    return answer;
   }
 
   /** What threads have answered for all counts here. */

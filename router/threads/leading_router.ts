@@ -1,8 +1,10 @@
+import type { Config } from "../../cfgs/schema/config.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { logger } from "../../base/log.ts";
 import type { Thread } from "../../ml/onnx/thread.ts";
 import { Metrics, type ThreadCounts } from "../http/metrics/metrics.ts";
 import type { PoolShare, WorkerReport } from "../pool/pool_share.ts";
+import { isSameService } from "../served/models.ts";
 import { createRouter, type Router, type RouterOptions } from "../router.ts";
 import { LeadingFront } from "./leading_front.ts";
 import type { FromServingThread, SharedModel, ToServingThread } from "./messages.ts";
@@ -22,7 +24,7 @@ export interface LeadingRouterOptions extends Omit<RouterOptions, "part"> {
   readonly threads: number;
   readonly address: { readonly host: string; readonly port: number };
   readonly start: (
-    options: ServingOptions,
+    options: ServingOptions & { readonly config: Config },
     address: { readonly host: string; readonly port: number },
     events: ServingEvents,
   ) => Thread<ToServingThread>;
@@ -69,6 +71,7 @@ export class LeadingRouter {
   readonly #slots = new Set<number>();
   readonly #front: LeadingFront;
   readonly #life = new AbortController();
+  #config: Config;
   readonly #log = logger("threads");
   /** Numbers of all threads that have died, as they were last asked for. */
   #dead: ThreadCounts | undefined;
@@ -79,6 +82,7 @@ export class LeadingRouter {
   constructor(options: LeadingRouterOptions) {
     const { threads } = options;
     this.#options = options;
+    this.#config = options.config;
     this.#memory = ThreadCells.allocate(threads + 1);
     const onPass = () => this.#wakeAll();
     this.#cells = new ThreadCells(this.#memory, { thread: 0, threads: threads + 1, onPass });
@@ -94,6 +98,8 @@ export class LeadingRouter {
     this.#front = new LeadingFront({
       app: this.router.app,
       threads: () => [...this.#serving.values()].map(({ http }) => http),
+      // Threads take messages in their order.
+      settled: () => this.#countAll(),
       metrics: this.router.inside.metrics.http,
       clock: options.clock,
     });
@@ -105,6 +111,25 @@ export class LeadingRouter {
     const indices = Array.from({ length: this.#options.threads }, (_, at) => at + 1);
     const [url] = await Promise.all(indices.map((index) => this.#start(index).listening.promise));
     return { url: url! };
+  }
+
+  /**
+   * Has all threads go on by another configuration, as `Router.reconfigure` does. Throws 500 `restart_needed` when models
+   * come, go or are served anew.
+   */
+  reconfigure(config: Config): void {
+    const { models } = this.#config;
+    for (const name of new Set([...Object.keys(models), ...Object.keys(config.models)])) {
+      const [before, after] = [models[name], config.models[name]];
+      if (before !== undefined && after !== undefined && isSameService(before, after)) continue;
+      throw new CanopyError(
+        `models.${name} comes, goes or is served anew, which several threads do only at a start: start the router again, or use server.workers 1`,
+        { code: "restart_needed", status: 500 },
+      );
+    }
+    this.router.reconfigure(config);
+    this.#config = config;
+    this.#tellAll({ kind: "config", config });
   }
 
   /** Refuses new requests and lets all threads finish theirs, up to the configured time; then ends. */
@@ -141,7 +166,7 @@ export class LeadingRouter {
     const models = [...this.#models.keys()].flatMap((name) => this.#modelOf(name) ?? []);
     const post: PostToThread = (message) => serving.thread.post(message);
     const thread = start(
-      { memory: this.#memory, thread: index, threads: threads + 1, models },
+      { config: this.#config, memory: this.#memory, thread: index, threads: threads + 1, models },
       { ...address, port: this.#port },
       {
         message: (message) => this.#take(serving, message),

@@ -1,4 +1,4 @@
-import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
 import type { ThreadCounts } from "../http/metrics/metrics.ts";
 import type { RunRecord } from "../moa/record/run_record.ts";
 import type { WorkerReport } from "../pool/pool_share.ts";
@@ -44,6 +44,8 @@ export type ToServingThread =
   | { readonly kind: "http"; readonly message: HttpMessage }
   /** A model, new or known, with all of its workers as they are now. */
   | { readonly kind: "model"; readonly model: SharedModel }
+  /** Go on by another configuration, of the same models. */
+  | { readonly kind: "config"; readonly config: Config }
   /** A place may be free: look whether it is your turn. */
   | { readonly kind: "wake" }
   | { readonly kind: "count"; readonly request: number }

@@ -1,3 +1,4 @@
+import type { Config } from "../../cfgs/schema/config.ts";
 import type { EarlyExitServices } from "../moa/exit/exit_policies.ts";
 import type { Fetches } from "../http/server/serve_http.ts";
 import { asCanopyError, errorResponse } from "../http/gate/errors.ts";
@@ -59,6 +60,7 @@ export class ServingRouter {
     for (const { name, number } of models) this.#numbers.set(name, number);
     this.#router = createRouter({
       ...rest,
+      config: withoutRecords(rest.config),
       part: {
         leads: false,
         shareOf: (model) => this.#shareOf(model, cells),
@@ -79,7 +81,12 @@ export class ServingRouter {
     return this.#router.listen({ ...address, sharesPort: true });
   }
 
-  take(message: Exclude<ToServingThread, { kind: "scorer" }>): void {
+  /** Goes on by another configuration, as `Router.reconfigure` does. */
+  reconfigure(config: Config): void {
+    this.#router.reconfigure(withoutRecords(config));
+  }
+
+  take(message: Exclude<ToServingThread, { kind: "scorer" | "config" }>): void {
     const { post } = this.#options;
     const { models, admission, counts } = this.#router.inside;
     const ended = async () => {
@@ -132,6 +139,11 @@ export class ServingRouter {
       poke: (worker) => post({ kind: "poke", model, worker }),
     };
   }
+}
+
+/** The thread that leads keeps the records of runs. */
+function withoutRecords(config: Config): Config {
+  return { ...config, server: { ...config.server, max_runs_kept: 0 } };
 }
 
 function notHere(): never {

@@ -35,7 +35,8 @@ const shareScorer: StartScorerThread = (_, events) => {
 
 try {
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
-  const { transport } = new WorkerNetwork(config, systemTransport());
+  const network = new WorkerNetwork(config, systemTransport());
+  const { transport } = network;
   // One scorer for all threads: its model is loaded once.
   const earlyExit = makeEarlyExit(config, { clock, env, transport, stop: stop.signal }, {
     start: shareScorer,
@@ -56,7 +57,11 @@ try {
   });
   port.on("message", (message: ToServingThread) => {
     if (message.kind === "scorer") toScorer?.(message.message);
-    else router.take(message);
+    else if (message.kind === "config") {
+      const change = network.prepare(message.config);
+      router.reconfigure(message.config);
+      change.commit();
+    } else router.take(message);
   });
   const { url } = await router.listen(address);
   post({ kind: "listening", url });

@@ -29,11 +29,11 @@ export class ThreadedRouter {
   readonly #uses = new Map<number, (message: ToScorer) => void>();
 
   constructor(options: ThreadedRouterOptions) {
-    const { config } = options;
     this.#options = options;
     this.#leading = new LeadingRouter({
       ...options,
-      start: (serving, address, events) => startServingThread({ config, options: serving, address }, events),
+      start: ({ config, ...serving }, address, events) =>
+        startServingThread({ config, options: serving, address }, events),
       scorer: (thread, message, post) => this.#take(thread, message, post),
       scorerLeft: (thread) => this.#leave(thread),
     });
@@ -44,12 +44,7 @@ export class ThreadedRouter {
     const leading = this.#leading;
     return {
       ...leading.router,
-      reconfigure: () => {
-        throw new CanopyError(
-          "A new configuration is not taken over while server.workers is more than 1: start the router again",
-          { code: "restart_needed", status: 500 },
-        );
-      },
+      reconfigure: (config) => leading.reconfigure(config),
       drain: () => leading.drain(),
       close: async () => {
         await leading.close();

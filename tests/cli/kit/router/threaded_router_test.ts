@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { request as httpRequest } from "node:http";
 import { test } from "node:test";
-import { configSchema } from "../../../../cfgs/schema/config.ts";
+import { type Config, configSchema } from "../../../../cfgs/schema/config.ts";
 import { ThreadedRouter } from "../../../../cli/kit/router/threaded_router.ts";
 import { makeEarlyExit } from "../../../../cli/kit/router/make_early_exit.ts";
 import { CanopyError } from "../../../../base/errors.ts";
@@ -40,6 +40,7 @@ function ask(method: string, url: string, body?: object): Promise<Answer> {
 
 interface Served {
   readonly url: string;
+  readonly config: Config;
   readonly threaded: ThreadedRouter;
   readonly worker: HeldWorker;
   chat(model: string, options?: object): Promise<Answer>;
@@ -75,6 +76,7 @@ async function withThreads(
         const messages = [{ role: "user", content: "Hi" }];
         await use({
           url,
+          config,
           threaded,
           worker,
           chat: (name, options) =>
@@ -216,7 +218,8 @@ test("all threads hear of workers that come, go, drain, and are ill or well", as
       assert.equal(added.status, 202, added.text);
       assert.equal((await ask("DELETE", `${url}/workers/m.w1`)).status, 202);
       const before = worker.asked;
-      assert.ok((await Promise.all(times(20, () => chat("m")))).every(({ status }) => status === 200));
+      const answers = await Promise.all(times(20, () => chat("m")));
+      assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
       assert.equal(worker.asked, before);
       assert.equal(second.asked, 20);
       second.healthy = false;
@@ -255,6 +258,42 @@ test("a drain waits for the streams of all threads, and refuses what is new", as
     await drained;
     assert.equal((await get("/health")).status, 0);
   });
+});
+
+test("all threads go on by a new configuration, also those that are started then; a change of models is refused", async () => {
+  const second = await startHeldWorker();
+  try {
+    await withThreads(async ({ threaded, config, chat, get, worker }) => {
+      const statuses = async () =>
+        new Set((await Promise.all(times(12, () => chat("m")))).map(({ status }) => status));
+      worker.hold();
+      const streams = times(10, () => chat("m", { stream: true, max_tokens: 3 }));
+      await until("all streams run", () => worker.running === 10);
+      const { m } = config.models;
+      const moved = { ...config, models: { m: { ...m!, workers: [second.url] } } };
+      threaded.router.reconfigure(moved);
+      await until("all threads have the new worker", async () => {
+        const before = second.asked;
+        return (await statuses()).has(200) && second.asked - before === 12;
+      });
+      worker.release();
+      for (const { text } of await Promise.all(streams)) assert.equal(wordsOf(text), "0 1 2 ");
+      assert.throws(
+        () => threaded.router.reconfigure({ ...moved, models: { ...moved.models, other: m! } }),
+        /models\.other comes, goes or is served anew.*start the router again/,
+      );
+      threaded.router.reconfigure({ ...moved, server: { ...config.server, api_keys: ["k"] } });
+      await until("all threads want the key", async () => [...await statuses()].join() === "401");
+      threaded.kill(2);
+      await until(
+        "a new thread serves",
+        async () => valueOf((await get("/metrics")).text, "canopy_threads") !== 1,
+      );
+      assert.deepEqual([...await statuses()], [401]);
+    });
+  } finally {
+    await second.close();
+  }
 });
 
 test("a port that another router has is refused, and not shared by the two", async () => {
