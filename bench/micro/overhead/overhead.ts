@@ -6,6 +6,7 @@
 import process from "node:process";
 import { type AgentOverhead, agentOverhead } from "./overhead_agent.ts";
 import { relayOverhead } from "./overhead_relay.ts";
+import { requestOverhead } from "./overhead_request.ts";
 import { treeOverhead } from "./overhead_tree.ts";
 
 const us = (value: number) => value.toFixed(2).padStart(8);
@@ -30,6 +31,12 @@ line("bare pass-through", relay.bare, relay.bare);
 line("relay, vllm", relay.vllm, relay.bare);
 line("relay, sglang", relay.sglang, relay.bare);
 line("relay, model renamed", relay.renamed, relay.bare);
+
+const request = await requestOverhead({ requests: 5_000, atOnce: 64, rounds: 5 });
+title("A request with a whole answer of 1 kB, in memory", "CPU µs");
+line("bare pass-through", request.bare, request.bare);
+line("relay, a whole server", request.regular, request.bare);
+line("relay, a pair: two requests to workers", request.pair, request.bare);
 
 agentLines(await agentOverhead("vllm", { tokens: 500, answers: 20, rounds: 5 }));
 agentLines(await agentOverhead("sglang", { tokens: 500, answers: 20, rounds: 5 }));

@@ -52,7 +52,6 @@ export async function requestOverhead(
 }
 
 const URL = "http://localhost/v1/chat/completions";
-const HEADERS = { "content-type": "application/json", "user-agent": "client/1", accept: "*/*" };
 const BODY = JSON.stringify({
   model: "m",
   messages: [{ role: "user", content: "y".repeat(900) }],
@@ -60,6 +59,12 @@ const BODY = JSON.stringify({
   temperature: 0.7,
   stream: false,
 });
+const HEADERS = {
+  "content-type": "application/json",
+  "content-length": `${BODY.length}`,
+  "user-agent": "client/1",
+  accept: "*/*",
+};
 const ANSWER = new TextEncoder().encode(JSON.stringify({
   id: "chatcmpl-0123456789abcdef",
   object: "chat.completion",
