@@ -69,6 +69,10 @@ export const modelSchema = z.strictObject({
   pair_window: z.int().min(1).default(64).describe(
     "Requests of one prefill and one decode server that may be before their first token; the others wait here",
   ),
+  hedge_idle_pair_ms: z.number().positive().optional().describe(
+    "Longest wait for the first answer of a SGLang pair that has been idle for a minute, before another attempt is " +
+      "made beside it; absent: none is",
+  ),
   sampling: samplingSchema.optional().describe("Used where graph, layer and agent say nothing"),
   chat_template_arguments: z.record(z.string(), z.json()).default({}).describe(
     "Passed to the chat template, such as enable_thinking",

@@ -128,7 +128,7 @@ class ModelPool implements ManagedPool {
     this.#config = config;
     this.#share = options.share;
     const registry = new WorkerRegistry({ ...options, onChange: () => this.gate.wake() });
-    const placerOptions = { model, config, random, registry, share: options.share };
+    const placerOptions = { model, config, clock, random, registry, share: options.share };
     const placer = servesInPairs(config) ? new PairPlacer(placerOptions) : new WorkerPlacer(placerOptions);
     this.gate = new Gate({
       model,

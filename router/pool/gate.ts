@@ -219,6 +219,7 @@ class ClaimLease implements Lease {
   readonly rank: Claim["rank"];
   readonly prefill: Claim["prefill"];
   readonly home: string;
+  readonly idleMs: number | undefined;
   readonly #claim: Claim;
   readonly #ends: LeaseEnds;
   #reading: boolean;
@@ -231,6 +232,7 @@ class ClaimLease implements Lease {
     this.rank = claim.rank;
     this.prefill = claim.prefill;
     this.home = homeOf(claim);
+    this.idleMs = claim.idleMs;
     this.#claim = claim;
     this.#ends = ends;
     this.#reading = ends.stopReading !== undefined;

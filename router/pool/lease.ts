@@ -25,4 +25,6 @@ export interface LeaseHint extends PlaceHint {
 export interface Lease extends Placement {
   /** Id of the worker that reads the prompt and keeps its prefix: of a pair, the prefill half. */
   readonly home: string;
+  /** Of a pair: time since its last hand-off was over, in ms; Infinity before the first. */
+  readonly idleMs?: number | undefined;
 }

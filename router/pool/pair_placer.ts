@@ -25,6 +25,8 @@ export class PairPlacer implements Placer {
   #decodePolicy: Policy;
   /** Requests in their hand-off, by `pairKey`; pairs with none are absent. */
   readonly #handOffs = new Map<string, number>();
+  /** Clock time of the end of the last hand-off, by `pairKey`. */
+  readonly #handedOffAtMs = new Map<string, number>();
 
   constructor(options: PlacerOptions) {
     this.#options = options;
@@ -138,16 +140,21 @@ export class PairPlacer implements Placer {
       return undefined;
     }
     const key = pairKey(prefill, decode);
+    const { clock } = this.#options;
+    const underWay = this.#handOffs.has(key);
+    const idleMs = underWay ? 0 : clock.now() - (this.#handedOffAtMs.get(key) ?? -Infinity);
     this.#handOffs.set(key, (this.#handOffs.get(key) ?? 0) + 1);
     return lost.claim = new PairClaim({ worker: prefill, share: prefillShare }, {
       worker: decode,
       share: decodeShare,
     }, {
+      idleMs,
       onHandedOff: () => {
         handOffs?.add(-1);
         const left = (this.#handOffs.get(key) ?? 1) - 1;
         if (left === 0) this.#handOffs.delete(key);
         else this.#handOffs.set(key, left);
+        this.#handedOffAtMs.set(key, clock.now());
       },
       onRead: (found) => this.#prefillPolicy.promptRead?.(prefill.ordinal, hint, found),
     });
@@ -167,6 +174,8 @@ interface TakenHalf {
 
 /** The placer, as told by a claim. */
 interface PairEvents {
+  /** Time for which the pair was idle before. */
+  readonly idleMs: number;
   readonly onHandedOff: () => void;
   readonly onRead: (found: CacheReport | undefined) => void;
 }
@@ -177,6 +186,7 @@ class PairClaim implements Claim {
   readonly url: string;
   readonly rank: Claim["rank"];
   readonly prefill: PrefillSide;
+  readonly idleMs: number;
   lost: Claim["lost"];
   readonly #prefillShare: WorkerShare;
   readonly #decodeShare: WorkerShare;
@@ -189,6 +199,7 @@ class PairClaim implements Claim {
     this.url = decode.worker.url;
     this.rank = decode.worker.access.rank;
     this.prefill = prefill.prefillSide;
+    this.idleMs = events.idleMs;
     this.#prefillShare = share;
     this.#decodeShare = decode.share;
     this.#events = events;

@@ -1,3 +1,4 @@
+import type { Clock } from "../../base/clock.ts";
 import type { Random } from "../../base/random.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { PlaceHint } from "./lease.ts";
@@ -14,6 +15,7 @@ export interface PlacerOptions {
   /** The model's public name. */
   readonly model: string;
   readonly config: ModelConfig;
+  readonly clock: Clock;
   readonly random: Random;
   readonly registry: WorkerRegistry;
   readonly share?: PoolShare | undefined;
@@ -26,6 +28,8 @@ export interface Claim {
   readonly url: string;
   readonly rank?: WorkerRank | undefined;
   readonly prefill?: PrefillSide | undefined;
+  /** Of a pair: time since its last hand-off was over, in ms; Infinity before the first. */
+  readonly idleMs?: number | undefined;
   /** Called when a worker of which a share is still held is taken out of service. */
   lost?: ((error: EngineError) => void) | undefined;
   /** Gives back what is still held (with a `side`, of that half); false when that is nothing. */

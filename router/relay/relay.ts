@@ -10,6 +10,7 @@ import type { Lease, LeaseHint } from "../pool/lease.ts";
 import type { PromptPrefix } from "../pool/prompt_prefix.ts";
 import { AnswerBody, failureBody } from "./answer_body.ts";
 import { attemptCall, type AttemptOptions } from "./attempt_call.ts";
+import { hedged } from "./hedge.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
 import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody, refusalEvents } from "./refusal_body.ts";
 import { cacheReportIn } from "./cache_report.ts";
@@ -35,6 +36,9 @@ import type { UpstreamCall } from "../worker/upstream_call.ts";
 const MAX_RENAMED_BYTES = 64 * 1024 * 1024;
 /** Clients and load balancers that want one worker for one key say so here (SGLang's bench client sends it). */
 const STICKY_HEADER = "x-smg-routing-key";
+
+/** A pair whose last hand-off is so long ago may have lost what its servers share. */
+const IDLE_PAIR_MS = 60_000;
 
 /** Options of `createRelay`. */
 export interface RelayOptions {
@@ -134,14 +138,14 @@ class WorkerRelay implements Relay {
     let lease = await model.pool.gate.lease(hint, signal);
     let mayResend = true;
     for (let retry = 0;; retry++) {
-      let attempt = await this.#try(job, lease);
+      let attempt = await this.#tryHedged(job, lease, hint);
       if (attempt.failure?.unseen === true && mayResend) {
         mayResend = false;
-        attempt = await this.#try(job, lease);
+        attempt = await this.#try(job, attempt.lease);
       }
       if (attempt.failure === undefined) return this.#answer(job, attempt, {});
       const { failure } = attempt;
-      const goesOn = failure.retryable && budget.failed(lease, { unsent: failure.unsent === true });
+      const goesOn = failure.retryable && budget.failed(attempt.lease, { unsent: failure.unsent === true });
       const next = goesOn ? await this.#placeAgain(job, attempt, { retry, hint, budget }) : undefined;
       if (next === undefined) {
         if (failure.retryable) this.#options.retries?.exhausted(retriedOf(job, attempt));
@@ -186,6 +190,37 @@ class WorkerRelay implements Relay {
       await call.drop();
       throw error;
     }
+  }
+
+  /**
+   * Sends one attempt; where it is asked for, and a pair that has been idle for long is slow to answer, another one
+   * beside it, with a room of its own and elsewhere if there is another pair. The first answer counts.
+   */
+  #tryHedged(job: Job, lease: Lease, hint: LeaseHint): Promise<Answered | Failed> {
+    const { hedge_idle_pair_ms: afterMs } = job.model.config;
+    const { prefill, idleMs = 0 } = lease;
+    if (afterMs === undefined || prefill === undefined || !job.plan.paired || idleMs < IDLE_PAIR_MS) {
+      return this.#try(job, lease);
+    }
+    return hedged<Answered | Failed>({
+      clock: this.#options.clock,
+      afterMs,
+      signal: job.signal,
+      first: (signal) => this.#try({ ...job, signal }, lease),
+      second: (signal) => {
+        const exclude = new Set([lease.workerId, prefill.workerId]);
+        try {
+          return this.#try({ ...job, signal }, job.model.pool.gate.leaseNow({ ...hint, exclude }));
+        } catch {
+          return undefined;
+        }
+      },
+      isGood: ({ failure }) => failure === undefined,
+      discard: (attempt) => {
+        void attempt.call.stop(new Error("Another attempt is the answer"));
+        release(attempt, attempt.failure?.outcome ?? "aborted");
+      },
+    });
   }
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */

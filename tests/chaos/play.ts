@@ -49,6 +49,7 @@ function worldOf(family: Family, options: {
 }): World {
   const { seed, replicas, retries, versions, random, intercept } = options;
   const engine = family === "whole" ? undefined : family;
+  const hedging = random?.stream("hedging");
   return makeWorld({
     seed,
     replicas,
@@ -59,6 +60,7 @@ function worldOf(family: Family, options: {
       ...LIMITS,
       health: HEALTH,
       retries,
+      ...(hedging?.int(3) === 0 ? { hedge_idle_pair_ms: 20 + hedging.int(500) } : {}),
       ...(random === undefined ? {} : { pair_window: 1 + random.int(8), max_in_flight: 1 + random.int(16) }),
     },
     ...(intercept === undefined ? {} : { intercept }),

@@ -189,6 +189,73 @@ test("a decode server that refuses is the answer, at once, while prefill is abor
   assert.ok(journal.indexOf("POST p /abort_request") < journal.indexOf("close p /generate"));
 });
 
+test("a decode server that breaks off before its head ends the prefill, which could not leave by itself", async () => {
+  const bench = pairBench({ retries: 0 });
+  bench.workers.scripts.set("p", [{ headers: SSE, body: [{ hang: true }] }]);
+  bench.workers.scripts.set("d", [{ before: [{ waitMs: 5 }, { fail: "reset_before_head" }] }]);
+  const { status, text } = await answered(bench);
+  assert.equal(status, 502);
+  assert.match(text, /Worker m\.d2 did not answer/);
+  await clean(bench);
+  const { journal } = bench.workers;
+  assert.ok(journal.indexOf("POST p /abort_request") < journal.indexOf("close p /generate"));
+});
+
+test("the first request after a long idle time that fails in its hand-off is answered all the same", async () => {
+  const bench = pairBench();
+  bench.workers.scripts.set("p", [prefilled]);
+  bench.workers.scripts.set("d", [streamed, handOffFailed, streamed]);
+  assert.match((await answered(bench)).text, /"AB"/);
+  await bench.clock.advance(bench.clock.now() + 3_600_000);
+  const { status, text } = await answered(bench);
+  assert.equal(status, 200);
+  assert.match(text, /"AB"/);
+  await clean(bench);
+});
+
+test("hedge_idle_pair_ms: an idle pair that is slow gets a second attempt beside it, and is ended when that answers", async () => {
+  const workers = [PAIR, { prefill: "http://p2", decode: "http://d2", bootstrap_port: 1 }];
+  const slow: Script = { headers: SSE, body: [{ hang: true }] };
+  for (const [hedge, asked] of [[undefined, 2], [500, 4]] as const) {
+    const bench = pairBench({
+      workers,
+      hedge_idle_pair_ms: hedge,
+      first_token_timeout_ms: 5_000,
+      retries: 0,
+    });
+    for (const host of ["p", "p2"]) bench.workers.scripts.set(host, [slow, prefilled]);
+    for (const host of ["d", "d2"]) bench.workers.scripts.set(host, [slow, streamed]);
+    for (const host of ["p2", "d2"]) bench.workers.scripts.set(`${host}/abort_request`, [{}]);
+    // Whichever pair is chosen first hangs; the other one would, too, but for its second script.
+    const first = bench.post('{"text":"hi"}', { path: "/generate" });
+    await bench.clock.advance(100);
+    const generates = () => bench.workers.seen.filter(({ path }) => path === "/generate");
+    const taken = new Set(generates().map(({ host }) => host));
+    assert.equal(taken.size, 2);
+    for (const host of ["p", "p2", "d", "d2"]) {
+      if (!taken.has(host)) bench.workers.scripts.set(host, [host.startsWith("p") ? prefilled : streamed]);
+    }
+    const response = await settled(bench, first);
+    const text = await settled(bench, response.text());
+    assert.equal(generates().length, asked);
+    assert.equal(new Set(generates().map(({ host }) => host)).size, asked);
+    if (hedge === undefined) assert.equal(response.status, 504);
+    else {
+      assert.match(text, /"AB"/);
+      const rooms = generates().map(({ body }) => JSON.parse(body).bootstrap_room);
+      assert.equal(new Set(rooms).size, 2);
+      assert.ok(bench.workers.journal.some((line) => /^POST (p|p2) \/abort_request/.test(line)));
+      // Busy pairs are not hedged.
+      const again = generates().length;
+      for (const host of ["p", "p2"]) bench.workers.scripts.set(host, [prefilled]);
+      for (const host of ["d", "d2"]) bench.workers.scripts.set(host, [streamed]);
+      assert.equal((await answered(bench)).status, 200);
+      assert.equal(generates().length, again + 2);
+    }
+    await clean(bench);
+  }
+});
+
 test("a pair that fails is tried again with a new room and id: elsewhere, or there if there is no other", async () => {
   const failing: Script[] = [
     { status: 500, headers: JSON_HEAD, body: [{ send: '{"message":"boom"}' }] },
