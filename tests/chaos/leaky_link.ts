@@ -9,6 +9,8 @@ interface Ends {
   readonly near: net.Socket;
   readonly far: net.Socket;
   dead: boolean;
+  /** What the worker has sent arrives in order, however late. */
+  arriving: Promise<void>;
 }
 
 /** A TCP relay before a worker that can refuse, reset, swallow and delay. */
@@ -75,14 +77,14 @@ export class LeakyLink {
 
   #join(near: net.Socket): void {
     const far = net.connect({ host: "127.0.0.1", port: this.#target });
-    const ends: Ends = { near, far, dead: false };
+    const ends: Ends = { near, far, dead: false, arriving: Promise.resolve() };
     this.#open.add(ends);
     near.on("data", (bytes) => {
       this.#onBytes(bytes.toString("latin1"));
       if (!ends.dead) far.write(bytes);
     });
-    far.on("data", (bytes) => void this.#pass(ends, () => near.write(bytes)));
-    far.on("end", () => void this.#pass(ends, () => near.end()));
+    far.on("data", (bytes) => this.#pass(ends, () => near.write(bytes)));
+    far.on("end", () => this.#pass(ends, () => near.end()));
     near.on("end", () => {
       if (!ends.dead) far.end();
     });
@@ -92,9 +94,7 @@ export class LeakyLink {
       // What the network has forgotten the worker learns when the network is there again: here, at once.
       far.destroy();
     });
-    far.on("close", () => {
-      if (!ends.dead) near.destroy();
-    });
+    far.on("close", () => this.#pass(ends, () => near.destroy()));
     if (this.#cut) this.#kill(ends);
   }
 
@@ -102,9 +102,11 @@ export class LeakyLink {
     ends.dead = true;
   }
 
-  async #pass({ near, dead }: Ends, act: () => void): Promise<void> {
-    if (dead) return;
-    if (this.delayMs > 0) await clock.sleep(this.delayMs);
-    if (!near.destroyed) act();
+  #pass(ends: Ends, act: () => void): void {
+    const dueMs = clock.now() + this.delayMs;
+    ends.arriving = ends.arriving.then(async () => {
+      if (dueMs > clock.now()) await clock.sleep(dueMs - clock.now());
+      if (!ends.dead && !ends.near.destroyed) act();
+    });
   }
 }
