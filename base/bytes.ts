@@ -23,21 +23,24 @@ export function joined<Buffer extends ArrayBufferLike>(
 }
 
 /** `joined` for many bytes. */
-export function* joinedInTurns(
-  chunks: readonly Uint8Array<ArrayBuffer>[],
-): Turns<Uint8Array<ArrayBuffer>> {
+export function* joinedInTurns<Buffer extends ArrayBufferLike>(
+  chunks: readonly Uint8Array<Buffer>[],
+): Turns<Uint8Array<Buffer | ArrayBuffer>> {
   const [first] = chunks;
   if (chunks.length === 1 && first !== undefined) return first;
   const whole = new Uint8Array(chunks.reduce((sum, chunk) => sum + chunk.length, 0));
   let at = 0;
   let turnEnd = TURN_BYTES;
   for (const chunk of chunks) {
-    if (at >= turnEnd) {
-      turnEnd = at + TURN_BYTES;
-      yield;
+    for (let from = 0; from < chunk.length; from += TURN_BYTES) {
+      if (at >= turnEnd) {
+        turnEnd = at + TURN_BYTES;
+        yield;
+      }
+      const part = chunk.subarray(from, from + TURN_BYTES);
+      whole.set(part, at);
+      at += part.length;
     }
-    whole.set(chunk, at);
-    at += chunk.length;
   }
   return whole;
 }

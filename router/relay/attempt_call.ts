@@ -1,5 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import type { Turns } from "../../base/turns.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { OutgoingRequest, Transport } from "../../base/transport.ts";
@@ -66,9 +67,13 @@ export interface Attempt {
 }
 
 /** One attempt at the place it was given: on a server, or on both servers of a pair. Nothing is sent yet. */
-export function attemptCall(options: AttemptOptions, sendable: Sendable, placement: Placement): Attempt {
+export function* attemptCall(
+  options: AttemptOptions,
+  sendable: Sendable,
+  placement: Placement,
+): Turns<Attempt> {
   const { version } = sendable.model.engine.capabilities;
-  const body = sendable.plan.attempt(options.random, placement, version);
+  const body = yield* sendable.plan.attempt(options.random, placement, version);
   return { call: callWith(options, sendable, placement, body), ids: body.ids };
 }
 

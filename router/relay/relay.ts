@@ -3,6 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
+import { atOnce, turnByTurn } from "../../base/turns.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import type { Arrivals } from "../pool/arrivals.ts";
 import { AttemptBudget } from "../pool/attempt_budget.ts";
@@ -16,7 +17,7 @@ import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody, refusalEvents } from "
 import { cacheReportIn } from "./cache_report.ts";
 import type { Relay, RelayAnswer, RelayRequest, RelayRetries, RetriedRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
-import { RequestPlan } from "./request_plan.ts";
+import { LONG_BODY, RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
 import { forwardedHeaders, returnedHeaders } from "../wire/headers.ts";
@@ -123,7 +124,9 @@ class WorkerRelay implements Relay {
 
   async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
     signal.throwIfAborted();
-    const plan = new RequestPlan(model, request);
+    const plan = request.body.length > LONG_BODY
+      ? await turnByTurn(this.#options.clock, RequestPlan.inTurns(model, request), signal)
+      : new RequestPlan(model, request);
     const requestId = request.headers["x-request-id"] ?? `req-${this.#ids.hex(24)}`;
     const headers = forwardedHeaders(request.headers, requestId);
     const { prompt } = plan;
@@ -225,7 +228,10 @@ class WorkerRelay implements Relay {
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
   async #try(job: Job, lease: Lease): Promise<Answered | Failed> {
-    const { call, ids } = attemptCall(this.#attempts, job, lease);
+    const attempt = attemptCall(this.#attempts, job, lease);
+    const { call, ids } = job.request.body.length > LONG_BODY
+      ? await turnByTurn(this.#options.clock, attempt)
+      : atOnce(attempt);
     const { request: { owner }, plan } = job;
     const known = ids === undefined ? [] : plan.knownRids(ids);
     const tried: Tried = {

@@ -1,3 +1,4 @@
+import type { Turns } from "../../base/turns.ts";
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
 import { decodeRankFields, RANK_MEMBERS, type RankFields, rankFields } from "../engines/sglang/ranks.ts";
@@ -15,8 +16,15 @@ import {
 } from "./request_ids.ts";
 import { RidRename } from "./rid_rename.ts";
 import type { ServedModel } from "../served/served_model.ts";
-import { findValue } from "../wire/json_scan.ts";
-import { applyEdits, readTopLevel, setMembers, stringMember, type TopLevel } from "../wire/splice_json.ts";
+import { findValue, JsonFault } from "../wire/json_scan.ts";
+import {
+  applyEditsInTurns,
+  readTopLevel,
+  readTopLevelInTurns,
+  setMembers,
+  stringMember,
+  type TopLevel,
+} from "../wire/splice_json.ts";
 import type { Placement } from "../worker/placement.ts";
 
 /** The body of one attempt. */
@@ -43,6 +51,9 @@ const RANKED_MEMBERS = [...MEMBERS, ...RANK_MEMBERS];
 const RANKED_PAIR_MEMBERS = [...PAIR_MEMBERS, ...RANK_MEMBERS];
 const PRIORITY = ["priority"];
 
+/** Length of a body, in bytes, that is looked at and changed in turns of the event loop. */
+export const LONG_BODY = 1024 * 1024;
+
 /** Changes that a request needs on its way, found in one scan of its body; without need, nothing is scanned. */
 export class RequestPlan {
   /** The name to write into answers; undefined when the engine's own name is what the client asked for. */
@@ -64,7 +75,7 @@ export class RequestPlan {
   readonly #oneRid: string | undefined;
 
   /** Throws 400 `invalid_json` when the body must be read and is not a JSON object, and for a `rid` that is no id. */
-  constructor(model: ServedModel, request: RelayRequest) {
+  constructor(model: ServedModel, request: RelayRequest, scan: typeof readTopLevel = readTopLevel) {
     const { config } = model;
     const { engine } = config;
     const hasBody = request.method === "POST" && request.body.length > 0 &&
@@ -76,9 +87,9 @@ export class RequestPlan {
     this.#members = {};
     this.needsPrefillLogprobs = false;
     const ordersQueue = hasBody && model.engine.capabilities.priority === "lower_first";
-    this.priority = ordersQueue ? bodyPriority(request.body) : undefined;
+    this.priority = ordersQueue ? bodyPriority(request.body, scan) : undefined;
     if (!this.#needsIds && !mayRename) return;
-    const top = readTopLevel(request.body, membersOf(this.paired, config.dp_aware));
+    const top = scan(request.body, membersOf(this.paired, config.dp_aware));
     this.needsPrefillLogprobs = this.paired && asksForPrompt(request, top);
     this.ownRids = this.#needsIds ? clientRids(request.body, top) : undefined;
     this.#oneRid = this.#needsIds ? stringMember(request.body, top, "rid") : undefined;
@@ -89,11 +100,28 @@ export class RequestPlan {
     this.#members = { model: JSON.stringify(config.model) };
   }
 
+  /** The plan of a request with a long body. Throws as the constructor does. */
+  static *inTurns(model: ServedModel, request: RelayRequest): Turns<RequestPlan> {
+    const { config, engine, name } = model;
+    const isScanned = config.engine.startsWith("sglang") || config.model !== name ||
+      engine.capabilities.priority === "lower_first";
+    let top: TopLevel | undefined;
+    try {
+      if (isScanned) {
+        top = yield* readTopLevelInTurns(request.body, [...membersOf(true, config.dp_aware), ...PRIORITY]);
+      }
+    } catch (error) {
+      // Not every body need be JSON: whether this one does, the plan knows.
+      if (!(error instanceof JsonFault)) throw error;
+    }
+    return new RequestPlan(model, request, top && (() => top));
+  }
+
   /**
    * The body of the next attempt, with ids of its own, for a pair a room of its own for each prompt, and the ranks of
    * its place. `version`: of the servers.
    */
-  attempt(random: Random, place: AttemptPlace, version: string | undefined): AttemptBody {
+  *attempt(random: Random, place: AttemptPlace, version: string | undefined): Turns<AttemptBody> {
     const top = this.#top;
     const { prefill } = place;
     if (top === undefined) return { bytes: this.#body, ids: undefined };
@@ -108,12 +136,12 @@ export class RequestPlan {
       for (const [name, value] of Object.entries(fields)) members[name] = JSON.stringify(value);
     }
     const bytesWith = (ranks: RankFields) =>
-      applyEdits(this.#body, setMembers(top, { ...members, ...rankMembers(top, ranks) }));
+      applyEditsInTurns(this.#body, setMembers(top, { ...members, ...rankMembers(top, ranks) }));
     const isPlaced = this.#needsIds && (place.rank !== undefined || prefill?.rank !== undefined);
-    if (!isPlaced) return { bytes: bytesWith({}), ids };
-    if (!this.paired || prefill === undefined) return { bytes: bytesWith(rankFields(place)), ids };
-    const bytes = bytesWith(decodeRankFields(place, version));
-    return { bytes, prefillBytes: bytesWith(rankFields(prefill)), ids };
+    if (!isPlaced) return { bytes: yield* bytesWith({}), ids };
+    if (!this.paired || prefill === undefined) return { bytes: yield* bytesWith(rankFields(place)), ids };
+    const bytes = yield* bytesWith(decodeRankFields(place, version));
+    return { bytes, prefillBytes: yield* bytesWith(rankFields(prefill)), ids };
   }
 
   /** The prompt as policies look at it; undefined for a request without a body. */
@@ -172,9 +200,9 @@ function promptInTop(top: TopLevel | undefined): number | undefined {
 }
 
 /** The body's `priority`; undefined without one, and where the body is no JSON object, which its server will say. */
-function bodyPriority(body: Uint8Array): number | undefined {
+function bodyPriority(body: Uint8Array, scan: typeof readTopLevel): number | undefined {
   try {
-    const range = readTopLevel(body, PRIORITY).values.get("priority")?.at(-1);
+    const range = scan(body, PRIORITY).values.get("priority")?.at(-1);
     const value: unknown = range &&
       JSON.parse(new TextDecoder().decode(body.subarray(range.start, range.end)));
     return typeof value === "number" ? value : undefined;

@@ -1,4 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
+import type { Turns } from "../../base/turns.ts";
 
 /** A range of bytes: `start` inclusive, `end` exclusive. */
 export interface ByteRange {
@@ -69,6 +70,60 @@ export function walkObject(bytes: Uint8Array, start: number, visit: MemberVisito
     at = skipSpace(bytes, valueEnd);
     if (bytes[at] === CLOSE_OBJECT) return at + 1;
     if (bytes[at] !== COMMA) throw new JsonFault(at, '"," or "}"');
+    at = skipSpace(bytes, at + 1);
+  }
+}
+
+/** Bytes that are skipped in a turn. */
+const TURN_BYTES = 256 * 1024;
+/** Most lists and objects in each other that are skipped in turns. */
+const MAX_DEPTH = 32;
+
+/** `walkObject` for a long text. */
+export function* walkObjectInTurns(bytes: Uint8Array, start: number, visit: MemberVisitor): Turns<number> {
+  let at = skipSpace(bytes, start);
+  if (bytes[at] !== OPEN_OBJECT) throw new JsonFault(at, "an object");
+  at = skipSpace(bytes, at + 1);
+  if (bytes[at] === CLOSE_OBJECT) return at + 1;
+  while (true) {
+    const keyEnd = skipString(bytes, at);
+    const key = { start: at + 1, end: keyEnd - 1 };
+    const valueStart = skipSpace(bytes, skipColon(bytes, keyEnd));
+    const valueEnd = yield* skipInTurns(bytes, valueStart, 0);
+    if (visit(key, { start: valueStart, end: valueEnd }) === true) return valueEnd;
+    at = skipSpace(bytes, valueEnd);
+    if (bytes[at] === CLOSE_OBJECT) return at + 1;
+    if (bytes[at] !== COMMA) throw new JsonFault(at, '"," or "}"');
+    at = skipSpace(bytes, at + 1);
+  }
+}
+
+/** The index behind the value that starts at `start`. */
+function* skipInTurns(bytes: Uint8Array, start: number, depth: number): Turns<number> {
+  const end = skipWithin(bytes, start, start + TURN_BYTES);
+  if (end !== undefined) return end;
+  const opener = bytes[start];
+  if (opener === QUOTE) {
+    let part = stringPart(bytes, start + 1, start + TURN_BYTES);
+    for (; !part.closed; part = stringPart(bytes, part.end, part.end + TURN_BYTES)) yield;
+    return part.end + 1;
+  }
+  if ((opener !== OPEN_OBJECT && opener !== OPEN_ARRAY) || depth >= MAX_DEPTH) return skipValue(bytes, start);
+  const closer = opener === OPEN_OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY;
+  let at = skipSpace(bytes, start + 1);
+  if (bytes[at] === closer) return at + 1;
+  let turnEnd = at + TURN_BYTES;
+  while (true) {
+    if (closer === CLOSE_OBJECT) at = skipSpace(bytes, skipColon(bytes, skipString(bytes, at)));
+    const behind = skipWithin(bytes, at, turnEnd);
+    if (behind === undefined) {
+      yield;
+      at = yield* skipInTurns(bytes, at, depth + 1);
+      turnEnd = at + TURN_BYTES;
+    } else at = behind;
+    at = skipSpace(bytes, at);
+    if (bytes[at] === closer) return at + 1;
+    if (bytes[at] !== COMMA) throw new JsonFault(at, `"," or "${String.fromCharCode(closer)}"`);
     at = skipSpace(bytes, at + 1);
   }
 }

@@ -1,3 +1,5 @@
+import { copied, joinedInTurns } from "../../base/bytes.ts";
+import type { Turns } from "../../base/turns.ts";
 import {
   type ByteRange,
   contentIs,
@@ -6,6 +8,7 @@ import {
   skipSpace,
   walkArray,
   walkObject,
+  walkObjectInTurns,
 } from "./json_scan.ts";
 
 /** Byte ranges of members of a body's top-level object; found in one scan, nothing else decoded. */
@@ -26,31 +29,57 @@ export interface Edit extends ByteRange {
 const encoder = new TextEncoder();
 
 /** Names of members as a scan compares them, by the list that they came in: such lists are constants. */
-const WANTED = new WeakMap<
-  readonly string[],
-  readonly { readonly name: string; readonly bytes: Uint8Array }[]
->();
+const WANTED = new WeakMap<readonly string[], readonly Wanted[]>();
+
+interface Wanted {
+  readonly name: string;
+  readonly bytes: Uint8Array;
+}
 
 /** Finds the named top-level members. Throws 400 `invalid_json` when `body` is not one JSON object. */
 export function readTopLevel(body: Uint8Array, names: readonly string[]): TopLevel {
-  let wanted = WANTED.get(names);
-  if (wanted === undefined) {
-    WANTED.set(names, wanted = names.map((name) => ({ name, bytes: encoder.encode(name) })));
+  const found = new Members(body, names);
+  return found.end(walkObject(body, 0, found.visit));
+}
+
+/** `readTopLevel` for a long body. */
+export function* readTopLevelInTurns(body: Uint8Array, names: readonly string[]): Turns<TopLevel> {
+  const found = new Members(body, names);
+  return found.end(yield* walkObjectInTurns(body, 0, found.visit));
+}
+
+/** The members of a body that are wanted, while it is walked. */
+class Members {
+  readonly #body: Uint8Array;
+  readonly #wanted: readonly Wanted[];
+  readonly #values = new Map<string, ByteRange[]>();
+  #empty = true;
+
+  constructor(body: Uint8Array, names: readonly string[]) {
+    this.#body = body;
+    let wanted = WANTED.get(names);
+    if (wanted === undefined) {
+      WANTED.set(names, wanted = names.map((name) => ({ name, bytes: encoder.encode(name) })));
+    }
+    this.#wanted = wanted;
   }
-  const values = new Map<string, ByteRange[]>();
-  let empty = true;
-  const end = walkObject(body, 0, (key, value) => {
-    empty = false;
-    for (const { name, bytes } of wanted) {
-      if (!contentIs(body, key, bytes)) continue;
-      const ranges = values.get(name);
-      if (ranges === undefined) values.set(name, [value]);
+
+  readonly visit = (key: ByteRange, value: ByteRange): void => {
+    this.#empty = false;
+    for (const { name, bytes } of this.#wanted) {
+      if (!contentIs(this.#body, key, bytes)) continue;
+      const ranges = this.#values.get(name);
+      if (ranges === undefined) this.#values.set(name, [value]);
       else ranges.push(value);
     }
-  });
-  const rest = skipSpace(body, end);
-  if (rest < body.length) throw new JsonFault(rest, "the end");
-  return { openedAt: body.indexOf(0x7b) + 1, empty, values };
+  };
+
+  /** `end`: the index behind the object. */
+  end(end: number): TopLevel {
+    const rest = skipSpace(this.#body, end);
+    if (rest < this.#body.length) throw new JsonFault(rest, "the end");
+    return { openedAt: this.#body.indexOf(0x7b) + 1, empty: this.#empty, values: this.#values };
+  }
 }
 
 /** The text of a top-level string member (the last one, as JSON parsers take it); undefined for anything else. */
@@ -100,19 +129,22 @@ export function setMembers(top: TopLevel, members: Readonly<Record<string, strin
 
 /** The bytes with all edits applied (they must not overlap); everything between them is copied unchanged. */
 export function applyEdits(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array {
-  if (edits.length === 0) return bytes;
+  return edits.length === 0 ? bytes : copied(editedPieces(bytes, edits));
+}
+
+/** `applyEdits` for a long body. */
+export function* applyEditsInTurns(bytes: Uint8Array, edits: readonly Edit[]): Turns<Uint8Array> {
+  return edits.length === 0 ? bytes : yield* joinedInTurns(editedPieces(bytes, edits));
+}
+
+function editedPieces(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array[] {
   const sorted = edits.length === 1 ? edits : [...edits].sort((a, b) => a.start - b.start);
-  const growth = sorted.reduce((sum, edit) => sum + edit.bytes.length - (edit.end - edit.start), 0);
-  const result = new Uint8Array(bytes.length + growth);
+  const pieces: Uint8Array[] = [];
   let from = 0;
-  let to = 0;
   for (const edit of sorted) {
-    result.set(bytes.subarray(from, edit.start), to);
-    to += edit.start - from;
-    result.set(edit.bytes, to);
-    to += edit.bytes.length;
+    pieces.push(bytes.subarray(from, edit.start), edit.bytes);
     from = edit.end;
   }
-  result.set(bytes.subarray(from), to);
-  return result;
+  pieces.push(bytes.subarray(from));
+  return pieces;
 }

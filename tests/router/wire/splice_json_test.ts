@@ -3,11 +3,16 @@ import { test } from "node:test";
 import { fc } from "../../properties.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { Json } from "../../../base/json.ts";
+import { atOnce } from "../../../base/turns.ts";
+import { JsonFault } from "../../../router/wire/json_scan.ts";
 import {
   applyEdits,
+  applyEditsInTurns,
   arrayMember,
   readTopLevel,
+  readTopLevelInTurns,
   setMember,
+  setMembers,
   stringMember,
 } from "../../../router/wire/splice_json.ts";
 
@@ -190,4 +195,29 @@ test("a body nested a hundred thousand deep neither overflows the stack nor is r
   const deep = `{"model":"m","x":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
   const body = encode(deep);
   assert.equal(stringMember(body, readTopLevel(body, ["model"]), "model"), "m");
+});
+
+test("members of a long body are found and written in turns, as they are at once", () => {
+  const text = "long \\n \u4e16\ud83d\ude00".repeat(100_000);
+  const bytes = new TextEncoder().encode(JSON.stringify({
+    model: "m",
+    messages: [{ role: "user", content: text }, { role: "user", content: [{ type: "text", text }] }],
+    prompt: Array.from({ length: 400_000 }, (_, at) => at),
+    blanks: [[], {}],
+    rid: "own",
+  }));
+  const names = ["model", "messages", "prompt", "rid", "priority"];
+  const turns = readTopLevelInTurns(bytes, names);
+  let count = 1;
+  let step = turns.next();
+  for (; step.done !== true; step = turns.next()) count++;
+  const top = readTopLevel(bytes, names);
+  assert.deepEqual(step.value, top);
+  assert.ok(count >= bytes.length / (1024 * 1024), `${count} turns for ${bytes.length} bytes`);
+  const edits = setMembers(top, { rid: '"other"', priority: "1" });
+  assert.deepEqual(atOnce(applyEditsInTurns(bytes, edits)), applyEdits(bytes, edits));
+  for (const cut of [bytes.length - 1, bytes.length >> 1, 300_000]) {
+    const broken = bytes.subarray(0, cut);
+    assert.throws(() => atOnce(readTopLevelInTurns(broken, names)), JsonFault);
+  }
 });
