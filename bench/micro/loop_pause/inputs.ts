@@ -72,7 +72,6 @@ export const LARGE_INPUTS: readonly LargeInput[] = [
   completion("token ids, 1,000,000", "moa", () => Array.from({ length: MEGA }, (_, at) => at % 1000)),
   completion("raw text, 5 MB", "moa", () => "word ".repeat(MEGA)),
   chat("a worker's event, 10 MB", "mad-moa", user("Why?")),
-  chat("a wide context: words, 5 MB", "wide-moa", user("word ".repeat(MEGA))),
   chat("relayed: words, 5 MB", "m", user("word ".repeat(MEGA))),
   chat("relayed: words, 30 MB", "m", user("word ".repeat(6 * MEGA))),
   chat("relayed: \u4e16, 100 KB", "m", user("\u4e16".repeat(33_000))),
@@ -81,4 +80,6 @@ export const LARGE_INPUTS: readonly LargeInput[] = [
   chat("relayed: tools, 10,000", "m", user("Why?"), tools(10_000)),
   chat("relayed, SGLang: words, 30 MB", "s", user("word ".repeat(6 * MEGA))),
   completion("relayed: token ids, 1,000,000", "m", () => Array.from({ length: MEGA }, (_, at) => at % 1000)),
+  // Last, because its garbage is collected in the turns of others.
+  chat("a wide context: words, 5 MB", "wide-moa", user("word ".repeat(MEGA))),
 ];
