@@ -53,6 +53,8 @@ export async function readBody(
 
 /** Longest body that is left to the runtime to put together. */
 const AT_ONCE_BYTES = 1024 * 1024;
+/** Bytes of a longer one that are read in a turn. */
+const TURN_READ_BYTES = 1024 * 1024;
 
 async function readPieces(
   request: Request,
@@ -65,6 +67,7 @@ async function readPieces(
   try {
     const chunks: Uint8Array<ArrayBuffer>[] = [];
     let length = 0;
+    let turnEnd = TURN_READ_BYTES;
     while (true) {
       signal.throwIfAborted();
       const { done, value } = await reader.read().catch((error) => {
@@ -78,6 +81,11 @@ async function readPieces(
         throw tooLarge("more", maxBytes);
       }
       chunks.push(value);
+      // What has all arrived would be read in one turn.
+      if (clock !== undefined && length >= turnEnd) {
+        turnEnd = length + TURN_READ_BYTES;
+        await clock.sleep(0, signal);
+      }
     }
     signal.throwIfAborted();
     const all = joinedInTurns(chunks);
