@@ -234,7 +234,7 @@ test("all threads hear of workers that come, go, drain, and are ill or well", as
         "it gets work again",
         async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 200),
       );
-    }, { model: { health: { interval_ms: 50, failures: 1, successes: 1 } } });
+    }, { model: { health: { interval_ms: 50, failures: 3, successes: 1 } } });
   } finally {
     await second.close();
   }
