@@ -40,7 +40,8 @@ test("every recorded 4xx of vLLM and SGLang is the client's, with one clean sent
       const error = await failure(kind, server, name);
       assert.equal(error.status, wire.status, name);
       assert.equal(error.workerStatus, wire.status, name);
-      assert.equal(error.retryable, false, name);
+      // A worker without the model may be one that was started with another one: others are asked.
+      assert.equal(error.retryable, wire.status === 404, name);
       assert.notEqual(error.message, "", name);
       assert.ok(!/File "|\.py|'input'|\n/.test(error.message), `${name}: ${error.message}`);
       checked++;

@@ -233,7 +233,7 @@ for (const status of [400, 404, 422, 429, 503]) {
       assert.ok(error instanceof EngineError);
       assert.equal(error.status, status);
       assert.equal(error.workerStatus, status);
-      assert.equal(error.retryable, status === 429 || status === 503);
+      assert.equal(error.retryable, status === 429 || status === 503 || status === 404);
       assert.match(error.message, /too hot/);
       return true;
     });

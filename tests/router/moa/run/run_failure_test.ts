@@ -204,8 +204,8 @@ test("workers that cannot be reached are not counted as attempts the first time"
       if (wellWorker === "none") assert.match(String(await errorOf(run)), /w\d cannot be reached/);
       else assert.deepEqual(await readAll(run), ["fine"]);
     });
-    // Without any, all of them once, then one attempt and one retry.
-    assert.equal(world.engines.get("a")!.calls.length, wellWorker === "none" ? 6 : 4);
+    // Without any, all of them once, then the one retry.
+    assert.equal(world.engines.get("a")!.calls.length, wellWorker === "none" ? 5 : 4);
     world.assertIdle();
   }
 });
