@@ -87,6 +87,7 @@ export class RunningRouter {
     model: string,
     { clock, transport }: { readonly clock: Clock; readonly transport: Transport },
   ): Promise<RunningRouter> {
+    await refuseTaken(place.port, transport);
     const [program = "", ...args] = router.command(place);
     const env = { ...process.env, npm_config_loglevel: "error" };
     // A group of its own: some are started by a script, which is to end with it.
@@ -131,4 +132,16 @@ export class RunningRouter {
       process.kill(-this.#child.pid, "SIGKILL");
     }
   }
+}
+
+/** Throws where something answers already: it would be measured in the router's place. */
+async function refuseTaken(port: number, transport: Transport): Promise<void> {
+  const url = `http://127.0.0.1:${port}/`;
+  try {
+    const { body } = await transport.send({ method: "GET", url, headers: {} }, new AbortController().signal);
+    for await (const _ of body) { /* to its end */ }
+  } catch {
+    return;
+  }
+  throw new Error(`Port ${port} is taken: end what listens there, such as a router of an earlier run`);
 }
