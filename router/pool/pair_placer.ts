@@ -75,8 +75,9 @@ export class PairPlacer implements Placer {
     }
     const prefill = this.#prefillPolicy.choose({ candidates: givers, usable: prefills }, hint);
     const free = takers.filter((decode) => open(prefill, decode));
-    const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
     // Another thread was faster: that pair is full now.
+    if (free.length === 0) return this.place(hint);
+    const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
     return this.#take(prefill, decode, hint) ?? this.place(hint);
   }
 

@@ -7,6 +7,7 @@ export interface Candidate {
   readonly ordinal: number;
   /** A hash of its address: the same in every router, whatever the order in which workers joined. */
   readonly identity: number;
+  /** As of now: where several threads serve, another number at each look. */
   readonly inFlight: number;
 }
 
@@ -35,11 +36,18 @@ export interface Policy {
   promptRead?(ordinal: number, request: PolicyRequest, found: CacheReport | undefined): void;
 }
 
-/** The candidates with the fewest requests in flight. */
+/** The candidates with the fewest requests in flight; at least one, each looked at once: other threads change them. */
 export function idlestOf<C extends Candidate>(candidates: readonly C[]): readonly C[] {
   let fewest = Infinity;
-  for (const candidate of candidates) fewest = Math.min(fewest, candidate.inFlight);
-  return candidates.filter((candidate) => candidate.inFlight === fewest);
+  let idlest: C[] = [];
+  for (const candidate of candidates) {
+    const { inFlight } = candidate;
+    if (inFlight > fewest) continue;
+    if (inFlight < fewest) idlest = [];
+    fewest = inFlight;
+    idlest.push(candidate);
+  }
+  return idlest;
 }
 
 /** The first candidate behind `lastOrdinal`, wrapping round: whoever waits longest in the rotation. */

@@ -9,6 +9,9 @@ import { modelSchema } from "../../../cfgs/schema/config.ts";
 import type { Lease, PlaceHint } from "../../../router/pool/lease.ts";
 import { createPool } from "../../../router/pool/create_pool.ts";
 import type { ManagedPool } from "../../../router/pool/pool.ts";
+import type { PoolShare } from "../../../router/pool/pool_share.ts";
+import type { Tally } from "../../../router/shared/tally.ts";
+import { ThreadCells } from "../../../router/threads/thread_cells.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 
@@ -16,6 +19,7 @@ import type { PlacementOutcome } from "../../../router/worker/placement.ts";
 function setUp(
   config: Record<string, unknown> = {},
   pairs: readonly (readonly [string, string])[] = [["p1", "d1"], ["p2", "d2"]],
+  share?: PoolShare,
 ) {
   const clock = new VirtualClock();
   const down = new Set<string>();
@@ -36,7 +40,7 @@ function setUp(
   });
   const random = new Random("pairs");
   const log = logger("test");
-  const pool = createPool({ model: "m", config: parsed, clock, random, transport, log });
+  const pool = createPool({ model: "m", config: parsed, clock, random, transport, log, share });
   return { clock, down, pool };
 }
 
@@ -93,6 +97,41 @@ test("a placement names the bootstrap registry as decode servers reach it", () =
   });
   const named = [{ prefill: "http://p:1", decode: "http://d", bootstrap_host: "10.0.0.7" }];
   assert.equal(setUp({ workers: named }).pool.gate.leaseNow({}).prefill?.bootstrapHost, "10.0.0.7");
+});
+
+test("a pair that another thread fills while this one chooses is full, for this request too", () => {
+  const memory = ThreadCells.allocate(2);
+  const [here, there] = [0, 1].map((thread) =>
+    new ThreadCells(memory, { thread, threads: 2, onPass: () => {} })
+  );
+  const handOffs = (prefill: number, decode: number): Tally => {
+    const own = here!.handOffs(prefill, decode);
+    return {
+      get value() {
+        const seen = own.value;
+        there!.handOffs(prefill, decode).tryAdd(1);
+        return seen;
+      },
+      tryAdd: (limit) => own.tryAdd(limit),
+      add: (amount) => own.add(amount),
+    };
+  };
+  let slot = 0;
+  const { pool } = setUp({ pair_window: 1 }, [["p1", "d1"]], {
+    leads: true,
+    queue: here!.queue(0),
+    takeSlot: () => slot++,
+    leaveSlot: () => {},
+    worker: (at) => here!.worker(at),
+    handOffs,
+    changed: () => {},
+    poke: () => {},
+  });
+  assert.match(
+    refusal(() => pool.gate.leaseNow({})).message,
+    /every usable pair has 1 requests before their first token/,
+  );
+  assert.deepEqual(inFlight(pool), { p1: 0, d1: 0 });
 });
 
 test("equal sticky keys keep both halves, and lose only the half that goes out of service", () => {

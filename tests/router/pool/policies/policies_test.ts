@@ -37,6 +37,29 @@ test("every policy takes one of those with room, whatever it was told before", (
   );
 });
 
+test("every policy takes one of those with room while other threads change how much each has to do", () => {
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...POLICY_NAMES),
+      candidateLists,
+      fc.infiniteStream(fc.nat(3)),
+      (name, list, loads) => {
+        const candidates = list.map(({ ordinal, identity }) => ({
+          ordinal,
+          identity,
+          get inFlight(): number {
+            return loads.next().value!;
+          },
+        }));
+        const policy = policyOf(name);
+        for (const request of [{}, { prompt: promptOf("p", 2_000) }, { stickyKey: "a" }]) {
+          assert.ok(candidates.includes(choose(policy, candidates, request)));
+        }
+      },
+    ),
+  );
+});
+
 test("the same seed and the same requests give the same choices under every policy", () => {
   for (const name of POLICY_NAMES) {
     const [one, other] = [policyOf(name), policyOf(name)];
