@@ -1,5 +1,6 @@
 import embedded31 from "./embedded-3-1.jsonc" with { type: "text" };
 import embedded931 from "./embedded-9-3-1.jsonc" with { type: "text" };
+import laboratory from "./laboratory.jsonc" with { type: "text" };
 import launch1Gpu from "./launch-1-gpu.jsonc" with { type: "text" };
 import launch2GpusPd from "./launch-2-gpus-pd.jsonc" with { type: "text" };
 import launch2GpusVllm from "./launch-2-gpus-vllm.jsonc" with { type: "text" };
@@ -21,6 +22,7 @@ const presets: Readonly<Record<string, string>> = {
   "ollama-3-1": ollama31,
   "embedded-3-1": embedded31,
   "embedded-9-3-1": embedded931,
+  "laboratory": laboratory,
   "launch-1-gpu": launch1Gpu,
   "launch-2-gpus-vllm": launch2GpusVllm,
   "launch-2-gpus-pd": launch2GpusPd,

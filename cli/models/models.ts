@@ -5,9 +5,12 @@ import { defineCommand } from "../kit/command.ts";
 import { commandGroup } from "../kit/command_group.ts";
 import { Progress } from "../kit/progress.ts";
 import { progressOf } from "../kit/pull_progress.ts";
+import { table } from "../kit/terminal.ts";
 import { checkModel, recordModel } from "./check_model.ts";
+import { listedModels } from "./listed_models.ts";
 import { isHubId } from "../../ml/hub/cache.ts";
 import { pullModel } from "../../ml/hub/pull.ts";
+import { shippedFolder } from "../../ml/hub/shipped_models.ts";
 import { CHECK_FILE } from "../../ml/onnx/check_numbers.ts";
 import { weightFiles } from "../../ml/hub/weight_files.ts";
 
@@ -29,13 +32,20 @@ const pullCommand = defineCommand({
   },
   details: `MODEL is a Hub id; by default ${defaults.model}, which the scorer uses unless
 scorer.model names another one. Models with the engine "onnx" are fetched in the same way. What is there already
-is not fetched again, and what was cut off goes on where it ended.
+is not fetched again, and what was cut off goes on where it ended. Of a model that comes with Canopy (models list)
+the folder is printed, such as vLLM and SGLang take it.
 
 Environment: HF_HOME or HF_HUB_CACHE (where the cache is), HF_ENDPOINT (a mirror), HF_TOKEN (for models that are not
 public), HF_HUB_OFFLINE.`,
   run: async (values, [model = defaults.model], io) => {
     if (!isHubId(model)) {
       throw new UsageError(`MODEL must be a Hub id such as ${defaults.model}: current value is "${model}"`);
+    }
+    const shipped = await shippedFolder(model);
+    if (shipped !== undefined) {
+      io.err.write(`${model} comes with Canopy: nothing to fetch\n`);
+      io.out.write(`${shipped}\n`);
+      return 0;
     }
     const progress = new Progress(io);
     const show = progressOf(progress, io);
@@ -119,10 +129,23 @@ copied with the weights.`,
   },
 });
 
+/** `canopy models list`: models on this machine that can run in this process. */
+const listCommand = defineCommand({
+  name: "models list",
+  summary: "List the models that come with Canopy and those in the Hub's cache that can run in this process",
+  maxArguments: 0,
+  options: {},
+  run: async (_values, _arguments, io) => {
+    const rows = await listedModels(io.env);
+    io.out.write(`${table(["model", "size", "place"], rows).join("\n")}\n`);
+    return 0;
+  },
+});
+
 /** `canopy models`: models on this machine. */
 export const modelsCommand = commandGroup({
   name: "models",
-  summary: "Fetch the weights of models that run in this process, and check their numbers",
+  summary: "List, fetch and check models that run in this process",
   noun: "command",
-  commands: [pullCommand, checkCommand, recordCommand],
+  commands: [listCommand, pullCommand, checkCommand, recordCommand],
 });

@@ -1,4 +1,4 @@
-import { readFile, stat } from "node:fs/promises";
+import { readdir, readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 
 /** A model on the Hub: `owner/name`, or `name` alone for the oldest ones. */
@@ -12,6 +12,13 @@ export function isHubId(text: string): boolean {
 /** Folder of a model in the Hub's cache, with `blobs`, `refs` and `snapshots`. */
 export function modelFolder(cache: string, id: string): string {
   return join(cache, `models--${id.replace("/", "--")}`);
+}
+
+/** Ids of the models that have a folder in the cache. */
+export async function cachedModels(cache: string): Promise<string[]> {
+  const names = await readdir(cache).catch(() => []);
+  return names.flatMap((name) => name.startsWith("models--") ? [name.slice(8).replace("--", "/")] : [])
+    .sort();
 }
 
 /** The folder with a model's files of one revision (branch, tag or commit), if it is in the cache. */

@@ -6,6 +6,7 @@ import type { Transport } from "../../base/transport.ts";
 import { isFolder, isHubId, snapshotFolder } from "./cache.ts";
 import { HubClient } from "./client.ts";
 import { type Environment, hubCache, hubEndpoint, hubIsOffline } from "./environment.ts";
+import { shippedFolder } from "./shipped_models.ts";
 
 const MAX_FILE_BYTES = 256 * 1024 * 1024;
 
@@ -30,7 +31,7 @@ export interface ModelFiles {
 }
 
 /**
- * Finds a model: in a folder, in the Hub's cache on this machine if `file` is there, else on the Hub, which is asked
+ * Finds a model: in a folder, in the program, in the Hub's cache on this machine if `file` is there, else on the Hub, which is asked
  * only when a file is read. Throws an error that says where it looked; reading throws a `HubError`.
  */
 export async function openModelFiles(
@@ -40,6 +41,8 @@ export async function openModelFiles(
 ): Promise<ModelFiles> {
   const { transport, signal, env = process.env } = options;
   if (await isFolder(source)) return folderFiles(source, `the folder ${source}`);
+  const shipped = await shippedFolder(source);
+  if (shipped !== undefined) return folderFiles(shipped, "the program");
   const [id, revision] = idAndRevision(source);
   const cache = hubCache(env);
   const snapshot = await snapshotFolder(cache, id, revision);

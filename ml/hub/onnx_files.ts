@@ -3,6 +3,7 @@ import { basename, dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { isFolder, isHubId, snapshotFolder } from "./cache.ts";
 import { type Environment, hubCache } from "./environment.ts";
+import { shippedFolder } from "./shipped_models.ts";
 
 /** An exported model on this machine. */
 export interface OnnxFiles {
@@ -14,7 +15,7 @@ export interface OnnxFiles {
 
 /** Name of an export. */
 export interface OnnxSource {
-  /** Folder or Hub id. */
+  /** Folder, Hub id, or a model that comes with the program. */
   readonly model: string;
   readonly revision: string;
   /** Inside the folder. */
@@ -60,7 +61,7 @@ export interface OnnxPurpose {
 }
 
 /**
- * Finds a model's files in its folder or in the Hub's cache on this machine (`HF_HUB_CACHE`, `HF_HOME`); undefined when
+ * Finds a model's files in its folder, in the program, or in the Hub's cache (`HF_HUB_CACHE`, `HF_HOME`); undefined when
  * they are not there. Throws 500 `weights_unavailable` when the folder or snapshot is there, but not the file.
  */
 export async function findExport(
@@ -82,9 +83,11 @@ export async function findExport(
   );
 }
 
-/** The model's folder, or its snapshot in the cache. */
+/** The model's folder, the one that comes with the program, or its snapshot in the cache. */
 async function folderOf({ model, revision }: OnnxSource, env: Environment): Promise<string | undefined> {
   if (await isFolder(model)) return model;
+  const shipped = await shippedFolder(model);
+  if (shipped !== undefined) return shipped;
   return isHubId(model) ? await snapshotFolder(hubCache(env), model, revision) : undefined;
 }
 

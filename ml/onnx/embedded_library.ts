@@ -1,15 +1,9 @@
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { homedir, tmpdir } from "node:os";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import { programCache, type ProgramFile, programFile } from "../program_files.ts";
 import { foreignFunctions } from "./foreign_functions.ts";
-
-/** A file that was compiled into the program, in Bun's terms. */
-interface EmbeddedFile {
-  readonly name: string;
-  readonly size: number;
-  arrayBuffer(): Promise<ArrayBuffer>;
-}
 
 /** The name by which the binding looks for the library, and under which a loaded one is found again. */
 const LIBRARY_NAME = "libonnxruntime.so.1";
@@ -20,7 +14,7 @@ const LIBRARY_NAME = "libonnxruntime.so.1";
  * called on the thread that imports the binding, before that. Does nothing elsewhere.
  */
 export async function openEmbeddedLibrary(): Promise<void> {
-  const file = embeddedLibrary();
+  const file = programFile("libonnxruntime");
   if (file === undefined) return;
   const { dlopen } = await foreignFunctions();
   const open = (path: string) => dlopen(path, { OrtGetApiBase: { args: [], returns: "ptr" } });
@@ -37,17 +31,9 @@ export async function openEmbeddedLibrary(): Promise<void> {
   }
 }
 
-function embeddedLibrary(): EmbeddedFile | undefined {
-  // Bun's own types do not know that an embedded file has a name.
-  const bun: unknown = Reflect.get(globalThis, "Bun");
-  const files = (bun as { embeddedFiles?: readonly EmbeddedFile[] } | undefined)?.embeddedFiles;
-  return files?.find(({ name }) => name.includes("libonnxruntime"));
-}
-
-/** The path of the library in the user's cache. Bun puts a hash of the content into the name: one folder a version. */
-async function writeToCache(file: EmbeddedFile): Promise<string> {
-  const home = process.env["XDG_CACHE_HOME"] || join(homedir(), ".cache");
-  const folder = join(home, "canopy", file.name.replaceAll(/[^\w.-]/g, "_"));
+/** The path of the library in the user's cache. */
+async function writeToCache(file: ProgramFile): Promise<string> {
+  const folder = programCache(file);
   const path = join(folder, LIBRARY_NAME);
   if (existsSync(path) && statSync(path).size === file.size) return path;
   mkdirSync(folder, { recursive: true, mode: 0o700 });

@@ -5,7 +5,15 @@ import { bytesField, type Field, floatField, numberField } from "./protobuf.ts";
 const IR_VERSION = 8;
 
 /** Element types by their names in ONNX Runtime. */
-const ELEMENT_TYPES = { float32: 1, uint8: 2, int8: 3, int32: 6, int64: 7, float16: 10 } as const;
+const ELEMENT_TYPES = {
+  float32: 1,
+  uint8: 2,
+  int8: 3,
+  int32: 6,
+  int64: 7,
+  float16: 10,
+  bfloat16: 16,
+} as const;
 
 export type ElementType = keyof typeof ELEMENT_TYPES;
 

@@ -13,7 +13,8 @@ import { HANG_MS } from "../until.ts";
 import { binaryPath } from "./binary.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
-const pages = ["README.md", ...readdirSync(join(root, "docs")).map((name) => `docs/${name}`)];
+const names = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md"));
+const pages = ["README.md", ...names.map((name) => `docs/${name}`)];
 
 /** The pages name their ports: of several runs of these tests on one host, who listens here has them. */
 const TURN_PORT = 9_999;

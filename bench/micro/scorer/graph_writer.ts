@@ -1,7 +1,7 @@
 import { closeSync, openSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { Random } from "../../../base/random.ts";
-import type { Constant, ElementType, Node } from "../../../ml/onnx/onnx_file.ts";
+import { GraphParts } from "../../../ml/onnx/graph_parts.ts";
 
 /** A tensor as dynamic quantisation leaves it: bytes, their scale and their zero. */
 export interface Quantised {
@@ -14,73 +14,31 @@ export interface Quantised {
 const WEIGHTS_FILE = "model.onnx_data";
 
 /** Puts a graph together, operator by operator; values are known by generated names. */
-export class GraphWriter {
-  readonly nodes: Node[] = [];
-  readonly constants: Constant[] = [];
+export class GraphWriter extends GraphParts {
   readonly #file: number;
   readonly #block: Uint8Array;
   #offset = 0;
-  #names = 0;
 
   constructor(folder: string) {
+    super();
     this.#file = openSync(join(folder, WEIGHTS_FILE), "w");
     const random = new Random("weights");
     this.#block = Uint8Array.from({ length: 1 << 20 }, () => random.uint32() & 255);
   }
 
-  op(
-    operator: string,
-    inputs: readonly string[],
-    attributes: Node["attributes"] = {},
-    output = this.#name(),
-  ): string {
-    this.nodes.push({ operator, inputs, outputs: [output], attributes });
-    return output;
-  }
-
-  /** ONNX Runtime's fused attention, which turns queries and keys itself, and goes on from a cache. */
-  groupQueryAttention(
-    inputs: readonly string[],
-    presents: readonly [string, string],
-    heads: number,
-    cacheHeads: number,
-  ): string {
-    const output = this.#name();
-    this.nodes.push({
-      operator: "GroupQueryAttention",
-      domain: "com.microsoft",
-      inputs,
-      outputs: [output, ...presents],
-      attributes: { num_heads: heads, kv_num_heads: cacheHeads, do_rotary: 1 },
-    });
-    return output;
-  }
-
   /** Halves along an axis. */
   halves(input: string, axis: number): [string, string] {
-    const outputs: [string, string] = [this.#name(), this.#name()];
+    const outputs: [string, string] = [this.name(), this.name()];
     this.nodes.push({ operator: "Split", inputs: [input], outputs, attributes: { axis } });
     return outputs;
   }
 
-  floats(numbers: ArrayLike<number>, shape: readonly number[]): string {
-    return this.#constant("float32", shape, new Uint8Array(Float32Array.from(numbers).buffer));
-  }
-
-  integers(...numbers: number[]): string {
-    return this.#constant(
-      "int64",
-      [numbers.length],
-      new Uint8Array(BigInt64Array.from(numbers, BigInt).buffer),
-    );
-  }
-
   integer(number: number): string {
-    return this.#constant("int64", [], new Uint8Array(BigInt64Array.of(BigInt(number)).buffer));
+    return this.constant("int64", [], new Uint8Array(BigInt64Array.of(BigInt(number)).buffer));
   }
 
   quantise(input: string): Quantised {
-    const [values, scale, zero] = [this.#name(), this.#name(), this.#name()];
+    const [values, scale, zero] = [this.name(), this.name(), this.name()];
     this.nodes.push({ operator: "DynamicQuantizeLinear", inputs: [input], outputs: [values, scale, zero] });
     return { values, scale, zero };
   }
@@ -88,7 +46,7 @@ export class GraphWriter {
   /** A product with random weights of 8 bits and a scale per channel, so that the numbers keep their size. */
   linear({ values, scale, zero }: Quantised, from: number, to: number, output?: string): string {
     // One zero for each product, as exporters have it: ONNX Runtime turns them to unsigned one by one.
-    const ofWeights = this.#constant("int8", [], new Uint8Array(1));
+    const ofWeights = this.constant("int8", [], new Uint8Array(1));
     const product = this.op("MatMulInteger", [values, this.#weights(from, to), zero, ofWeights]);
     const scales = this.floats(new Float32Array(to).fill(1 / (74 * Math.sqrt(from))), [to]);
     return this.op(
@@ -112,7 +70,7 @@ export class GraphWriter {
   }
 
   #weights(rows: number, columns: number): string {
-    const name = this.#name();
+    const name = this.name();
     const length = rows * columns;
     for (let left = length; left > 0; left -= this.#block.length) {
       writeSync(this.#file, this.#block.subarray(0, Math.min(left, this.#block.length)));
@@ -121,15 +79,5 @@ export class GraphWriter {
     this.constants.push({ name, type: "int8", shape: [rows, columns], data });
     this.#offset += length;
     return name;
-  }
-
-  #constant(type: ElementType, shape: readonly number[], data: Uint8Array): string {
-    const name = this.#name();
-    this.constants.push({ name, type, shape, data });
-    return name;
-  }
-
-  #name(): string {
-    return `v${this.#names++}`;
   }
 }

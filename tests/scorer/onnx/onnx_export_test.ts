@@ -16,7 +16,7 @@ const runtime = await loadOnnxRuntime();
 const ids: Value = { name: "input_ids", type: "int64", shape: ["batch", "tokens"] };
 const hidden: Value = { name: "last_hidden_state", type: "float32", shape: ["batch", "tokens", 8] };
 
-const bytesOf = { float32: 4, uint8: 1, int8: 1, int32: 4, int64: 8, float16: 2 };
+const bytesOf = { float32: 4, uint8: 1, int8: 1, int32: 4, int64: 8, float16: 2, bfloat16: 2 };
 
 /** A graph with these inputs and outputs, each output cut from a constant: it is opened, never run. */
 async function read(inputs: readonly Value[], outputs: readonly Value[]) {
