@@ -1,0 +1,51 @@
+"""Makes the aggregator's examples of sampled candidates: a question, 2 to 9 of its solutions (mostly 3), the gold one.
+
+    python aggregate.py CANDIDATES… --out data/aggregate.jsonl [--each 3] [--seed 1]
+
+Where all candidates agree there is little to learn: most of those are left out.
+"""
+import argparse
+import json
+import pathlib
+import random
+
+from sample import answer_of
+from texts import aggregate_text, read_lines
+
+parser = argparse.ArgumentParser()
+parser.add_argument("candidates", nargs="+")
+parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--out", default="data/aggregate.jsonl")
+parser.add_argument("--each", type=int, default=3, help="examples of a question")
+parser.add_argument("--seed", type=int, default=1)
+options = parser.parse_args()
+
+
+def main():
+    home = pathlib.Path(options.home)
+    chance = random.Random(options.seed)
+    examples = []
+    for path in options.candidates:
+        for line in read_lines(home / path):
+            examples += [example for _ in range(options.each) if (example := one(line, chance)) is not None]
+    chance.shuffle(examples)
+    with open(home / options.out, "w") as file:
+        file.writelines(json.dumps(example) + "\n" for example in examples)
+    print(len(examples), "examples; with a right candidate:", sum(e["any_right"] for e in examples) / len(examples))
+
+
+def one(line, chance):
+    texts = line["candidates"]
+    count = 3 if chance.random() < 0.7 else chance.choice([2, 4, 5, 6, 7, 8, 9])
+    chosen = chance.sample(texts, min(count, len(texts)))
+    if chance.random() < 0.5:  # as the tree has them: small models first
+        chosen.sort(key=lambda text: "sml".index(text["model"]))
+    answers = {answer_of(text["text"]) for text in chosen}
+    if len(answers) == 1 and chance.random() < 0.8:
+        return None
+    question = aggregate_text(line["question"], [text["text"] for text in chosen])
+    return {"question": question, "solution": line["solution"], "answer": line["answer"], "kind": line["kind"],
+            "level": line["level"], "any_right": any(text["right"] for text in chosen)}
+
+
+main()
