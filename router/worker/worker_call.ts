@@ -1,6 +1,7 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { logger } from "../../base/log.ts";
+import { turnByTurn, type Turns } from "../../base/turns.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 import { Watchdog } from "../../base/watchdog.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
@@ -34,6 +35,8 @@ export interface WorkerCallOptions {
   readonly config: Pick<ModelConfig, "connect_timeout_ms" | "first_token_timeout_ms" | "idle_timeout_ms">;
   readonly worker: CalledWorker;
   readonly request: OutgoingRequest;
+  /** The request's body, where it is long to write. */
+  readonly writing?: Turns<Uint8Array> | undefined;
   /**
    * Ids under which SGLang knows the request, to be aborted before the connection is closed, and the worker's own
    * headers for that; absent where closing is what stops the engine.
@@ -78,6 +81,7 @@ export class WorkerCall implements UpstreamCall {
   readonly #errors: CallErrors;
   /** Without its body once that was answered: prompts are long, and answers last. */
   #request: OutgoingRequest;
+  #writing: Turns<Uint8Array> | undefined;
   readonly #connection = new AbortController();
   readonly #watchdog: Watchdog;
   #body: AsyncIterator<Uint8Array> | undefined;
@@ -103,10 +107,12 @@ export class WorkerCall implements UpstreamCall {
     this.#firstTokenDueMs = options.firstTokenDueMs;
     this.#errors = options.errors ?? engineErrors;
     this.#request = options.request;
+    this.#writing = options.writing;
     this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#overdue()));
   }
 
   async open(body?: string): Promise<IncomingResponse> {
+    if (this.#writing !== undefined) await this.#write(this.#writing);
     if (this.#stopped !== undefined) throw await this.#stopReason();
     const request = this.#request;
     this.#ended = this.#complete = this.#sawBytes = false;
@@ -129,6 +135,16 @@ export class WorkerCall implements UpstreamCall {
       this.#watchdog.disarm();
     }
     throw await this.#stopReason();
+  }
+
+  async #write(writing: Turns<Uint8Array>): Promise<void> {
+    this.#writing = undefined;
+    try {
+      const body = await turnByTurn(this.#clock, writing, this.#connection.signal);
+      this.#request = { ...this.#request, body };
+    } catch (error) {
+      if (this.#stopped === undefined) throw error;
+    }
   }
 
   async first(): Promise<Uint8Array | undefined> {

@@ -44,8 +44,8 @@ export class OpenAiDecoder implements AnswerDecoder {
   }
 
   /** One chunk's delta, undefined if it has none. Throws `EngineError` for error events and broken JSON. */
-  push(data: string): DecodedDelta | undefined {
-    const chunk = parseObject(data, this.#worker);
+  push(data: string, parsed?: unknown): DecodedDelta | undefined {
+    const chunk = parseObject(data, this.#worker, parsed);
     if (chunk.error !== undefined && chunk.error !== null || chunk.object === "error") {
       throw streamedError(this.#worker, readComplaint(chunk));
     }
@@ -111,11 +111,11 @@ export function finishReasonOf(reason: string): FinishReason {
   return reason === "function_call" ? "tool_calls" : "stop";
 }
 
-/** Parses one event. Throws `EngineError` unless it is a JSON object. */
-export function parseObject(data: string, worker: CalledWorker): JsonObject {
-  let value: Json;
+/** Parses one event that is not `parsed` already. Throws `EngineError` unless it is a JSON object. */
+export function parseObject(data: string, worker: CalledWorker, parsed?: unknown): JsonObject {
+  let value: unknown;
   try {
-    value = JSON.parse(data);
+    value = parsed ?? JSON.parse(data);
   } catch (cause) {
     throw invalidAnswer(worker, "an event of its stream is not JSON", cause);
   }

@@ -9,6 +9,7 @@ import { refuseDeadly } from "../guards/refuse_deadly.ts";
 import type { Pool } from "../../pool/pool.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
 import { workerHeaders, workerUrl } from "../../worker/worker_access.ts";
+import { hasManyIds, writeInTurns } from "../../wire/write_json.ts";
 import { WorkerCall } from "../../worker/worker_call.ts";
 
 /** Options of an engine. */
@@ -39,7 +40,7 @@ export interface WorkerPost {
   readonly path: string;
   readonly body: JsonObject;
   /** Sent instead of `body`, which is then only checked. */
-  readonly sent?: string | undefined;
+  readonly sent?: JsonObject | string | undefined;
   readonly headers?: GenerateRequest["headers"];
   /** SGLang's id of the request, to be aborted before the connection is closed. */
   readonly rid?: string | undefined;
@@ -61,6 +62,8 @@ export function workerCall(options: CallerOptions, request: WorkerPost): WorkerC
     body,
   });
   const headers = headersFor(options, at);
+  const written = sent ?? body;
+  const isLong = typeof written === "object" && hasManyIds(written);
   return new WorkerCall({
     transport,
     clock,
@@ -70,10 +73,11 @@ export function workerCall(options: CallerOptions, request: WorkerPost): WorkerC
       method: "POST",
       url: workerUrl(at.url, path),
       headers: { ...request.headers, ...headers, "content-type": "application/json" },
-      body: sent ?? JSON.stringify(body),
+      body: isLong ? undefined : typeof written === "string" ? written : JSON.stringify(written),
       phase,
       connectTimeoutMs: config.connect_timeout_ms,
     },
+    writing: isLong ? writeInTurns(written) : undefined,
     abort: rid === undefined ? undefined : { rids: [rid], headers },
     firstTokenDueMs,
   });

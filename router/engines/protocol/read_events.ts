@@ -1,6 +1,8 @@
 import type { Clock } from "../../../base/clock.ts";
+import { turnByTurn } from "../../../base/turns.ts";
 import type { IncomingResponse } from "../../../base/transport.ts";
 import type { GenerateEvent } from "../engine.ts";
+import { parseJsonInTurns } from "../../wire/parse_json.ts";
 import { DONE, SseParser } from "../../wire/sse.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import {
@@ -21,8 +23,11 @@ export type End = Extract<GenerateEvent, { type: "end" }>;
 
 /** Understands the events of one answer, in their order. */
 export interface AnswerDecoder {
-  /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for errors in the stream. */
-  push(data: string): DecodedDelta | undefined;
+  /**
+   * One event's delta, undefined if it brings nothing new. `parsed`: its value, where it is known already. Throws
+   * `EngineError` for errors in the stream.
+   */
+  push(data: string, parsed?: unknown): DecodedDelta | undefined;
   /** True when the next event of the stream, if it is there already, says all that this one does. */
   repeats?(next: string): boolean;
   /** True once the generation is over, whatever else its stream may tell. */
@@ -31,8 +36,11 @@ export interface AnswerDecoder {
   end(): End;
 }
 
-/** Length of an event, in UTF-16 units, whose parsing is work for a turn: what came before and follows has others. */
-const LONG_EVENT = 1024 * 1024;
+/** Length of an event, in UTF-16 units, that is parsed in turns of its own. */
+const LONG_EVENT = 256 * 1024;
+/** Bytes of a stream that are read in a turn: a worker that writes as fast would have all of them. */
+const TURN_BYTES = 1024 * 1024;
+const ENCODER = new TextEncoder();
 /** Longest answer accepted from a server that does not stream though it was asked to. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
@@ -69,9 +77,15 @@ export async function* readEvents(
   } else {
     const parser = new SseParser({ tooLong: (what) => invalidAnswer(worker, what) });
     let done = false;
+    let turnBytes = 0;
     while (!done) {
       const read = await nextRead(call, decoder);
       if (read.done === true) break;
+      turnBytes += read.value.length;
+      if (turnBytes > TURN_BYTES) {
+        turnBytes = 0;
+        await clock.sleep(0);
+      }
       const events = parser.push(read.value);
       for (let at = 0; at < events.length; at++) {
         const data = events[at]!;
@@ -82,10 +96,8 @@ export async function* readEvents(
           break;
         }
         if (next !== undefined && decoder.repeats?.(next) === true) continue;
-        const isLong = data.length > LONG_EVENT;
-        if (isLong) await clock.sleep(0);
-        const delta = decoder.push(data);
-        if (isLong) await clock.sleep(0);
+        const parsed = data.length > LONG_EVENT ? await parseLong(data, clock, worker) : undefined;
+        const delta = decoder.push(data, parsed);
         if (delta === undefined) continue;
         call.gotToken();
         yield delta;
@@ -95,4 +107,16 @@ export async function* readEvents(
   const end = decoder.end();
   call.complete();
   yield end;
+}
+
+/** The value of a long event. Throws `EngineError` where it is not JSON. */
+async function parseLong(data: string, clock: Clock, worker: CalledWorker): Promise<unknown> {
+  await clock.sleep(0);
+  const bytes = ENCODER.encode(data);
+  await clock.sleep(0);
+  try {
+    return await turnByTurn(clock, parseJsonInTurns(bytes, { exact: [] }));
+  } catch (cause) {
+    throw invalidAnswer(worker, "an event of its stream is not JSON", cause);
+  }
 }

@@ -2,7 +2,7 @@ import { badRequest } from "../../../base/errors.ts";
 import { int64Json } from "../../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { GenerateRequest, Prompt, Sampling } from "../engine.ts";
-import { extraOf, given, roomFor } from "../openai/openai_body.ts";
+import { extraOf, given, listOf, roomFor } from "../openai/openai_body.ts";
 
 /** Sampling parameters of `/generate` that keep their name; an unknown one in there is a bare 500. */
 const SAMPLING_KEYS = new Set([
@@ -30,7 +30,7 @@ export function sglangBody(
   const { sampling_params, ...rest } = splitExtra(sampling);
   const body: JsonObject = {
     ...rest,
-    ...(prompt.kind === "tokens" ? { input_ids: [...prompt.ids] } : { text: prompt.text }),
+    ...(prompt.kind === "tokens" ? { input_ids: listOf(prompt.ids) } : { text: prompt.text }),
     rid,
     sampling_params: { ...sampling_params, ...samplingParams(sampling, prompt, contextTokens) },
     stream: true,

@@ -98,7 +98,7 @@ export class SglangPdEngine extends PooledEngine implements Engine {
     const ranks = phase === "prefill"
       ? rankFields(at.prefill)
       : decodeRankFields(at, this.capabilities.version);
-    const sent = JSON.stringify({ ...body, ...fields, ...ranks });
+    const sent = { ...body, ...fields, ...ranks };
     const worker: CalledWorker = phase === "prefill" ? at.prefill : at;
     return workerCall(this.options, { at: worker, path, body, sent, rid, headers, phase });
   }

@@ -44,9 +44,11 @@ export class SglangDecoder implements AnswerDecoder {
   }
 
   /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for error and abort events. */
-  push(data: string): DecodedDelta | undefined {
+  push(data: string, parsed?: unknown): DecodedDelta | undefined {
     const fresh = this.#cut?.cut(data);
-    const event = parseObject(fresh ?? data, this.#worker);
+    const event = fresh === undefined
+      ? parseObject(data, this.#worker, parsed)
+      : parseObject(fresh, this.#worker);
     if (event.error !== undefined || event.object === "error") {
       throw streamedError(this.#worker, readComplaint(event));
     }

@@ -36,7 +36,7 @@ export class VllmPdEngine extends PooledEngine implements Engine {
           at: worker,
           path,
           body,
-          sent: sent === undefined ? undefined : JSON.stringify(sent),
+          sent,
           headers,
           firstTokenDueMs,
           phase: "prefill",

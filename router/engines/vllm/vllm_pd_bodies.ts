@@ -1,3 +1,4 @@
+import { listOf } from "../openai/openai_body.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import { olderThan } from "../version.ts";
 
@@ -112,7 +113,7 @@ export function prefillBody(body: JsonObject, ids: readonly number[]): JsonObjec
     if (!DECODE_FIELDS.has(name) && !TEMPLATE_FIELDS.includes(name)) rest[name] = value;
   }
   // Before 0.23 a prompt whose one token ends the answer gets no parameters: `ignore_eos`.
-  return { ...rest, prompt: [...ids], max_tokens: 1, ignore_eos: true, stream: false };
+  return { ...rest, prompt: listOf(ids), max_tokens: 1, ignore_eos: true, stream: false };
 }
 
 /** The body with the request for a hand-off. */

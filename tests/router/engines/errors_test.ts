@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { VirtualClock } from "../../../base/clock.ts";
 import { EngineError } from "../../../router/worker/engine_error.ts";
 import {
   chatRequest,
@@ -151,8 +152,10 @@ test("an event without end is the worker's fault, and names it", async () => {
       for (let i = 0; i < 40; i++) yield await Promise.resolve(piece);
     })();
     const headers = { "content-type": "text/event-stream" };
-    const { engine } = engineOver(kind, () => Promise.resolve({ status: 200, headers, body }));
-    await assert.rejects(collect(engine.generate(chatRequest, placement, never)), (error) => {
+    const clock = new VirtualClock();
+    const { engine } = engineOver(kind, () => Promise.resolve({ status: 200, headers, body }), { clock });
+    const answer = clock.run(() => collect(engine.generate(chatRequest, placement, never)));
+    await assert.rejects(answer, (error) => {
       assert.ok(error instanceof EngineError);
       assert.deepEqual([error.code, error.status], ["worker_invalid_answer", 502]);
       assert.match(error.message, /an event of its stream is longer than 33554432 characters/);

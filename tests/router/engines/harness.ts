@@ -111,7 +111,7 @@ export async function collect(events: AsyncIterable<GenerateEvent>): Promise<Col
     all.runningUsage = event.usage ?? all.runningUsage;
     all.text += event.text;
     all.reasoning += event.reasoning ?? "";
-    all.tokenIds.push(...event.tokenIds ?? []);
+    for (const id of event.tokenIds ?? []) all.tokenIds.push(id);
     all.logprobs.push(...event.logprobs ?? []);
     all.toolCalls.push(...event.toolCalls ?? []);
   }
