@@ -2,7 +2,8 @@ import { CanopyError } from "../../base/errors.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
 import { demoConfig, type DemoModel } from "./config.ts";
 import { type DemoEngines, startDemoEngines } from "./engines.ts";
-import { REAL_MODELS, REAL_QUESTIONS, realDemo } from "./real.ts";
+import { laboratoryDemo } from "./laboratory.ts";
+import { REAL_QUESTIONS, realDemo } from "./real.ts";
 import { type DemoPair, reportLines } from "./report.ts";
 import { askAndShow, type DemoStage } from "./run.ts";
 import { UsageError } from "../kit/args.ts";
@@ -31,8 +32,11 @@ const options = {
     value: "URL",
     help: "Use a real OpenAI-compatible endpoint instead of simulated engines",
   },
-  real: { type: "flag", help: "Use real models in this process instead of simulated engines" },
-  yes: { type: "flag", help: "With --real: fetch their weights without asking" },
+  real: {
+    type: "flag",
+    help: "Use real models in this process: small ones that come with Canopy, or those of --model",
+  },
+  yes: { type: "flag", help: "With --real --model: fetch their weights without asking" },
   model: {
     type: "list",
     value: "NAME",
@@ -70,20 +74,26 @@ export const demoCommand = defineCommand({
   details:
     `The demonstration starts simulated engines of three sizes, serves a tree of 13 agents over them, asks it and
 its all-to-all baseline of 19 agents the same questions over HTTP, and compares them. The key of a real endpoint
-is taken from OPENAI_API_KEY. With --real three small models are fetched, which then run in this process, and the
-question is asked in all modes.
+is taken from OPENAI_API_KEY. With --real nothing is simulated: three tiny models that come with Canopy answer ten
+word problems in all modes, graded, without a network; with --model others do, which are fetched if need be.
 
 Examples:
   canopy demo
   canopy demo --real
+  canopy demo --real --model HuggingFaceTB/SmolLM2-135M-Instruct
   canopy demo --serve-only --port 8000
   canopy demo --url http://127.0.0.1:11434 --model qwen3:4b --model qwen3:8b`,
   run: async (values, _, io) => {
     checkOptions(values);
     const address = { host: values.host ?? "127.0.0.1", port: values.port ?? 0 };
     if (values.real) {
+      if (values.model.length === 0) {
+        const { question: questions, "max-tokens": maxTokens } = values;
+        await laboratoryDemo({ questions, maxTokens, ...address }, io);
+        return 0;
+      }
       await realDemo({
-        models: values.model.length > 0 ? values.model : REAL_MODELS,
+        models: values.model,
         questions: values.question.length > 0 ? values.question : REAL_QUESTIONS,
         maxTokens: values["max-tokens"] ?? REAL_MAX_TOKENS,
         yes: values.yes,
@@ -117,8 +127,8 @@ type Values = OptionValues<typeof options>;
 
 /** Throws `UsageError` for options that do not go together. */
 function checkOptions(values: Values): void {
-  if (values.yes && !values.real) {
-    throw new UsageError("Option --yes needs --real: nothing else is fetched");
+  if (values.yes && (!values.real || values.model.length === 0)) {
+    throw new UsageError("Option --yes needs --real and --model: nothing else is fetched");
   }
   const simulated = values.url === undefined;
   if (values.real) {

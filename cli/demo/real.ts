@@ -15,13 +15,6 @@ import { findExport, type OnnxFiles } from "../../ml/hub/onnx_files.ts";
 import { pullModel, pullSize } from "../../ml/hub/pull.ts";
 import { weightFiles } from "../../ml/hub/weight_files.ts";
 
-/** Models of three sizes that a laptop runs, from the smallest to the largest. */
-export const REAL_MODELS: readonly string[] = [
-  "HuggingFaceTB/SmolLM2-135M-Instruct",
-  "HuggingFaceTB/SmolLM2-360M-Instruct",
-  "onnx-community/Qwen3-0.6B-ONNX",
-];
-
 /** Questions that even the smallest of them knows something about. */
 export const REAL_QUESTIONS: readonly string[] = ["Why is the sky blue?"];
 

@@ -30,6 +30,8 @@ export interface DemoStage {
   readonly server: Server;
   /** Shown times are multiplied by this. */
   readonly timeScale: number;
+  /** Nothing of a run stays on the screen when it has ended, nor is anything printed where lines cannot be redrawn. */
+  readonly passing?: boolean | undefined;
 }
 
 /** Asks over HTTP while the terminal shows what every agent does; elsewhere one line is printed per agent. */
@@ -98,9 +100,10 @@ class RunWatch {
     }
   }
 
-  /** Leaves the last picture standing. */
+  /** Leaves the last picture standing, unless it shall pass. */
   finish(): void {
-    this.#draw();
+    if (this.#stage.passing === true) this.#region.clear();
+    else this.#draw();
   }
 
   #draw(): void {
@@ -113,6 +116,7 @@ class RunWatch {
       this.#region.draw(drawRun(this.#graph, record, { columns: io.out.columns, colors, nowMs, timeScale }));
       return;
     }
+    if (this.#stage.passing === true) return;
     for (const agent of record.agents) {
       if (agent.endedAtMs === undefined || this.#ended.has(agent.id)) continue;
       this.#ended.add(agent.id);
