@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../../base/clock.ts";
 import type { Target } from "./target.ts";
-import type { SocketOwner, WorkerSocket } from "./worker_socket.ts";
+import { KEEP_ALIVE_MS, type SocketOwner, type WorkerSocket } from "./worker_socket.ts";
 
 /** Bun's own socket, as far as it is used. */
 interface RawSocket {
@@ -11,6 +11,7 @@ interface RawSocket {
   pause(): void;
   resume(): void;
   close(): void;
+  setKeepAlive(enable: boolean, idleMs: number): void;
 }
 
 interface BunSockets {
@@ -88,6 +89,7 @@ export class BunSocket implements WorkerSocket {
 
   opened(raw: RawSocket): void {
     this.#raw = raw;
+    raw.setKeepAlive(true, KEEP_ALIVE_MS);
     // Nobody wants it any more.
     if (this.#over) raw.close();
     else this.owner.onConnect();

@@ -1,7 +1,12 @@
 import net from "node:net";
 import tls from "node:tls";
 import type { Target } from "./target.ts";
-import type { SocketOwner, TlsClientOptions, WorkerSocket } from "./worker_socket.ts";
+import {
+  KEEP_ALIVE_MS,
+  type SocketOwner,
+  type TlsClientOptions,
+  type WorkerSocket,
+} from "./worker_socket.ts";
 
 /** Bytes that are written at once: what the system does not take is copied, of megabytes all in one turn. */
 const WRITE_BYTES = 256 * 1024;
@@ -24,6 +29,7 @@ export class NodeSocket implements WorkerSocket {
       })
       : net.connect({ host, port, noDelay: true });
     if (target.tls) socket.setNoDelay(true);
+    socket.once("connect", () => socket.setKeepAlive(true, KEEP_ALIVE_MS));
     socket.once(target.tls ? "secureConnect" : "connect", () => owner.onConnect());
     socket.on("drain", () => this.#drained());
     socket.on("data", (data) => typeof data === "string" ? undefined : owner.onData(data));

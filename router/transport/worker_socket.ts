@@ -11,6 +11,12 @@ export interface TlsClientOptions {
   readonly key?: string | undefined;
 }
 
+/**
+ * Time in ms without a byte after which the system asks (TCP keep-alive) whether the other side still has the
+ * connection: one that a machine or a firewall has forgotten breaks, where it would wait for a time limit.
+ */
+export const KEEP_ALIVE_MS = 15_000;
+
 /** Bytes to and from a worker. */
 export interface WorkerSocket {
   /** True while bytes that were written have not left. */

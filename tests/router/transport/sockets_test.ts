@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import net from "node:net";
 import { test } from "node:test";
 import tls from "node:tls";
 import { VirtualClock } from "../../../base/clock.ts";
 import { TransportError, type TransportErrorCode } from "../../../base/transport.ts";
+import { KEEP_ALIVE_MS } from "../../../router/transport/worker_socket.ts";
 import { SocketTransport, type SocketTransportOptions } from "../../../router/transport/sockets.ts";
-import { HANG_MS } from "../../until.ts";
+import { HANG_MS, until } from "../../until.ts";
 import { transportContract } from "./contract.ts";
 import {
   type ScriptedServer,
@@ -401,9 +402,11 @@ test(
     const url = (await listening(server, "localhost")).replace(/http:.*:/, "https://localhost:");
     const trusting = new SocketTransport({ ca: file("crt") });
     const wary = new SocketTransport();
+    const port = Number(new URL(url).port);
     for (let i = 0; i < 2; i++) {
       assert.equal(await text(await trusting.send(post(url), never())), "secret");
     }
+    assert.ok([1, undefined].includes(keptAlive(port)), "a kept connection of TLS");
     await assert.rejects(wary.send(post(url), never()), failure("connect_failed"));
     const address = server.address();
     const ip = typeof address === "object" && address?.family === "IPv6" ? "[::1]" : "127.0.0.1";
@@ -416,6 +419,30 @@ test(
     server.close();
   },
 );
+
+/** Connections to a port that the system asks after when they are silent, by Linux's own table; undefined elsewhere. */
+function keptAlive(port: number): number | undefined {
+  const tables = ["/proc/net/tcp", "/proc/net/tcp6"].filter((path) => existsSync(path));
+  if (tables.length === 0) return undefined;
+  const hex = port.toString(16).toUpperCase().padStart(4, "0");
+  // Remote address, state 01 (established), queues, timer 02 (keep-alive) and when it is due, in 1/100 s.
+  const row = new RegExp(`:${hex} 01 \\S+ 02:([0-9A-F]+) `);
+  return tables.flatMap((path) => readFileSync(path, "utf8").split("\n")).filter((line) => {
+    const due = row.exec(line)?.[1];
+    return due !== undefined && parseInt(due, 16) * 10 <= KEEP_ALIVE_MS;
+  }).length;
+}
+
+check("the system asks whether a silent worker still has the connection", (side) => side.head(200), async (
+  { transport, url },
+) => {
+  const controller = new AbortController();
+  const { body } = await transport.send(post(url), controller.signal);
+  const port = Number(new URL(url).port);
+  await until("the timer runs", () => [1, undefined].includes(keptAlive(port)));
+  controller.abort(new Error("enough"));
+  await assert.rejects(text({ body }), /enough/);
+});
 
 test("sockets: IPv6 addresses", { timeout: HANG_MS }, async (context) => {
   const server = net.createServer((socket) => {
