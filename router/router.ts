@@ -106,7 +106,7 @@ export function createRouter(options: RouterOptions): Router {
   let { config } = options;
   const life = new AbortController();
   const parts = createParts(options, life.signal);
-  const { clock, random, transport, spans, models, moa, fleet, drain, metrics, admission } = parts;
+  const { clock, random, transport, spans, models, moa, fleet, drain, metrics, admission, leads } = parts;
   const { part } = options;
   const services: RouterServices = {
     get config() {
@@ -128,9 +128,9 @@ export function createRouter(options: RouterOptions): Router {
     request: (...asked) => current.request(...asked),
   };
   // Whoever does not lead is told who has joined which model.
-  const asked = part === undefined || part.leads ? fleet : undefined;
+  const asked = leads ? fleet : undefined;
   const probed = Promise.all([models.start(life.signal), asked?.start(life.signal)]);
-  probed.then(() => warnOfContexts(config, models.all)).catch(() => {});
+  if (leads) probed.then(() => warnOfContexts(config, models.all)).catch(() => {});
   // Addresses of workers are for those who may do everything: here, where there are no keys.
   const nameOf = (worker: WorkerStatus) => isKeyless(config) ? shownUrl(worker) : worker.id;
   const listeners = new Listeners({
@@ -195,6 +195,7 @@ function createParts(options: RouterOptions, life: AbortSignal) {
   const relay = createRelay({ ...shared, log: logger("relay"), retries: metrics.retries, arrivals });
   return {
     ...shared,
+    leads: part?.leads !== false,
     models,
     moa,
     fleet,
@@ -230,7 +231,7 @@ function shuttingDown(): CanopyError {
 /** Looks whether all parts can go on by another configuration. Throws when one cannot. */
 function prepare(
   config: Config,
-  { models, moa, fleet, admission, drain }: ReturnType<typeof createParts>,
+  { models, moa, fleet, admission, drain, leads }: ReturnType<typeof createParts>,
   listeners: Listeners,
 ): { commit(): void } {
   const changes = [listeners.prepareTls(config.server.tls), moa.prepare(config)];
@@ -244,7 +245,7 @@ function prepare(
       drain.setTimeoutMs(config.server.drain_timeout_ms);
       // Requests of before may still use them.
       void drain.settled().then(() => gone.forEach((model) => model.stop()));
-      warnOfContexts(config, models.all);
+      if (leads) warnOfContexts(config, models.all);
     },
   };
 }

@@ -37,6 +37,8 @@ export interface WorkerReport {
 export interface PoolShare {
   /** True in the one thread that checks workers and says who is there; the others are told. */
   readonly leads: boolean;
+  /** Index of the thread; 0 is the one that leads. */
+  readonly thread: number;
   /** Order of those who wait for a place. */
   readonly queue: ThreadQueue;
   /** A free place in the shared memory. Throws 503 `too_many_workers`. */

@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
-import { type Logger, logger } from "../../base/log.ts";
+import { logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
@@ -32,6 +32,14 @@ export interface ModelsOptions {
   readonly shareOf?: ((model: string) => PoolShare) | undefined;
 }
 
+/** Somebody who is told what was found. */
+interface Told {
+  info(message: string, fields: Record<string, unknown>): void;
+  warning(message: string, fields: Record<string, unknown>): void;
+}
+
+const NOBODY: Told = { info() {}, warning() {} };
+
 /** Time until a tokenizer that could not be had is looked for again. */
 const TOKENIZER_RETRY_MS = 300_000;
 
@@ -41,7 +49,9 @@ export class ModelService implements ServedModel {
   readonly engine: LiveEngine;
   readonly pool: ManagedPool;
   readonly #options: ModelsOptions;
-  readonly #log: Logger = logger("models");
+  readonly #log: Told;
+  /** What is said of the tokenizer. */
+  readonly #tokenizerLog: Told;
   readonly membership: Membership;
   #config: ModelConfig;
   readonly #end = new AbortController();
@@ -62,7 +72,13 @@ export class ModelService implements ServedModel {
   constructor(name: string, config: ModelConfig, options: ModelsOptions) {
     const { clock, transport } = options;
     const random = options.random.stream(`models/${name}`);
+    const share = options.shareOf?.(name);
     this.name = name;
+    // All threads ask, the first one of each kind says what it has heard: the one that leads makes no tokens.
+    const { thread = 0 } = share ?? {};
+    const log = logger("models");
+    this.#log = thread === 0 ? log : NOBODY;
+    this.#tokenizerLog = thread <= 1 ? log : NOBODY;
     this.#config = config;
     this.#options = options;
     const findWrongModel: ModelCheck = (access, signal) => {
@@ -78,7 +94,7 @@ export class ModelService implements ServedModel {
       transport,
       log: logger("pool"),
       findWrongModel,
-      share: options.shareOf?.(name),
+      share,
     });
     this.membership = {
       addWorker: (worker) => {
@@ -248,7 +264,7 @@ export class ModelService implements ServedModel {
     if ("refusal" in found) {
       const { refusal, tells } = found;
       const problem = noTokenizerText(this.name, refusal, tells);
-      if (problem !== this.#tokenizerProblemText) this.#log.warning("{problem}", { problem });
+      if (problem !== this.#tokenizerProblemText) this.#tokenizerLog.warning("{problem}", { problem });
       this.#tokenizerProblemText = problem;
       this.#tokenizerProblem = refusal;
       this.#workersTell = tells !== undefined;
@@ -258,7 +274,7 @@ export class ModelService implements ServedModel {
     this.#workersTell = false;
     this.#tokenizer = found.tokenizer;
     this.engine.update({ tokenizer: found.tokenizer });
-    this.#log.info("{model}: tokenizer of {source}", { model: this.name, source: found.source });
+    this.#tokenizerLog.info("{model}: tokenizer of {source}", { model: this.name, source: found.source });
   }
 
   /** Workers that were asked what they can do, with the names that they give their tokenizer. */

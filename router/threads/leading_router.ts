@@ -259,6 +259,7 @@ export class LeadingRouter {
     this.#models.set(name, model);
     return {
       leads: true,
+      thread: 0,
       queue,
       takeSlot: () => {
         const slot = this.#cells.takeSlot(this.#slots);

@@ -127,9 +127,10 @@ export class ServingRouter {
   }
 
   #shareOf(model: string, cells: ThreadCells): PoolShare {
-    const { post } = this.#options;
+    const { post, thread } = this.#options;
     return {
       leads: false,
+      thread,
       queue: cells.queue(this.#numbers.get(model) ?? 0),
       takeSlot: notHere,
       leaveSlot: notHere,

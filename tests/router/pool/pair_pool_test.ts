@@ -119,6 +119,7 @@ test("a pair that another thread fills while this one chooses is full, for this 
   let slot = 0;
   const { pool } = setUp({ pair_window: 1 }, [["p1", "d1"]], {
     leads: true,
+    thread: 0,
     queue: here!.queue(0),
     takeSlot: () => slot++,
     leaveSlot: () => {},

@@ -4,7 +4,9 @@ import { test } from "node:test";
 import { type Config, configSchema } from "../../../../cfgs/schema/config.ts";
 import { ThreadedRouter } from "../../../../cli/kit/router/threaded_router.ts";
 import { makeEarlyExit } from "../../../../cli/kit/router/make_early_exit.ts";
+import { SystemClock } from "../../../../base/clock.ts";
 import { CanopyError } from "../../../../base/errors.ts";
+import { startSimulator } from "../../../../simulator/serve.ts";
 import { until } from "../../../until.ts";
 import { withSystem } from "../../served.ts";
 import { type HeldWorker, startHeldWorker } from "./held_worker.ts";
@@ -50,14 +52,17 @@ interface Served {
 /** Two threads in front of one worker while `use` runs. */
 async function withThreads(
   use: (served: Served) => Promise<void>,
-  { server = {}, model = {} }: { server?: object; model?: object } = {},
+  { server = {}, model = {}, models = {} }: { server?: object; model?: object; models?: object } = {},
 ): Promise<void> {
   const worker = await startHeldWorker();
   try {
     await withSystem(async (io) => {
       const config = configSchema.parse({
         server: { log_level: "fatal", workers: 2, ...server },
-        models: { m: { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model } },
+        models: {
+          m: { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model },
+          ...models,
+        },
         graphs: { tree: { layers: [{ agents: [{ model: "m" }] }], incremental_prefill: "off" } },
       });
       const threaded = new ThreadedRouter({
@@ -293,6 +298,60 @@ test("all threads go on by a new configuration, also those that are started then
     });
   } finally {
     await second.close();
+  }
+});
+
+test("all threads place requests on a server's data-parallel ranks, a new thread and a new configuration too", async () => {
+  const sim = await startSimulator({
+    engine: "sglang",
+    models: ["r"],
+    cost: "instant",
+    clock: new SystemClock(),
+    seed: "ranks",
+    dpSize: 4,
+  });
+  try {
+    await withThreads(async ({ url, config, threaded, get }) => {
+      const ranks = async () => {
+        const body = { model: "r", text: "Hi", sampling_params: { max_new_tokens: 2 } };
+        const answers = await Promise.all(times(24, () => ask("POST", `${url}/generate`, body)));
+        assert.deepEqual(answers.filter(({ status }) => status !== 200), []);
+        return new Set(answers.map(({ text }) => JSON.parse(text).meta_info.dp_rank));
+      };
+      const listed = async () =>
+        JSON.parse((await get("/workers")).text).workers
+          .flatMap(({ id, model_id }: { id: string; model_id: string }) => model_id === "r" ? [id] : []);
+      await until("the ranks are known", async () => (await listed()).length === 4);
+      const all = [0, 1, 2, 3];
+      const ids = all.map((rank) => `r.w1@${rank}`);
+      for (const ids2 of await Promise.all(times(6, listed))) assert.deepEqual(ids2, ids);
+      await until("all threads use all ranks", async () => (await ranks()).size === 4);
+      assert.deepEqual([...await ranks()].sort(), all);
+      const page = (await get("/metrics")).text;
+      for (const id of ids) {
+        assert.equal(valueOf(page, `canopy_worker_in_flight{model="r",worker="${id}"}`), 0);
+      }
+
+      threaded.kill(1);
+      await until("another has taken its place", async () => {
+        return valueOf((await get("/metrics")).text, "canopy_threads") === 2;
+      });
+      assert.deepEqual([...await ranks()].sort(), all);
+      assert.equal((await ask("DELETE", `${url}/workers/r.w1`)).status, 202);
+      await until("nobody uses it", async () => (await listed()).length === 0);
+      assert.equal((await ask("POST", `${url}/workers`, { url: sim.url, model: "r" })).status, 202);
+      await until("its ranks are known again", async () => (await listed()).length === 4);
+      await until("all threads use all ranks", async () => (await ranks()).size === 4);
+
+      const { r } = config.models;
+      threaded.router.reconfigure({ ...config, models: { ...config.models, r: { ...r!, dp_aware: false } } });
+      await until("it is one place", async () => (await listed()).length === 1);
+      assert.equal((await ranks()).size > 0, true);
+    }, {
+      models: { r: { model: "r", engine: "sglang", tokenizer: false, dp_aware: true, workers: [sim.url] } },
+    });
+  } finally {
+    await sim.close();
   }
 });
 
