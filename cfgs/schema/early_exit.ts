@@ -40,7 +40,27 @@ export const consensusSchema = z.strictObject({
     "posterior: share of a model's answers that are right, by the model's key; 0.6 where none is given",
   ),
   coincidence: z.number().gt(0).lt(1).default(0.25).describe(
-    "posterior: probability that a wrong answer equals another wrong one",
+    "posterior: probability that two wrong answers are equal",
+  ),
+  difficulties: z.array(z.strictObject({
+    share: z.number().gt(0).max(1).describe("Share of the questions that are of this kind"),
+    skills: z.record(z.string().min(1), z.number().gt(0).lt(1)).describe(
+      "Share of a model's answers to such questions that are right",
+    ),
+    coincidence: z.number().gt(0).lt(1).describe(
+      "Probability that two wrong answers are equal",
+    ),
+  })).min(1).optional().describe(
+    "posterior: kinds of questions, such as easy and hard ones, in place of `skills` and `coincidence`; as `canopy tune` learns them",
+  ),
+  audit: z.number().min(0).max(1).default(0).describe(
+    "Share of the exits that are held back to see what the whole run answers; when too many differ, exits are switched off",
+  ),
+  most_wrong: z.number().gt(0).lt(1).default(0.05).describe(
+    "audit: share of exits that may answer other than the whole run does",
+  ),
+  tuned: z.record(z.string(), z.union([z.string(), z.number()])).optional().describe(
+    "Where these rules come from; written by `canopy tune`",
   ),
   best: z.enum(["largest", "confident", "first"]).default("largest").describe(
     "Whose text is the run's answer among those that agree: the largest model's, the most confident one, the first",

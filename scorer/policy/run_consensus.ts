@@ -8,11 +8,10 @@ import { confidenceOf } from "./confidence.ts";
 import { isCreative } from "./diversity.ts";
 import { finite } from "./evidence.ts";
 import { unusable } from "./unusable.ts";
+import { questionKindsOf, rightProbability } from "./vote_model.ts";
 
 /** Answers that must agree, of nine agents that read nobody, where no rule is given. */
 const USUAL_SHARE = 4 / 9;
-/** Share of right answers of a model of which nothing is known. */
-const UNKNOWN_SKILL = 0.6;
 
 /** An agent's text, written so far or whole. */
 export interface Ballot {
@@ -91,7 +90,7 @@ export class RunConsensusPolicy implements RunExitPolicy {
   }
 
   decide(state: RunVotes): RunDecision {
-    const groups = groupsOf(state.votes);
+    const groups = voteGroups(state.votes);
     const leader = groups.reduce<readonly AgentVote[]>(
       (best, group) => group.length > best.length ? group : best,
       [],
@@ -121,7 +120,8 @@ export class RunConsensusPolicy implements RunExitPolicy {
   ): { readonly holds: boolean; readonly numbers: JsonObject } {
     const { posterior: level, agree, share = USUAL_SHARE } = this.#rules;
     if (level !== undefined) {
-      const posterior = leaderIsRight(groups, leader, this.#rules);
+      const models = groups.map((group) => group.map(({ model }) => model));
+      const posterior = rightProbability(models, groups.indexOf(leader), questionKindsOf(this.#rules));
       return {
         holds: leader.length > 1 && posterior >= level,
         numbers: { rule: "posterior", posterior: finite(posterior), level },
@@ -145,41 +145,13 @@ export class RunConsensusPolicy implements RunExitPolicy {
   }
 }
 
-/** Each vote joins the first group with all of whose members it agrees. */
-function groupsOf(votes: readonly AgentVote[]): AgentVote[][] {
-  const groups: AgentVote[][] = [];
+/** Groups of equal answers: each vote joins the first group with all of whose members it agrees. */
+export function voteGroups<Vote extends Pick<AgentVote, "answer">>(votes: readonly Vote[]): Vote[][] {
+  const groups: Vote[][] = [];
   for (const vote of votes) {
     const group = groups.find((members) => members.every(({ answer }) => equalAnswers(answer, vote.answer)));
     if (group === undefined) groups.push([vote]);
     else group.push(vote);
   }
   return groups;
-}
-
-/**
- * Probability that the leading answer is right. The votes are taken as independent given the right answer: an agent
- * has it with its model's skill s (a Dawid–Skene model with one parameter a model); a wrong answer equals one that is
- * already there with the probability c of a coincidence. So for each group g, L(g) = Π s of its members × Π (1 − s) of
- * the others × c for each wrong vote that repeats another one; the right answer may also be one that nobody has
- * given. The posterior is L of the leader over the sum of all.
- */
-export function leaderIsRight(
-  groups: readonly (readonly AgentVote[])[],
-  leader: readonly AgentVote[],
-  { skills, coincidence }: Pick<ConsensusRules, "skills" | "coincidence">,
-): number {
-  const skill = ({ model }: AgentVote) => skills[model] ?? UNKNOWN_SKILL;
-  const logLikelihood = (right: readonly AgentVote[] | undefined): number => {
-    let sum = 0;
-    for (const group of groups) {
-      if (group !== right) sum += (group.length - 1) * Math.log(coincidence);
-      for (const vote of group) sum += Math.log(group === right ? skill(vote) : 1 - skill(vote));
-    }
-    return sum;
-  };
-  if (groups.length === 0) return 0;
-  const all = [undefined, ...groups].map(logLikelihood);
-  const highest = Math.max(...all);
-  const total = all.reduce((sum, one) => sum + Math.exp(one - highest), 0);
-  return Math.exp(logLikelihood(leader) - highest) / total;
 }

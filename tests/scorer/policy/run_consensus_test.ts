@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { consensusSchema, earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { runConsensusOf } from "../../../scorer/exit_policy_of.ts";
-import { type AgentVote, leaderIsRight } from "../../../scorer/policy/run_consensus.ts";
+import type { AgentVote } from "../../../scorer/policy/run_consensus.ts";
+import { rightProbability } from "../../../scorer/policy/vote_model.ts";
 
 const QUESTION = "How many apples are left?";
 
@@ -47,22 +48,24 @@ test("the answer is the largest model's, the most confident one's or the first o
   assert.equal(policyOf({ agree: 4, best: "confident" }).decide(state(other)).agent, "a4");
 });
 
-test("the posterior is Dawid and Skene's with one skill a model, worked out by hand", () => {
-  const rules = consensusSchema.parse({ skills: { small: 0.5, large: 0.8 }, coincidence: 0.25 });
-  const votes = votesOf("small:5", "large:5", "small:7");
-  const groups = [[votes[0]!, votes[1]!], [votes[2]!]];
-  const five = 0.5 * 0.8 * 0.5;
-  const seven = 0.5 * 0.2 * 0.25 * 0.5;
-  const none = 0.5 * 0.2 * 0.25 * 0.5;
-  const expected = five / (five + seven + none);
-  assert.ok(Math.abs(leaderIsRight(groups, groups[0]!, rules) - expected) < 1e-12);
-  assert.equal(leaderIsRight([], [], rules), 0);
-  const policy = policyOf({ posterior: 0.9, skills: { small: 0.5, large: 0.8 } });
-  const { agent, numbers } = policy.decide(state(votes));
+test("the posterior decides, and is among the numbers of the decision", () => {
+  const skills = { small: 0.5, large: 0.8 };
+  const policy = policyOf({ posterior: 0.92, skills });
+  const { agent, numbers } = policy.decide(state(votesOf("small:5", "large:5", "small:7")));
   assert.equal(agent, undefined);
+  const groups = [["small", "large"], ["small"]];
+  const expected = rightProbability(groups, 0, [{ share: 1, skills, coincidence: 0.25 }]);
   assert.ok(Math.abs(Number(numbers["posterior"]) - expected) < 1e-9);
   const { agent: found } = policy.decide(state(votesOf("small:5", "large:5")));
   assert.equal(found, "a2");
+  // Two small models that agree are right on an easy question; with a third that does not, it is a hard one.
+  const difficulties = [
+    { share: 0.7, skills: { small: 0.95 }, coincidence: 0.1 },
+    { share: 0.3, skills: { small: 0.2 }, coincidence: 0.5 },
+  ];
+  const mixed = policyOf({ posterior: 0.9, difficulties });
+  assert.equal(mixed.decide(state(votesOf("small:5", "small:5", "small:5"))).agent, "a1");
+  assert.equal(mixed.decide(state(votesOf("small:5", "small:7", "small:5"))).agent, undefined);
 });
 
 test("one answer alone never ends a run, however skilled its model is", () => {
