@@ -1,5 +1,6 @@
 import { isAbsolute, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
+import { Random } from "../../base/random.ts";
 import { earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
 import { type AnswerGroup, readAnswers } from "../kit/answers/answer_file.ts";
 import { compareGroup } from "../kit/answers/compared_group.ts";
@@ -13,6 +14,10 @@ import { tryCandidates } from "./candidates.ts";
 import { pairFigures } from "./pairs.ts";
 import type { LabelledGroup } from "./replay.ts";
 import { tuneReport } from "./report.ts";
+import { readRuns } from "./runs/recorded_run.ts";
+import { runReport } from "./runs/run_report.ts";
+import { rulesFor, tuneRuns } from "./runs/tune_runs.ts";
+import { writeRules } from "./runs/write_rules.ts";
 import { suggestionOf } from "./suggestion.ts";
 import { equalAnswers } from "../../scorer/answers/equal_answers.ts";
 import { answerExtractor } from "../../scorer/answers/extract.ts";
@@ -24,7 +29,7 @@ const SIMILARITIES = ["fcs", "fcs_u", "cosine"] as const;
 /** `canopy tune`: what each exit metric would have done on recorded or labelled answers. */
 export const tuneCommand = defineCommand({
   name: "tune",
-  summary: "What each exit metric would have done on recorded runs",
+  summary: "What each exit metric would have done on recorded runs, and rules with a guarantee",
   arguments: "FILE|-",
   maxArguments: 1,
   options: {
@@ -37,6 +42,28 @@ export const tuneCommand = defineCommand({
       max: 1,
       help: "Of the exits that may be wrong with the suggested settings; 0.02 by default",
     },
+    risk: {
+      type: "number",
+      value: "SHARE",
+      fraction: true,
+      min: 0.001,
+      max: 0.5,
+      help: "Choose a rule that ends whole runs early and makes at most this share of them worse",
+    },
+    confidence: {
+      type: "number",
+      value: "SHARE",
+      fraction: true,
+      min: 0.5,
+      max: 0.9999,
+      help: "With --risk: how sure that is; 0.95 by default",
+    },
+    write: {
+      type: "text",
+      value: "FILE",
+      help: "With --risk: write the rule into this configuration (JSON with comments)",
+    },
+    graph: { type: "text", value: "NAME", help: "With --write: for this graph; by default the only one" },
     seed: { type: "text", value: "TEXT", help: "Of what is drawn; canopy by default" },
     "write-whitening": {
       type: "text",
@@ -53,11 +80,20 @@ were complete. Further fields:
   "ms"       when it was complete, from the group's start; for the time saved
 Without labels the final answers that texts state are taken for them, as "answer" finds them.
 
-Example:
+With --risk each line is the record of a run that went on to its end (GET /v1/runs/ID), with the right answer as
+"label" where you know it. What comes out is early_exit with scope run, with a promise: with --confidence, at most
+--risk of the runs are made worse than the whole run is.
+
+Examples:
+  canopy tune runs.jsonl --risk 0.02 --confidence 0.95 --write canopy.jsonc
   canopy tune answers.jsonl --model ./qwen3-embedding --max-wrong 0.01 --json tune.json --svg tune.svg`,
   run: async (values, [file], io) => {
     if (file === undefined) {
       throw new UsageError("Needs the FILE with the answers, or - for what is piped in");
+    }
+    if (values.risk !== undefined) return await tuneWholeRuns(file, { ...values, risk: values.risk }, io);
+    for (const name of ["confidence", "write", "graph"] as const) {
+      if (values[name] !== undefined) throw new UsageError(`Option --${name} needs --risk`);
     }
     const read = await readAnswers(file, io);
     const { labelOf, sentence } = labelling(read);
@@ -109,6 +145,31 @@ Example:
     }
   },
 });
+
+/** Values of the options for whole runs. */
+interface RunValues {
+  readonly risk: number;
+  readonly confidence?: number | undefined;
+  readonly write?: string | undefined;
+  readonly graph?: string | undefined;
+  readonly seed?: string | undefined;
+  readonly json: string | undefined;
+  readonly svg: string | undefined;
+}
+
+async function tuneWholeRuns(file: string, values: RunValues, io: Io): Promise<number> {
+  const { risk, confidence = 0.95, write, graph, seed = "canopy" } = values;
+  if (graph !== undefined && write === undefined) throw new UsageError("Option --graph needs --write");
+  const recorded = await readRuns(file, io);
+  const goal = { risk, confidence };
+  const tuned = tuneRuns(recorded, goal, new Random(`${seed}/runs`));
+  const { chosen } = tuned;
+  const rules = chosen && rulesFor(chosen, goal, recorded.sha256);
+  const code = await writeReport(runReport({ file, recorded, goal, tuned, rules }), values, io);
+  if (write !== undefined && rules !== undefined) writeRules({ file: write, graph }, rules, io);
+  // Nothing was written that was to be.
+  return write !== undefined && rules === undefined ? 1 : code;
+}
 
 /** Fits a whitening to the pooled vectors of all answers. Throws where there is nothing to learn. */
 async function writeWhitening(

@@ -66,9 +66,7 @@ export async function readAnswers(file: string, io: Io): Promise<AnswerGroup[]> 
     groups.set(id, group);
     return group;
   };
-  for (const [index, line] of (await contentOf(file, io)).split("\n").entries()) {
-    if (line.trim() === "") continue;
-    const value = jsonOf(line, file, index + 1);
+  for (const { value, number } of await linesOf(file, io)) {
     const run = runSchema.safeParse(value);
     if (run.success) {
       for (const { id, answers } of clustersOf(run.data)) groupOf(id).answers.push(...answers);
@@ -76,14 +74,16 @@ export async function readAnswers(file: string, io: Io): Promise<AnswerGroup[]> 
     }
     const parsed = answerSchema.safeParse(value);
     if (!parsed.success) {
-      throw invalid(file, index + 1, fieldError(parsed.error, value, "the line").message);
+      throw invalidAnswers(file, number, fieldError(parsed.error, value, "the line").message);
     }
     const { data } = parsed;
     const group = groupOf(data.group ?? data.cluster ?? "1");
     group.question ||= data.question ?? "";
     group.answers.push(answerOf(data, `${group.answers.length + 1}`));
   }
-  if (groups.size === 0) throw invalid(file, 1, "there is no answer: each line is an object with a text");
+  if (groups.size === 0) {
+    throw invalidAnswers(file, 1, "there is no answer: each line is an object with a text");
+  }
   return [...groups].map(([id, { question, answers }]) => ({ id, question, answers: inOrder(answers) }));
 }
 
@@ -133,14 +133,29 @@ function inOrder(answers: readonly ScoredAnswer[]): ScoredAnswer[] {
     : [...answers];
 }
 
+/** A line of a file of JSON lines. */
+export interface JsonLine {
+  readonly line: string;
+  /** From 1. */
+  readonly number: number;
+  readonly value: unknown;
+}
+
+/** The lines of a file, or (`-`) of what is piped in, that are not empty. Throws `invalid_input`. */
+export async function linesOf(file: string, io: Io): Promise<JsonLine[]> {
+  return (await contentOf(file, io)).split("\n").flatMap((line, index): JsonLine[] =>
+    line.trim() === "" ? [] : [{ line, number: index + 1, value: jsonOf(line, file, index + 1) }]
+  );
+}
+
 async function contentOf(file: string, io: Io): Promise<string> {
   if (file === "-") return await io.readInput();
   const path = isAbsolute(file) ? file : join(io.cwd, file);
-  if (!existsSync(path)) throw invalid(file, undefined, "there is no such file");
+  if (!existsSync(path)) throw invalidAnswers(file, undefined, "there is no such file");
   try {
     return readFileSync(path, "utf8");
   } catch (cause) {
-    throw invalid(file, undefined, messageOf(cause));
+    throw invalidAnswers(file, undefined, messageOf(cause));
   }
 }
 
@@ -148,11 +163,12 @@ function jsonOf(line: string, file: string, number: number): unknown {
   try {
     return JSON.parse(line);
   } catch (cause) {
-    throw invalid(file, number, messageOf(cause));
+    throw invalidAnswers(file, number, messageOf(cause));
   }
 }
 
-function invalid(file: string, line: number | undefined, problem: string): CanopyError {
+/** The error of a file of answers: `problem` is a sentence without its point. */
+export function invalidAnswers(file: string, line: number | undefined, problem: string): CanopyError {
   const where = line === undefined ? file : `${file}, line ${line}`;
   return new CanopyError(`Cannot read answers from ${where}: ${problem}`, {
     code: "invalid_input",

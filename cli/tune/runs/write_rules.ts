@@ -1,0 +1,55 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { applyEdits, modify, parse } from "jsonc-parser";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
+import { isJsonObject, type Json } from "../../../base/json.ts";
+import type { Io } from "../../kit/io.ts";
+import type { WrittenRules } from "./run_rules.ts";
+
+/** Place of the rules in a configuration. */
+export interface RulesPlace {
+  /** A configuration in JSON with comments, which stay. */
+  readonly file: string;
+  /** Name of the graph; by default the only one. */
+  readonly graph: string | undefined;
+}
+
+/**
+ * Writes rules into a configuration, in the place of those that are there. Throws `invalid_input` (400) for a file that
+ * has no such graph, `cannot_write` (500).
+ */
+export function writeRules({ file, graph }: RulesPlace, rules: WrittenRules, io: Io): void {
+  const path = isAbsolute(file) ? file : join(io.cwd, file);
+  try {
+    let text = readFileSync(path, "utf8");
+    const name = graphIn(file, parse(text), graph);
+    const formattingOptions = { insertSpaces: true, tabSize: 2 };
+    const at = ["graphs", name, "early_exit"];
+    for (const [member, value] of [["scope", "run"], ["consensus", rules]] as const) {
+      text = applyEdits(text, modify(text, [...at, member], value, { formattingOptions }));
+    }
+    writeFileSync(path, text);
+    io.err.write(`Wrote graphs.${name}.early_exit in ${file}\n`);
+  } catch (cause) {
+    if (CanopyError.is(cause)) throw cause;
+    throw new CanopyError(`Cannot write ${file}: ${messageOf(cause)}`, {
+      code: "cannot_write",
+      status: 500,
+      cause,
+    });
+  }
+}
+
+function graphIn(file: string, config: Json, wanted: string | undefined): string {
+  const graphs = isJsonObject(config) ? config["graphs"] : undefined;
+  const names = graphs !== undefined && isJsonObject(graphs) ? Object.keys(graphs) : [];
+  const [only] = names;
+  if (wanted !== undefined && names.includes(wanted)) return wanted;
+  if (wanted === undefined && only !== undefined && names.length === 1) return only;
+  throw new CanopyError(
+    `Cannot write rules into ${file}: ${
+      wanted === undefined ? "name the graph with --graph" : `it has no graph ${wanted}`
+    }; its graphs: ${names.join(", ") || "none"}`,
+    { code: "invalid_input", status: 400 },
+  );
+}
