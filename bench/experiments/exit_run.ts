@@ -13,6 +13,7 @@ import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
+import { ExitAudit } from "../../scorer/exit_audit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../scorer/exit_policy_of.ts";
 import { drawFor } from "../../scorer/metrics/random.ts";
 import type { Ballot, RunExitPolicy, RunVotes } from "../../scorer/policy/run_consensus.ts";
@@ -102,6 +103,7 @@ function exitServices(
     scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
     verdict: { prompt: verdictPrompt, yes: yesProbability },
     policyOf: exitPolicyOf,
+    auditOf: (settings) => new ExitAudit(settings),
     consensusOf: (settings) =>
       known === undefined ? runConsensusOf(settings) : new Oracle(runConsensusOf(settings), known),
   };

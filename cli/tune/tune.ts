@@ -15,7 +15,7 @@ import { pairFigures } from "./pairs.ts";
 import type { LabelledGroup } from "./replay.ts";
 import { tuneReport } from "./report.ts";
 import { readRuns } from "./runs/recorded_run.ts";
-import { runReport } from "./runs/run_report.ts";
+import { wholeRunReport } from "./runs/run_report.ts";
 import { rulesFor, tuneRuns } from "./runs/tune_runs.ts";
 import { writeRules } from "./runs/write_rules.ts";
 import { suggestionOf } from "./suggestion.ts";
@@ -165,7 +165,7 @@ async function tuneWholeRuns(file: string, values: RunValues, io: Io): Promise<n
   const tuned = tuneRuns(recorded, goal, new Random(`${seed}/runs`));
   const { chosen } = tuned;
   const rules = chosen && rulesFor(chosen, goal, recorded.sha256);
-  const code = await writeReport(runReport({ file, recorded, goal, tuned, rules }), values, io);
+  const code = await writeReport(wholeRunReport({ file, recorded, goal, tuned, rules }), values, io);
   if (write !== undefined && rules !== undefined) writeRules({ file: write, graph }, rules, io);
   // Nothing was written that was to be.
   return write !== undefined && rules === undefined ? 1 : code;

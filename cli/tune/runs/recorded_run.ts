@@ -109,8 +109,8 @@ function runOf({ agents, state, label, question = "", usage }: RunLine): Recorde
     unusable({ text, cut: finish_reason === "length" }) === undefined ? extract(text, asked) : undefined;
   const votes: RecordedVote[] = agents.slice(0, -1).flatMap((agent) => {
     const answer = agent.state === "done" ? answerOf(agent) : undefined;
-    if (answer === undefined || agent.ended_at_ms == null) return [];
-    return [{ model: agent.model, answer, atMs: agent.ended_at_ms }];
+    const atMs = agent.ended_at_ms ?? undefined;
+    return answer === undefined || atMs === undefined ? [] : [{ model: agent.model, answer, atMs }];
   }).sort((a, b) => a.atMs - b.atMs);
   const groups = voteGroups(votes.map((vote, index) => ({ ...vote, index })));
   const equalTo = (expected: FinalAnswer | undefined) =>

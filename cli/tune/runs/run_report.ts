@@ -15,7 +15,7 @@ export interface RunReportOptions {
 }
 
 /** The result as a table and a plot. */
-export function runReport({ file, recorded, goal, tuned, rules }: RunReportOptions): Report {
+export function wholeRunReport({ file, recorded, goal, tuned, rules }: RunReportOptions): Report {
   const { tried, safe, chosen, learnedFrom } = tuned;
   const { runs, left, labelled } = recorded;
   const bound = ({ losses, runs }: TriedRule) => riskBound(losses, runs, goal.confidence);

@@ -24,6 +24,8 @@ export interface ExitCounts {
   readonly seconds: FamilyValues<DistributionValues>;
   readonly roots: FamilyValues<number>;
   readonly agents: FamilyValues<number>;
+  readonly audits: FamilyValues<number>;
+  readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
 
@@ -47,11 +49,19 @@ export class ExitMetrics {
     "canopy_agents_total",
     "Agents of runs that ended well, by what became of them; skipped: their answer was not needed.",
   );
+  readonly #audits = new Counter(
+    "canopy_exit_audits_total",
+    "Exits that were held back to see the whole run, by what it answered: the same, or another answer.",
+  );
+  /** By graph: true where the audit has switched exits off. */
+  readonly #off = new Map<string, boolean>();
   /** By model. */
   readonly #shares = new Map<string, ModelShare>();
 
   /** Counts a run that has ended. */
-  add(graph: string, { state, exits, usage, agents, rootSkipped }: RunRecord): void {
+  add(graph: string, { state, exits, usage, agents, audit, rootSkipped }: RunRecord): void {
+    if (audit !== undefined) this.#off.set(graph, audit.off);
+    if (audit?.found !== undefined) this.#audits.add({ graph, found: audit.found });
     for (const { cluster, metric, exit, late, ms } of exits) {
       const labels = { graph, layer: layerOf(cluster), metric };
       this.#decisions.add({ ...labels, decision: exit ? "exit" : "wait" });
@@ -77,11 +87,15 @@ export class ExitMetrics {
       seconds: this.#seconds.values(),
       roots: this.#roots.values(),
       agents: this.#agents.values(),
+      audits: this.#audits.values(),
+      off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
-  absorb({ decisions, late, seconds, roots, agents, shares }: ExitCounts): void {
+  absorb({ decisions, late, seconds, roots, agents, audits, off, shares }: ExitCounts): void {
+    this.#audits.absorb(audits);
+    for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
     this.#seconds.absorb(seconds);
@@ -96,9 +110,16 @@ export class ExitMetrics {
   }
 
   write(text: MetricsText): void {
-    for (const family of [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents]) {
+    for (
+      const family of [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits]
+    ) {
       family.write(text);
     }
+    text.gauge(
+      "canopy_exits_switched_off",
+      "1 where audited exits answered too often other than whole runs, so that there are none any more.",
+      [...this.#off].map(([graph, off]) => [{ graph }, off ? 1 : 0] as const),
+    );
     const shares = [...this.#shares];
     const calls = shares.reduce((sum, [, share]) => sum + share.calls, 0);
     text.gauge(

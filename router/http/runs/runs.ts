@@ -127,6 +127,9 @@ function recordBody(record: RunRecord): JsonObject {
     ...summaryBody(record),
     draw_seed: record.drawSeed,
     exits: record.exits.map(exitBody),
+    exit_audit: record.audit === undefined
+      ? null
+      : { found: record.audit.found ?? null, off: record.audit.off },
     root_skipped: record.rootSkipped,
     agents: record.agents.map(agentBody),
     events: record.events.map(traceEventBody),

@@ -1,5 +1,6 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import type { ExitAudit } from "../../../scorer/exit_audit.ts";
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
 import type { RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
 import type { TokenCandidate, VerdictSubject } from "../../../scorer/policy/verdict_prompt.ts";
@@ -21,6 +22,8 @@ export interface EarlyExitServices {
   policyOf(settings: EarlyExitConfig): ExitPolicy | undefined;
   /** The policy of a graph's settings of scope `run`. Throws 400 `invalid_config`. */
   consensusOf(settings: EarlyExitConfig): RunExitPolicy;
+  /** The watch over the exits of such settings. */
+  auditOf(settings: EarlyExitConfig): ExitAudit;
 }
 
 /**
@@ -30,6 +33,7 @@ export interface EarlyExitServices {
 export class ExitPolicies {
   readonly services: EarlyExitServices | undefined;
   readonly #policies = new WeakMap<EarlyExitConfig, { readonly policy: ExitPolicy | undefined }>();
+  readonly #audits = new WeakMap<EarlyExitConfig, ExitAudit>();
 
   constructor(services: EarlyExitServices | undefined) {
     this.services = services;
@@ -50,6 +54,14 @@ export class ExitPolicies {
     if (settings.scope !== "run") return undefined;
     if (this.services === undefined) throw withoutScorer("scope", "run", "cluster");
     return this.services.consensusOf(settings);
+  }
+
+  /** The watch over the exits of these settings, one for all runs; undefined where none is audited. */
+  auditOf(settings: EarlyExitConfig): ExitAudit | undefined {
+    if (settings.consensus.audit === 0 || this.services === undefined) return undefined;
+    let audit = this.#audits.get(settings);
+    if (audit === undefined) this.#audits.set(settings, audit = this.services.auditOf(settings));
+    return audit;
   }
 }
 

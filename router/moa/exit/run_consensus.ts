@@ -1,14 +1,18 @@
+import { logger } from "../../../base/log.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
+import type { ExitAudit } from "../../../scorer/exit_audit.ts";
 import type { AgentVote, RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
-import type { ExitRecord } from "../record/run_record.ts";
+import type { AuditRecord, ExitRecord } from "../record/run_record.ts";
 import type { Trace } from "../record/trace.ts";
 import { rootNeededFor, whyNotGiven } from "./answer_for_root.ts";
 import type { PanelAnswer } from "./panel.ts";
+
+const log = logger("moa");
 
 /** Options of a `RunConsensus`. */
 export interface RunConsensusOptions {
@@ -16,6 +20,10 @@ export interface RunConsensusOptions {
   readonly policy: RunExitPolicy;
   /** Of scope `run`. */
   readonly settings: EarlyExitConfig;
+  /** The watch over the exits of all runs; absent where none is audited. */
+  readonly audit?: ExitAudit | undefined;
+  /** Seed of the run's draws. */
+  readonly drawSeed: string;
   readonly input: RunInput;
   /** The root's parameters, with the client's over them. */
   readonly sampling: Sampling;
@@ -47,19 +55,29 @@ export class RunConsensus {
   readonly #records: ExitRecord[] = [];
   readonly #leaves: number;
   #open: boolean;
+  /** The answer that the run would have ended with, where it is audited. */
+  #audited: FinalAnswer | undefined;
+  #found: AuditRecord["found"];
   #questionText: string | undefined;
 
   constructor(options: RunConsensusOptions) {
     this.#options = options;
     const { graph: { agents }, input, sampling, policy, trace } = options;
     this.#leaves = agents.filter(({ reads }) => reads.length === 0).length;
-    const reason = rootNeededFor(input, sampling) ?? policy.guard(this.#question);
+    const off = options.audit?.off === true ? "audit" : undefined;
+    const reason = rootNeededFor(input, sampling) ?? policy.guard(this.#question) ?? off;
     this.#open = reason === undefined;
     if (reason !== undefined) trace.add("consensus_off", { data: { reason } });
   }
 
   get records(): readonly ExitRecord[] {
     return this.#records;
+  }
+
+  /** What the audit of exits knows of this run; undefined where none is audited. */
+  get audit(): AuditRecord | undefined {
+    const { audit } = this.#options;
+    return audit && { found: this.#found, off: audit.off };
   }
 
   /** True when the log-probabilities of an agent's tokens are looked at. */
@@ -86,7 +104,8 @@ export class RunConsensus {
 
   /** An agent's answer is whole. */
   answered(call: AgentCall): void {
-    if (!this.#open || call.node === this.#options.graph.root) return;
+    if (call.node === this.#options.graph.root) return this.#endAudit(call);
+    if (!this.#open) return;
     this.#read(call, { text: call.answer, whole: true, cut: call.cut });
   }
 
@@ -135,7 +154,8 @@ export class RunConsensus {
       (neverSkip.includes(id) || neverSkip.includes(model)) && !this.#votes.has(id)
     );
     const found = agent === undefined || waitsFor !== undefined ? undefined : this.#answerOf(agent);
-    const exit = found !== undefined && "text" in found;
+    const reached = found !== undefined && "text" in found;
+    const exit = reached && this.#options.audit?.holdsBack(this.#options.drawSeed) !== true;
     trace.add("consensus_decided", {
       data: {
         exit,
@@ -145,6 +165,7 @@ export class RunConsensus {
           ? { reason: `${waitsFor.id} is never skipped` }
           : {}),
         ...(found !== undefined && "reason" in found ? { reason: found.reason } : {}),
+        ...(reached && !exit ? { reason: "audit: the whole run is awaited" } : {}),
       },
     });
     this.#records.push({
@@ -156,9 +177,30 @@ export class RunConsensus {
       late: false,
       ms: 0,
     });
-    if (!exit) return;
+    if (!reached) return;
     this.close();
-    this.#options.onReached(found);
+    if (exit) this.#options.onReached(found);
+    else this.#audited = this.#votes.get(found.agent)?.answer;
+  }
+
+  /** The whole run has answered: is it what its exit would have? */
+  #endAudit(root: AgentCall): void {
+    const { audit, policy, trace, graph: { name }, settings: { consensus } } = this.#options;
+    const expected = this.#audited;
+    if (audit === undefined || expected === undefined) return;
+    this.#audited = undefined;
+    const answer = policy.read({ text: root.answer, whole: true, cut: root.cut }, this.#question);
+    const wasOff = audit.off;
+    this.#found = audit.compare(expected, answer);
+    trace.add("consensus_audited", {
+      data: { found: this.#found, exit: expected.text, whole: answer?.text ?? "", off: audit.off },
+    });
+    if (wasOff || !audit.off) return;
+    log.warning(
+      "Early exit of {graph} is switched off: {different} of {audited} audited exits would have answered other than the " +
+        "whole run, more than most_wrong ({most}) allows; tune again on runs of now, then reload",
+      { graph: name, different: audit.different, audited: audit.audited, most: consensus.most_wrong },
+    );
   }
 
   /** The answer that stands for all, or a reason why it cannot. */

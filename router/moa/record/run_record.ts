@@ -44,6 +44,14 @@ export interface ExitRecord {
   readonly ms: number;
 }
 
+/** What the audit of early exit knows of a run. */
+export interface AuditRecord {
+  /** Of a run that would have ended early: whether the whole one has answered the same; undefined for others. */
+  readonly found: "same" | "other" | undefined;
+  /** True where too many have answered otherwise: exits are switched off. */
+  readonly off: boolean;
+}
+
 /** Everything about one run, live or ended. */
 export interface RunRecord {
   readonly id: string;
@@ -59,6 +67,8 @@ export interface RunRecord {
   /** Seed of what was drawn for early exit: the request's `seed`, or one of the run's own. */
   readonly drawSeed: string;
   readonly exits: readonly ExitRecord[];
+  /** Undefined where exits are not audited. */
+  readonly audit?: AuditRecord | undefined;
   /** True when the answer is one of the last cluster's, and the root was not asked. */
   readonly rootSkipped: boolean;
   readonly events: readonly TraceEvent[];

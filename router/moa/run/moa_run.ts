@@ -176,6 +176,8 @@ export class MoaRun implements Run {
       graph,
       policy,
       settings,
+      audit: exitPolicies.auditOf(settings),
+      drawSeed: this.#drawSeed,
       input,
       sampling,
       bySize: modelsBySize([...models.values()].map(({ served }) => served)),
@@ -266,6 +268,7 @@ export class MoaRun implements Run {
       agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
       drawSeed: this.#drawSeed,
       exits: [...this.#exits.records, ...this.#consensus?.records ?? []],
+      audit: this.#consensus?.audit,
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
     };

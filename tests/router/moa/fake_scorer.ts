@@ -5,6 +5,7 @@ import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.t
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import type { AnswerFeed, Scorer, Similarity, SimilarityMetric } from "../../../scorer/scorer.ts";
+import { ExitAudit } from "../../../scorer/exit_audit.ts";
 import { runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 
 /** What a fake scorer was given of one answer. */
@@ -106,7 +107,13 @@ export interface ServicesOptions {
 }
 
 export function services({ scorer = new FakeScorer(), policyOf }: ServicesOptions): EarlyExitServices {
-  return { scorer, policyOf, consensusOf: runConsensusOf, verdict: verdictQuestion };
+  return {
+    scorer,
+    policyOf,
+    consensusOf: runConsensusOf,
+    auditOf: (settings) => new ExitAudit(settings),
+    verdict: verdictQuestion,
+  };
 }
 
 /** Settings of early exit with their defaults. */
