@@ -28,6 +28,7 @@ import { startEmbeddedModels } from "../../../embedded/start_models.ts";
 import { createRouter } from "../../../router/router.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
 import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
+import { ExitAudit } from "../../../scorer/exit_audit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../../scorer/thread/inline_scorer.ts";
@@ -79,6 +80,7 @@ try {
       verdict: { prompt: verdictPrompt, yes: yesProbability },
       policyOf: exitPolicyOf,
       consensusOf: runConsensusOf,
+      auditOf: (settings) => new ExitAudit(settings),
     },
     ...(real === "" ? { loadTokenizer: () => Promise.resolve(tokenizer) } : {}),
   });
