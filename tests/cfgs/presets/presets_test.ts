@@ -50,7 +50,9 @@ test("Every preset has the calls that its name promises", () => {
   assert.equal(layersOf("embedded-3-1", "moa"), "3-1");
   assert.equal(layersOf("embedded-9-3-1", "moa"), "9-3-1");
   assert.equal(layersOf("laboratory", "moa"), "9-3-1");
-  for (const name of ["launch-1-gpu", "launch-2-gpus-vllm", "launch-2-gpus-pd", "launch-6-gpus-pd"]) {
+  for (
+    const name of ["faster-moa", "launch-1-gpu", "launch-2-gpus-vllm", "launch-2-gpus-pd", "launch-6-gpus-pd"]
+  ) {
     assert.equal(layersOf(name, "moa"), "9-3-1", name);
   }
 });
