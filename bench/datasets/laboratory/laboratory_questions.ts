@@ -1,14 +1,14 @@
 import { fnv1a, Random } from "../../../base/random.ts";
 import { Draft } from "./draft.ts";
+import { offerOptions } from "./options.ts";
 import type { LaboratoryKind, LaboratoryLevel, LaboratoryQuestion, LaboratorySplit } from "./question.ts";
 import { tellComparison } from "./stories/comparison.ts";
 import { tellEvents } from "./stories/events.ts";
 import { tellShopping } from "./stories/shopping.ts";
 import { tellWork } from "./stories/work.ts";
-import { tellTable } from "./tables.ts";
 
-/** Writes a question and its solution into a draft; returns the answer. */
-type Teller = (draft: Draft) => number | string;
+/** Writes a story and its solution into a draft; returns the result. */
+type Teller = (draft: Draft) => number;
 
 const STORIES: readonly (readonly [string, Teller])[] = [
   ["events", tellEvents],
@@ -43,13 +43,14 @@ export function laboratoryQuestions(draw: LaboratoryDraw): LaboratoryQuestion[] 
   const questions: LaboratoryQuestion[] = [];
   while (questions.length < draw.count) {
     // Kind and level are drawn once a question, so that the splits' rarity does not change the mixture.
-    const kind = draw.kind ?? (random.int(10) < STORIES_IN_TEN ? "story" : "table");
+    const kind = draw.kind ?? (random.int(10) < STORIES_IN_TEN ? "story" : "choice");
     const level = draw.level ?? random.pick(LEVELS);
-    const [name, tell] = kind === "table" ? ["table", tellTable] as const : random.pick(STORIES);
+    const [name, tell] = random.pick(STORIES);
     for (;;) {
       const draft = new Draft(random, level);
-      draft.mark(`${name}${level}`);
-      const answer = String(tell(draft));
+      draft.mark(`${name}${level}${kind}`);
+      const value = tell(draft);
+      const answer = kind === "story" ? String(value) : draft.valid ? offerOptions(draft, value) : "";
       const { question, template, numbers } = draft;
       if (!draft.valid || splitOf(template) !== draw.split || splitOf(numbers) !== draw.split) continue;
       if (seen.has(question)) continue;

@@ -1,4 +1,4 @@
-/** One task of the laboratory: a word problem, or a question on a small table with options to choose from. */
+/** One task of the laboratory: a word problem, to be answered by a number or by choosing an option. */
 export interface LaboratoryQuestion {
   /** Unique in its split: the split, the seed and the number of the question. */
   readonly id: string;
@@ -16,8 +16,8 @@ export interface LaboratoryQuestion {
   readonly numbers: string;
 }
 
-/** `story`: word problems whose answer is a number. `table`: choices over given facts. */
-export type LaboratoryKind = "story" | "table";
+/** `story`: word problems whose answer is a number. `choice`: the same kind of problem, whose answer is an option's letter. */
+export type LaboratoryKind = "story" | "choice";
 
 /** Difficulty, from 1 to 4. */
 export type LaboratoryLevel = 1 | 2 | 3 | 4;

@@ -37,6 +37,10 @@ class Muon(torch.optim.Optimizer):
 
 
 def optimizers(model):
-    matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
-    rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    return [Muon(matrices, lr=0.02), torch.optim.AdamW(rest, lr=0.004, betas=(0.9, 0.98), weight_decay=0.0)]
+    """Muon for the layers' matrices, AdamW for the embedding and, faster, for norms: attention's sharpness is theirs."""
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.ndim == 2 and "embed" not in name]
+    embedding = [p for name, p in named if "embed" in name]
+    norms = [p for _, p in named if p.ndim == 1]
+    return [Muon(matrices, lr=0.02), torch.optim.AdamW([{"params": embedding, "lr": 0.004}, {"params": norms, "lr": 0.012}],
+                                                       betas=(0.9, 0.98), weight_decay=0.0)]

@@ -5,8 +5,8 @@ from torch import nn
 
 SIZES = {
     "s": dict(hidden=96, layers=3, heads=4, kv_heads=2, ffn=256),
-    "m": dict(hidden=128, layers=4, heads=4, kv_heads=2, ffn=352),
-    "l": dict(hidden=160, layers=4, heads=6, kv_heads=2, ffn=480),
+    "m": dict(hidden=96, layers=4, heads=4, kv_heads=2, ffn=288),
+    "l": dict(hidden=96, layers=5, heads=4, kv_heads=2, ffn=320),
     "embedding": dict(hidden=96, layers=3, heads=4, kv_heads=2, ffn=256),
 }
 HEAD = 32
@@ -35,7 +35,7 @@ class Attention(nn.Module):
         self.o_proj = nn.Linear(heads * HEAD, hidden, bias=False)
         self.q_norm, self.k_norm = Norm(HEAD), Norm(HEAD)
 
-    def forward(self, x, turn, cache):
+    def forward(self, x, turn, cache, mask):
         rows, length, _ = x.shape
         q = rotate(self.q_norm(self.q_proj(x).view(rows, length, self.heads, HEAD)), turn).transpose(1, 2)
         k = rotate(self.k_norm(self.k_proj(x).view(rows, length, self.kv_heads, HEAD)), turn).transpose(1, 2)
@@ -47,7 +47,7 @@ class Attention(nn.Module):
         groups = self.heads // self.kv_heads
         if groups > 1:
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=length > 1)
+        y = F.scaled_dot_product_attention(q, k, v, mask, is_causal=mask is None and length > 1)
         return self.o_proj(y.transpose(1, 2).reshape(rows, length, -1))
 
 
@@ -69,8 +69,8 @@ class Layer(nn.Module):
         self.mlp = Mlp(size["hidden"], size["ffn"])
         self.input_layernorm, self.post_attention_layernorm = Norm(size["hidden"]), Norm(size["hidden"])
 
-    def forward(self, x, turn, cache):
-        x = x + self.self_attn(self.input_layernorm(x), turn, cache)
+    def forward(self, x, turn, cache, mask):
+        x = x + self.self_attn(self.input_layernorm(x), turn, cache, mask)
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -83,7 +83,7 @@ class Body(nn.Module):
 
 
 class Qwen3(nn.Module):
-    """`forward` gives hidden states [rows, length, hidden]; `logits` scores them with the tied embedding."""
+    """`forward` gives hidden states [rows, length, hidden]; `mask` (true where seen) is causal by default; `logits` scores them with the tied embedding."""
 
     def __init__(self, size):
         super().__init__()
@@ -93,17 +93,19 @@ class Qwen3(nn.Module):
         angles = torch.cat([angles, angles], -1)[:, None, :]
         self.register_buffer("turn", torch.stack([angles.cos(), angles.sin()]), persistent=False)
         for name, weight in self.named_parameters():
-            if "embed_tokens" in name:
+            if "q_norm" in name or "k_norm" in name:
+                nn.init.constant_(weight, 1.5)  # heads of 32 begin too blunt to copy names otherwise
+            elif "embed_tokens" in name:
                 nn.init.normal_(weight, std=0.02)
             elif weight.ndim == 2:
                 last = "o_proj" in name or "down_proj" in name
                 nn.init.normal_(weight, std=0.7 * weight.shape[1] ** -0.5 * ((2 * self.size["layers"]) ** -0.5 if last else 1))
 
-    def forward(self, ids, caches=None, start=0):
+    def forward(self, ids, caches=None, start=0, mask=None):
         turn = self.turn[:, start:start + ids.shape[1]]
         x = self.model.embed_tokens(ids)
         for index, layer in enumerate(self.model.layers):
-            x = layer(x, turn, None if caches is None else caches[index])
+            x = layer(x, turn, None if caches is None else caches[index], mask)
         return self.model.norm(x)
 
     def logits(self, hidden):

@@ -58,7 +58,7 @@ def main():
     if checkpoint.exists():
         saved = torch.load(checkpoint)
         model.load_state_dict(saved["model"])
-        for opt, state in zip(opts, saved["optimizers"]):
+        for opt, state in zip(opts, saved.get("optimizers", [])):  # none in a model that was grown
             opt.load_state_dict(state)
         step, spent = saved["step"], saved["minutes"]
     sources = []

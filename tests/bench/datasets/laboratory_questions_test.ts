@@ -39,13 +39,14 @@ test("every equation of a solution holds, and the last one gives the story's ans
   }
 });
 
-test("a table's answer is the letter of the option that the solution names", () => {
+test("a choice's answer is the letter of the option that holds the story's result, and only that option does", () => {
   for (const { kind, question, solution, answer } of drawn("test")) {
-    if (kind !== "table") continue;
-    const named = /(\w+) is option ([A-D])\. The answer is ([A-D])\.$/.exec(solution);
-    assert.equal(named?.[2], answer);
-    assert.equal(named?.[3], answer);
-    assert.ok(question.includes(`\n${answer}) ${named?.[1]}`), question);
+    if (kind !== "choice") continue;
+    const [, result, letter] = /=(\d+)\. \d+ \(([A-D])\)\. The answer is [A-D]\.$/.exec(solution)!;
+    assert.equal(letter, answer);
+    const options = [...question.matchAll(/(\d+) \(([A-D])\)/g)];
+    assert.equal(options.length, 4);
+    assert.deepEqual(options.filter(([, number]) => number === result).map(([, , name]) => name), [answer]);
   }
 });
 
@@ -80,13 +81,13 @@ test("questions differ, have several steps, and come in both kinds and all level
   assert.equal(new Set(questions.map(({ question }) => question)).size, COUNT);
   assert.equal(new Set(questions.map(({ id }) => id)).size, COUNT);
   assert.ok(new Set(questions.map(({ template }) => template)).size > 300);
-  for (const kind of ["story", "table"]) {
+  for (const kind of ["story", "choice"]) {
     for (const level of [1, 2, 3, 4]) {
       assert.ok(questions.filter((one) => one.kind === kind && one.level === level).length > 50);
     }
   }
-  const only = laboratoryQuestions({ split: "tune", count: 50, seed: "1", kind: "table", level: 3 });
-  assert.ok(only.every(({ kind, level }) => kind === "table" && level === 3));
+  const only = laboratoryQuestions({ split: "tune", count: 50, seed: "1", kind: "choice", level: 3 });
+  assert.ok(only.every(({ kind, level }) => kind === "choice" && level === 3));
 });
 
 test("the project's own extraction reads the answer of every solution, whole and while it is written", () => {
@@ -95,7 +96,7 @@ test("the project's own extraction reads the answer of every solution, whole and
     const found = extract(solution, question);
     const gold = extract(`The answer is ${answer}.`, question);
     assert.ok(found !== undefined && gold !== undefined && equalAnswers(found, gold), solution);
-    assert.equal(found.kind, kind === "table" ? "choice" : found.kind);
+    assert.equal(found.kind, kind === "choice" ? "choice" : found.kind);
     assert.deepEqual(streamedAnswer(extract, `${solution}\n`, question), found);
   }
 });

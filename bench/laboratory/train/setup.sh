@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# setup.sh: installs what the laboratory's models are trained with, and writes the questions and the tokenizer.
+# Everything goes into ~/.cache/canopy-engines/laboratory (CANOPY_ENGINES_DIR in place of ~/.cache/canopy-engines).
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+home=${CANOPY_ENGINES_DIR:-$HOME/.cache/canopy-engines}/laboratory
+python=${CANOPY_ENGINES_PYTHON:-python3.11}
+
+mkdir -p "$home"
+if [ ! -e "$home/venv/.done" ]; then
+  "$python" -m venv "$home/venv"
+  nice "$home/venv/bin/pip" install -q -r "$here/requirements.txt"
+  touch "$home/venv/.done"
+fi
+deno run -A "$here/write_data.ts" "$home/data"
+"$home/venv/bin/python" "$here/tokenizer.py" "$home/data" "$home/tokenizer"
