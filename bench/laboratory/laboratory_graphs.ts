@@ -76,16 +76,23 @@ function agents(count: number, seed: number) {
 /** The preset `laboratory` with other graphs, and with models of its `models` on other servers. */
 export function laboratoryConfig(
   graphs: Readonly<Record<string, unknown>>,
-  { server, models }: {
+  { server, models, cacheBytes }: {
     readonly server: Readonly<Record<string, unknown>>;
     readonly models?: Readonly<Record<string, unknown>> | undefined;
+    /** Of each model in this process. */
+    readonly cacheBytes?: number | undefined;
   },
 ): Config {
   const { config } = loadCheckedConfig({ path: "laboratory", env: {} });
   return configSchema.parse({
     prompts: config.prompts,
     scorer: config.scorer,
-    models: models ?? config.models,
+    models: models ?? Object.fromEntries(
+      Object.entries(config.models).map(([name, model]) => [name, {
+        ...model,
+        onnx: { ...model.onnx, ...(cacheBytes === undefined ? {} : { cache_bytes: cacheBytes }) },
+      }]),
+    ),
     server,
     graphs,
   });

@@ -60,6 +60,42 @@ export function bootstrapInterval<T>(
   return { low: quantile(figures, 0.025), high: quantile(figures, 0.975) };
 }
 
+/** P(x > y) + P(x = y) / 2 for x of the first and y of the second list (Mann and Whitney); NaN when one is empty. */
+export function areaUnderCurve(positive: readonly number[], negative: readonly number[]): number {
+  const sorted = [
+    ...positive.map((value) => ({ value, positive: true })),
+    ...negative.map((value) => ({ value, positive: false })),
+  ]
+    .sort((a, b) => a.value - b.value);
+  let wins = 0;
+  let below = 0;
+  for (let start = 0; start < sorted.length;) {
+    let end = start;
+    while (end < sorted.length && sorted[end]!.value === sorted[start]!.value) end++;
+    const ties = sorted.slice(start, end);
+    const ups = ties.filter((entry) => entry.positive).length;
+    wins += ups * (below + (ties.length - ups) / 2);
+    below += ties.length - ups;
+    start = end;
+  }
+  return wins / (positive.length * negative.length);
+}
+
+/**
+ * McNemar's exact test of two ways over the same questions: the probability of a difference as large as this one, or
+ * larger, if neither is better. `gained`: questions that only the one got right, `lost`: that only the other did.
+ */
+export function mcnemarProbability(gained: number, lost: number): number {
+  const count = gained + lost;
+  // In logarithms: 2 to the power of −count may be too small for a number.
+  let [term, sum] = [-count * Math.LN2, 0];
+  for (let hits = 0; hits <= Math.min(gained, lost); hits++) {
+    sum += Math.exp(term);
+    term += Math.log((count - hits) / (hits + 1));
+  }
+  return Math.min(1, 2 * sum);
+}
+
 /** The arithmetic mean; NaN of no values. */
 export function meanOf(values: readonly number[]): number {
   return sumOf(values) / values.length;

@@ -1,14 +1,15 @@
 import { benchAllCommand } from "./all.ts";
 import { benchExitCommand, benchTauCommand } from "./exit.ts";
 import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./experiment.ts";
+import { benchLaboratoryCommand } from "./laboratory.ts";
 import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
 import { commandGroup } from "../kit/command_group.ts";
 
-/** `canopy bench`: experiments with simulated engines, and load on real ones. */
+/** `canopy bench`: experiments with simulated engines and with real small models, and load on real endpoints. */
 export const benchCommand = commandGroup({
   name: "bench",
-  summary: "Experiments over simulated GPUs, and load on a real endpoint",
+  summary: "Experiments over simulated GPUs and over real small models, and load on a real endpoint",
   noun: "benchmark",
   commands: [
     benchRunCommand,
@@ -18,6 +19,7 @@ export const benchCommand = commandGroup({
     benchTauCommand,
     benchPlacingCommand,
     benchAllCommand,
+    benchLaboratoryCommand,
     benchLoadCommand,
   ],
 });

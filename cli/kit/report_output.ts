@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
+import { htmlOf } from "../../bench/report/html.ts";
 import type { Report } from "../../bench/report/report.ts";
 import { svgOf } from "../../bench/report/svg.ts";
 import type { Io } from "./io.ts";
@@ -16,7 +17,11 @@ export const REPORT_OPTIONS = {
 /** Prints a report and writes its files; gives the exit code. Throws `cannot_write` (500). */
 export async function writeReport(
   report: Report,
-  files: { readonly json: string | undefined; readonly svg: string | undefined },
+  files: {
+    readonly json: string | undefined;
+    readonly svg: string | undefined;
+    readonly html?: string | undefined;
+  },
   io: Io,
 ): Promise<number> {
   const colors = colorsOf(io.out, io.env);
@@ -30,6 +35,7 @@ export async function writeReport(
     write(files.json, `${JSON.stringify({ canopy: version, ...report.data }, null, 2)}\n`, io);
   }
   if (files.svg !== undefined) write(files.svg, await svgOf(report), io);
+  if (files.html !== undefined) write(files.html, await htmlOf(report), io);
   return 0;
 }
 

@@ -1,3 +1,4 @@
+import { areaUnderCurve } from "../../bench/statistics/statistics.ts";
 import { quantile } from "../../bench/statistics/statistics.ts";
 import { earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
 import { compare } from "../kit/answers/compared_group.ts";
@@ -42,27 +43,6 @@ export async function pairFigures(
     figures.push(figuresOf("verdict", groups, ({ compared }, a, b) => compared.verdict(a, b) ?? 0.5, []));
   }
   return figures;
-}
-
-/** P(x > y) + P(x = y) / 2 for x of the first and y of the second list (Mann and Whitney); NaN when one is empty. */
-export function areaUnderCurve(positive: readonly number[], negative: readonly number[]): number {
-  const sorted = [
-    ...positive.map((value) => ({ value, positive: true })),
-    ...negative.map((value) => ({ value, positive: false })),
-  ]
-    .sort((a, b) => a.value - b.value);
-  let wins = 0;
-  let below = 0;
-  for (let start = 0; start < sorted.length;) {
-    let end = start;
-    while (end < sorted.length && sorted[end]!.value === sorted[start]!.value) end++;
-    const ties = sorted.slice(start, end);
-    const ups = ties.filter((entry) => entry.positive).length;
-    wins += ups * (below + (ties.length - ups) / 2);
-    below += ties.length - ups;
-    start = end;
-  }
-  return wins / (positive.length * negative.length);
 }
 
 function figuresOf(

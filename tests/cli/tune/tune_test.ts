@@ -10,7 +10,7 @@ import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import type { Command } from "../../../cli/kit/command.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { scoreCommand } from "../../../cli/score/score.ts";
-import { areaUnderCurve } from "../../../cli/tune/pairs.ts";
+import { areaUnderCurve } from "../../../bench/statistics/statistics.ts";
 import { type LabelledGroup, plurality, randomAt, replay } from "../../../cli/tune/replay.ts";
 import { suggestionOf } from "../../../cli/tune/suggestion.ts";
 import { tuneCommand } from "../../../cli/tune/tune.ts";

@@ -1,0 +1,156 @@
+import { Random } from "../../base/random.ts";
+import type { LaboratoryRow } from "./ask.ts";
+import { BEST_SINGLE, type Condition, DENSE, OVERLAPPED, TREE } from "./conditions.ts";
+import { exitRateOf, type LaboratoryResult } from "./experiment.ts";
+import {
+  bootstrapInterval,
+  type Interval,
+  mcnemarProbability,
+  meanOf,
+  type Summary,
+  summaryOf,
+  wilsonInterval,
+} from "../statistics/statistics.ts";
+
+/** Draws of the intervals of differences. */
+const RESAMPLES = 2_000;
+
+/** Means over the questions of one condition. */
+export interface ConditionFigures {
+  readonly name: string;
+  readonly part: Condition["part"];
+  readonly questions: number;
+  readonly accuracy: number;
+  readonly interval: Interval;
+  readonly latencyMs: Summary;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  readonly wastedTokens: number;
+  readonly savedTokens: number;
+  readonly exitRate: number;
+  /** Proposers whose answers went on, the different final answers among them, and the share of questions with a right one. */
+  readonly leaves: number;
+  readonly differentAnswers: number;
+  readonly rightAmongLeaves: number;
+}
+
+/** Two conditions over the same questions. */
+export interface ConditionComparison {
+  readonly name: string;
+  readonly against: string;
+  /** Accuracy of the one less that of the other. */
+  readonly difference: number;
+  readonly interval: Interval;
+  /** Questions that only the one, and only the other, got right. */
+  readonly gained: number;
+  readonly lost: number;
+  /** McNemar's exact test. */
+  readonly p: number;
+  /** Mean latency and written tokens as shares of the other's. */
+  readonly latencyRatio: number;
+  readonly latencyInterval: Interval;
+  readonly tokensRatio: number;
+}
+
+export function conditionFigures(
+  { condition: { name, part }, rows }: LaboratoryResult["conditions"][number],
+): ConditionFigures {
+  const mean = (of: (row: LaboratoryRow) => number) => meanOf(rows.map(of));
+  const right = rows.filter((row) => row.right).length;
+  return {
+    name,
+    part,
+    questions: rows.length,
+    accuracy: right / rows.length,
+    interval: wilsonInterval(right, rows.length),
+    latencyMs: summaryOf(rows.map(({ latencyMs }) => latencyMs)),
+    promptTokens: mean((row) => row.promptTokens),
+    completionTokens: mean((row) => row.completionTokens),
+    wastedTokens: mean((row) => row.wastedTokens),
+    savedTokens: mean((row) => row.savedTokens),
+    exitRate: exitRateOf(rows),
+    leaves: mean((row) => row.leaves),
+    differentAnswers: mean((row) => row.differentAnswers),
+    rightAmongLeaves: mean((row) => row.rightAmongLeaves ? 1 : 0),
+  };
+}
+
+/** The comparisons that the experiment is for, of those whose conditions were measured. */
+export function comparisonsOf({ conditions }: LaboratoryResult, seed: string): ConditionComparison[] {
+  const byName = new Map(conditions.map(({ condition, rows }) => [condition.name, rows]));
+  const { tokens, time } = votesLike(conditions);
+  const wanted: (readonly [string, string | undefined])[] = [
+    [TREE, DENSE],
+    [OVERLAPPED, TREE],
+    [TREE, BEST_SINGLE],
+    [DENSE, BEST_SINGLE],
+    [TREE, tokens],
+    [TREE, time],
+    ...conditions.flatMap(({ condition: { name, part } }) =>
+      part === "exits" ? [[name, OVERLAPPED] as const] : []
+    ),
+    ...conditions.flatMap(({ condition: { name, asOftenAs } }) =>
+      asOftenAs === undefined ? [] : [[asOftenAs, name] as const]
+    ),
+  ];
+  const seen = new Set<string>();
+  return wanted.flatMap(([name, against = ""]) => {
+    const [rows, others] = [byName.get(name), byName.get(against)];
+    if (rows === undefined || others === undefined || seen.has(`${name}\0${against}`)) return [];
+    seen.add(`${name}\0${against}`);
+    return [compare({ name, rows }, { name: against, rows: others }, seed)];
+  });
+}
+
+/**
+ * Of self-consistency the vote that writes about as many tokens as the tree, and the largest that takes no longer; undefined
+ * where none was measured, or none is as fast.
+ */
+export function votesLike(
+  conditions: LaboratoryResult["conditions"],
+): { readonly tokens: string | undefined; readonly time: string | undefined } {
+  const figures = conditions.map(conditionFigures);
+  const tree = figures.find(({ name }) => name === TREE);
+  const votes = figures.filter(({ part }) => part === "samples");
+  if (tree === undefined) return { tokens: undefined, time: undefined };
+  const far = ({ completionTokens }: ConditionFigures) =>
+    Math.abs(Math.log(completionTokens / tree.completionTokens));
+  return {
+    tokens: votes.toSorted((a, b) => far(a) - far(b))[0]?.name,
+    time: votes.findLast(({ latencyMs }) => latencyMs.mean <= tree.latencyMs.mean)?.name,
+  };
+}
+
+interface NamedRows {
+  readonly name: string;
+  readonly rows: readonly LaboratoryRow[];
+}
+
+function compare(one: NamedRows, other: NamedRows, seed: string): ConditionComparison {
+  const others = new Map(other.rows.map((row) => [row.question, row]));
+  const pairs = one.rows.flatMap((row) => {
+    const against = others.get(row.question);
+    return against === undefined ? [] : [{ row, against }];
+  });
+  const draws = { random: new Random(`${seed}/${one.name}/${other.name}`), resamples: RESAMPLES };
+  type Pairs = typeof pairs;
+  const hit = (row: LaboratoryRow) => row.right ? 1 : 0;
+  const difference = (of: Readonly<Pairs>) => meanOf(of.map(({ row, against }) => hit(row) - hit(against)));
+  const ratio = (part: (row: LaboratoryRow) => number) => (of: Readonly<Pairs>) =>
+    meanOf(of.map(({ row }) => part(row))) / meanOf(of.map(({ against }) => part(against)));
+  const latency = ratio(({ latencyMs }) => latencyMs);
+  const gained = pairs.filter(({ row, against }) => row.right && !against.right).length;
+  const lost = pairs.filter(({ row, against }) => !row.right && against.right).length;
+  return {
+    name: one.name,
+    against: other.name,
+    difference: difference(pairs),
+    interval: bootstrapInterval(pairs, difference, draws),
+    gained,
+    lost,
+    p: mcnemarProbability(gained, lost),
+    latencyRatio: latency(pairs),
+    latencyInterval: bootstrapInterval(pairs, latency, draws),
+    tokensRatio: ratio(({ completionTokens }) => completionTokens)(pairs),
+  };
+}

@@ -1,0 +1,237 @@
+import { BEST_SINGLE, DENSE, OVERLAPPED, TREE } from "../laboratory/conditions.ts";
+import type { LaboratoryResult } from "../laboratory/experiment.ts";
+import {
+  comparisonsOf,
+  type ConditionComparison,
+  type ConditionFigures,
+  conditionFigures,
+  votesLike,
+} from "../laboratory/laboratory_figures.ts";
+import {
+  type PredictorFigures,
+  predictorFigures,
+  proposalAccuracy,
+} from "../laboratory/predictor_figures.ts";
+import type { Interval } from "../statistics/statistics.ts";
+import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
+
+/** The laboratory's experiment as tables and a plot; `seed` is that of the intervals. */
+export function laboratoryReport(
+  result: LaboratoryResult,
+  origin: string,
+  settings: Readonly<Record<string, unknown>>,
+  seed: string,
+): Report {
+  const figures = result.conditions.map(conditionFigures);
+  const comparisons = comparisonsOf(result, seed);
+  const predictors = predictorFigures(result.proposals, seed);
+  const votes = votesLike(result.conditions);
+  return {
+    title: "The laboratory: the whole method on real models",
+    origin,
+    tables: [
+      findingsTable(comparisons, votes),
+      accuracyTable(figures),
+      comparisonsTable(comparisons),
+      exitsTable(figures),
+      predictorsTable(predictors),
+    ].filter(({ rows }) => rows.length > 0),
+    notes: [
+      "right: graded with the reader of final answers that early exit uses; behind it the 95 % interval (Wilson)",
+      "difference: of the shares of right answers, with the 95 % interval of a paired bootstrap; p: McNemar's exact test; gained, lost: questions that only the first, only the second got right",
+      "latency: from a run's start to its last token; with several questions at a time it is that of a loaded machine",
+      "written: tokens of all agents, those that nobody read included; as of an exit's cut-off agents only what they had written",
+      "chance, as often as …: exits with the same probability at each decision; what a metric is worth is what it has over this",
+      "rules for the whole run have no yardstick of chance here: the random metric decides for clusters only",
+      "answers, different: proposals that went on, and different final answers among them; right among them: questions where at least one was right",
+      "AUC: probability that of a right and a wrong answer (an agreeing and a disagreeing pair) the first has the higher number, 0.5 is chance; interval: bootstrap over questions",
+      "many comparisons are shown: of twenty without any difference, one has p < 0.05",
+    ],
+    plot: plotOf(figures),
+    data: {
+      experiment: "laboratory",
+      simulated: false,
+      origin,
+      settings,
+      conditions: figures,
+      comparisons,
+      predictors,
+      proposals: proposalAccuracy(result.proposals),
+      votes,
+    },
+  };
+}
+
+/** Questions in plain words, and what was found. */
+function findingsTable(
+  comparisons: readonly ConditionComparison[],
+  { tokens, time }: { readonly tokens: string | undefined; readonly time: string | undefined },
+): ReportTable {
+  const asked: (readonly [string, string, string | undefined])[] = [
+    ["Does the tree lose right answers against all-to-all?", TREE, DENSE],
+    ["Does incremental prefill change answers, or time?", OVERLAPPED, TREE],
+    ["Is the tree better than the best single model?", TREE, BEST_SINGLE],
+    ["… than its vote at equal tokens?", TREE, tokens],
+    ["… than its vote at equal time?", TREE, time],
+    ["Does q, as printed, beat chance?", "#4 q, as printed", "#4 chance, as often as q, as printed"],
+    ["Does q, as we read it, beat chance?", "#4 q, ours", "#4 chance, as often as q, ours"],
+    ["Do final answers beat chance?", "#4 answer", "#4 chance, as often as answer"],
+    ["What does exit by agreement cost, and spare?", "#4 agreement", OVERLAPPED],
+    ["What does exit of the whole run cost, and spare?", "#4 run, 4 agree", OVERLAPPED],
+  ];
+  const rows = asked.flatMap(([question, name, against]) => {
+    const found = comparisons.find((one) => one.name === name && one.against === against);
+    return found === undefined ? [] : [[
+      question,
+      verdictOf(found),
+      points(found.difference),
+      pText(found.p),
+      `× ${ratioText(found.latencyRatio)}`,
+      `× ${ratioText(found.tokensRatio)}`,
+    ]];
+  });
+  return {
+    title: "What was asked, and what was found",
+    head: ["question", "right answers", "difference", "p", "latency", "written"],
+    rows,
+  };
+}
+
+function verdictOf({ difference, p }: ConditionComparison): string {
+  if (p >= 0.05) return "no difference that could be seen";
+  return difference > 0 ? "more" : "fewer";
+}
+
+function accuracyTable(figures: readonly ConditionFigures[]): ReportTable {
+  return {
+    title: "Every way to answer",
+    head: ["way", "right", "95 %", "mean", "p50", "p90", "read", "written", "wasted"],
+    rows: figures.map((one) => [
+      one.name,
+      shareText(one.accuracy),
+      intervalText(one.interval),
+      durationText(one.latencyMs.mean),
+      durationText(one.latencyMs.p50),
+      durationText(one.latencyMs.p90),
+      countText(one.promptTokens),
+      countText(one.completionTokens),
+      countText(one.wastedTokens),
+    ]),
+  };
+}
+
+function comparisonsTable(comparisons: readonly ConditionComparison[]): ReportTable {
+  return {
+    title: "Pairs, over the same questions",
+    head: ["first", "second", "difference", "95 %", "gained", "lost", "p", "latency", "95 %", "written"],
+    rows: comparisons.map((one) => [
+      one.name,
+      one.against,
+      points(one.difference),
+      `${points(one.interval.low)} … ${points(one.interval.high)}`,
+      countText(one.gained),
+      countText(one.lost),
+      pText(one.p),
+      `× ${ratioText(one.latencyRatio)}`,
+      `${ratioText(one.latencyInterval.low)} … ${ratioText(one.latencyInterval.high)}`,
+      `× ${ratioText(one.tokensRatio)}`,
+    ]),
+  };
+}
+
+function exitsTable(figures: readonly ConditionFigures[]): ReportTable {
+  const shown = figures.filter(({ part, name }) => part === "exits" || name === OVERLAPPED);
+  return {
+    title: "Early exit: what went on, and what was spared",
+    head: [
+      "way",
+      "exits",
+      "answers",
+      "different",
+      "right among them",
+      "right at the end",
+      "wasted",
+      "saved (estimate)",
+    ],
+    rows: shown.length < 2 ? [] : shown.map((one) => [
+      one.name,
+      shareText(one.exitRate),
+      one.leaves.toFixed(2),
+      one.differentAnswers.toFixed(2),
+      shareText(one.rightAmongLeaves),
+      shareText(one.accuracy),
+      countText(one.wastedTokens),
+      countText(one.savedTokens),
+    ]),
+  };
+}
+
+function predictorsTable(predictors: readonly PredictorFigures[]): ReportTable {
+  return {
+    title: "What tells that an answer is right, or that two agree",
+    head: ["number", "tells", "AUC", "95 %", "observations"],
+    rows: predictors.map(({ name, tells, auc, interval, count }) => [
+      name,
+      tells,
+      ratioText(auc),
+      `${ratioText(interval.low)} … ${ratioText(interval.high)}`,
+      countText(count),
+    ]),
+  };
+}
+
+function intervalText({ low, high }: Interval): string {
+  return `${(100 * low).toFixed(1)} … ${(100 * high).toFixed(1)}`;
+}
+
+/** 0.034 → `+3.4 points`. */
+function points(share: number): string {
+  return Number.isFinite(share) ? `${share > 0 ? "+" : ""}${(100 * share).toFixed(1)} points` : "–";
+}
+
+function pText(p: number): string {
+  return p < 0.001 ? "< 0.001" : p.toFixed(3);
+}
+
+function plotOf(figures: readonly ConditionFigures[]): Report["plot"] {
+  const values = figures.map(({ name, part, accuracy, interval, completionTokens }) => ({
+    name,
+    part,
+    right: 100 * accuracy,
+    low: 100 * interval.low,
+    high: 100 * interval.high,
+    tokens: completionTokens,
+  }));
+  const x = {
+    field: "tokens",
+    type: "quantitative" as const,
+    title: "tokens written for a question",
+    scale: { type: "log" as const },
+  };
+  const color = { field: "part", type: "nominal" as const, title: null };
+  const y = { type: "quantitative" as const, title: "right answers, %", scale: { zero: false } };
+  return {
+    data: { values },
+    width: 720,
+    height: 420,
+    layer: [
+      {
+        mark: { type: "rule" as const, opacity: 0.35 },
+        encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, color },
+      },
+      {
+        mark: { type: "point" as const, filled: true, size: 50 },
+        encoding: { x, y: { ...y, field: "right" }, color },
+      },
+      {
+        mark: { type: "text" as const, align: "left" as const, dx: 6, fontSize: 9 },
+        encoding: {
+          x,
+          y: { ...y, field: "right" },
+          text: { field: "name", type: "nominal" as const },
+          color,
+        },
+      },
+    ],
+  };
+}
