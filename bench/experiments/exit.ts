@@ -64,6 +64,7 @@ const METRICS: readonly { readonly name: string; readonly settings: ExitSettings
 /** Rules by which a whole run ends, once some of its agents have said the same. */
 const RUN_RULES: readonly { readonly name: string; readonly consensus: ExitSettings }[] = [
   ...[3, 4, 5].map((agree) => ({ name: `${agree} of the run agree`, consensus: { agree } })),
+  { name: "4 of the run agree, staged", consensus: { agree: 4, start: "staged" } },
   { name: "posterior 0.95", consensus: { posterior: 0.95 } },
 ];
 

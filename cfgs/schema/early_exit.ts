@@ -62,6 +62,10 @@ export const consensusSchema = z.strictObject({
   tuned: z.record(z.string(), z.union([z.string(), z.number()])).optional().describe(
     "Where these rules come from; written by `canopy tune`",
   ),
+  start: z.enum(["all", "staged"]).default("all").describe(
+    "staged: agents that read nobody start by model, the smallest first; the next ones when these have answered without ending the run",
+  ),
+  stage_ms: z.number().positive().default(30_000).describe("staged: longest wait for the answers of a stage"),
   best: z.enum(["largest", "confident", "first"]).default("largest").describe(
     "Whose text is the run's answer among those that agree: the largest model's, the most confident one, the first",
   ),

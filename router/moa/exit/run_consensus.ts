@@ -70,6 +70,11 @@ export class RunConsensus {
     if (reason !== undefined) trace.add("consensus_off", { data: { reason } });
   }
 
+  /** True while the run may end early. */
+  get open(): boolean {
+    return this.#open;
+  }
+
   get records(): readonly ExitRecord[] {
     return this.#records;
   }

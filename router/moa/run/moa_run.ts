@@ -15,6 +15,7 @@ import { RootSkip } from "../exit/root_skip.ts";
 import { modelsBySize } from "../exit/model_sizes.ts";
 import { RunConsensus } from "../exit/run_consensus.ts";
 import { RunExits } from "../exit/run_exits.ts";
+import { StagedStart, stagesOf } from "../exit/staged_start.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { type AgentGraph, type AgentNode, type ClusterNode, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
@@ -89,6 +90,8 @@ export class MoaRun implements Run {
   readonly #rootSkip: RootSkip;
   /** Undefined where only clusters may end early. */
   readonly #consensus: RunConsensus | undefined;
+  /** Undefined where all leaves start at once. */
+  readonly #stages: StagedStart | undefined;
   /** Answers that were cut for the agents that read them. */
   readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
   readonly #deadline = new AbortController();
@@ -162,6 +165,23 @@ export class MoaRun implements Run {
     const sampling = graph.root === undefined ? {} : this.#calls.target(graph.root).sampling;
     this.#rootSkip = new RootSkip({ graph, input, sampling, trace, exits: this.#exits });
     this.#consensus = this.#makeConsensus(sampling);
+    this.#stages = this.#makeStages();
+  }
+
+  #makeStages(): StagedStart | undefined {
+    const { graph: { runExit }, models, clock } = this.#options;
+    if (runExit?.consensus.start !== "staged" || this.#consensus?.open !== true) return undefined;
+    const bySize = modelsBySize([...models.values()].map(({ served }) => served));
+    return new StagedStart({
+      stages: stagesOf(this.#leaves(), bySize),
+      stageMs: runExit.consensus.stage_ms,
+      clock,
+      trace: this.#trace,
+      launch: (node) => {
+        // A cluster of its own may have ended without it.
+        if (this.#calls.of(node).every(({ state }) => state === "waiting")) this.#launch(node);
+      },
+    });
   }
 
   #makeConsensus(sampling: Sampling): RunConsensus | undefined {
@@ -207,7 +227,8 @@ export class MoaRun implements Run {
   }
 
   #begin(): void {
-    for (const node of this.#leaves()) this.#launch(node);
+    if (this.#stages !== undefined) this.#stages.start();
+    else for (const node of this.#leaves()) this.#launch(node);
     if (this.#state === "running") this.#warming.start();
   }
 
@@ -226,9 +247,12 @@ export class MoaRun implements Run {
       }
     }
     if (!await this.#checked()) return;
-    for (const node of this.#leaves()) {
-      this.#launch(node);
-      await clock.sleep(0);
+    if (this.#stages !== undefined) this.#stages.start();
+    else {
+      for (const node of this.#leaves()) {
+        this.#launch(node);
+        await clock.sleep(0);
+      }
     }
     if (this.#state === "running") this.#warming.start();
   }
@@ -399,6 +423,8 @@ export class MoaRun implements Run {
         this.#apply(cluster.failed(node, call.error), cluster);
       }
     }
+    if (this.#consensus?.open === true) this.#stages?.ended(node);
+    else this.#stages?.startAll();
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
   }
@@ -525,6 +551,7 @@ export class MoaRun implements Run {
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
     this.#consensus?.close();
+    this.#stages?.close();
     const over = error ?? new Error("The run is over");
     this.#warming.abort(over);
     this.#exits.abort(over);

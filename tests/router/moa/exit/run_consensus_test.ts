@@ -23,23 +23,26 @@ interface Setting {
   /** By the agent's place among the leaves, from 0; of the others the script of the aggregators. */
   readonly leaf: (place: number) => Script;
   readonly later?: Script;
+  /** Keys of the models. */
+  readonly names?: readonly [string, string];
 }
 
 /** A tree of six leaves, two aggregators and a root. */
 function consensusWorld(
-  { consensus = { agree: 3 }, more = {}, leaf, later = { pieces: ["root"] } }: Setting,
+  { consensus = { agree: 3 }, more = {}, leaf, later = { pieces: ["root"] }, names: [a, b] = ["a", "b"] }:
+    Setting,
 ): World {
-  const agents = [{ model: "a" }, { model: "b" }, { model: "a" }];
+  const agents = [{ model: a }, { model: b }, { model: a }];
   return makeWorld({
     graph: {
       layers: [
         { clusters: 2, agents: agents.map((agent, place) => ({ ...agent, sampling: { seed: place } })) },
-        { agents: [{ model: "a" }, { model: "b" }] },
-        { agents: [{ model: "b" }] },
+        { agents: [{ model: a }, { model: b }] },
+        { agents: [{ model: b }] },
       ],
       early_exit: { scope: "run", consensus, ...more },
     },
-    models: ["a", "b"],
+    models: [a, b],
     modelFields: { model: "org/model" },
     prompts: {
       propose: "leaf [input_prompts]",
@@ -207,7 +210,13 @@ test("1,000 seeds with failures, hangs and clients that leave: what is answered 
       if (kind === 2) return { ...pace, pieces: pieces.slice(0, piece), finishReason: "length" };
       return { ...pace, pieces };
     };
-    const world = consensusWorld({ consensus: { agree }, leaf: script, later: script() });
+    const staged = random.int(3) === 0 ? { start: "staged", stage_ms: 1 + random.int(200) } : {};
+    const world = consensusWorld({
+      consensus: { agree, ...staged },
+      leaf: script,
+      later: script(),
+      names: random.int(2) === 0 ? ["1b", "8b"] : ["8b", "1b"],
+    });
     await world.clock.run(async () => {
       const gone = new AbortController();
       const run = world.start({ question }, gone.signal);
@@ -298,4 +307,60 @@ test("when audited exits differ too often, exits are switched off, and each run 
   assert.deepEqual(last.events.find(({ type }) => type === "consensus_off")?.data, { reason: "audit" });
   assert.deepEqual(decisionsOf(last), []);
   assert.equal(last.audit?.found, undefined);
+});
+
+/** Agents by the stage in which they started. */
+function stagesIn(record: RunRecord) {
+  return record.events.flatMap(({ type, data, atMs }) =>
+    type === "stage_started" ? [{ agents: data?.["agents"], reason: data?.["reason"], atMs }] : []
+  );
+}
+
+const SMALL_FIRST = { names: ["1b", "8b"] } as const;
+
+test("staged, the small models start alone, and where they agree nobody else is asked at all", async () => {
+  const world = consensusWorld({
+    consensus: { agree: 3, start: "staged" },
+    leaf: () => ({ pieces: solution("42"), stepMs: 10 }),
+    ...SMALL_FIRST,
+  });
+  const { record, usage } = await played(world);
+  assert.equal(record.rootSkipped, true);
+  const [first, ...others] = stagesIn(record);
+  assert.deepEqual(first?.agents, ["l1.c1.a1", "l1.c1.a3", "l1.c2.a1", "l1.c2.a3"]);
+  assert.deepEqual(others, []);
+  assert.equal(usage.calls, 4);
+  for (const agent of record.agents.filter(({ model }) => model === "8b")) {
+    assert.equal(agent.startedAtMs, undefined);
+  }
+});
+
+test("staged, the large models start when the small ones have disagreed or failed, or take too long", async () => {
+  const disagree = (place: number) => ({ pieces: solution(`${place}`), stepMs: 10 });
+  const ended = await played(
+    consensusWorld({ consensus: { agree: 3, start: "staged" }, leaf: disagree, ...SMALL_FIRST }),
+  );
+  assert.deepEqual(stagesIn(ended.record).map(({ reason }) => reason), ["start", "ended"]);
+  assert.equal(ended.text, "root");
+  const slow = await played(consensusWorld({
+    consensus: { agree: 3, start: "staged", stage_ms: 25 },
+    leaf: disagree,
+    ...SMALL_FIRST,
+  }));
+  assert.deepEqual(stagesIn(slow.record).map(({ reason, atMs }) => [reason, atMs]), [["start", 0], [
+    "late",
+    25,
+  ]]);
+});
+
+test("staged, a request that only a root can answer starts all at once", async () => {
+  const world = consensusWorld({
+    consensus: { agree: 3, start: "staged" },
+    leaf: () => ({ pieces: solution("42"), stepMs: 10 }),
+    ...SMALL_FIRST,
+  });
+  const { record } = await played(world, { question: { kind: "text", text: "Write a poem about autumn" } });
+  assert.deepEqual(stagesIn(record), []);
+  assert.equal(record.rootSkipped, false);
+  assert.ok(record.agents.every(({ startedAtMs }) => startedAtMs !== undefined));
 });
