@@ -11,6 +11,8 @@ export interface LaboratoryRow {
   readonly right: boolean;
   /** The final answer in a normal form; null where the text states none. */
   readonly stated: string | null;
+  /** The whole answer; absent for a vote. */
+  readonly text?: string | undefined;
   readonly latencyMs: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -82,6 +84,7 @@ export function rowOf(
     question: question.id,
     right,
     stated: stated?.value ?? null,
+    text,
     latencyMs: record.durationMs ?? NaN,
     promptTokens: usage.promptTokens,
     completionTokens: usage.completionTokens,

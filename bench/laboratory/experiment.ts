@@ -132,12 +132,12 @@ async function forEach<T>(
   part: string,
   use: (question: LaboratoryQuestion, index: number) => Promise<T>,
 ): Promise<T[]> {
+  onPart(`questions ${first + 1} to ${first + questions.length}: ${part}`);
   const results: T[] = [];
   let next = 0;
   const goOn = async () => {
     for (let index = next++; index < questions.length; index = next++) {
       signal.throwIfAborted();
-      onPart(`question ${first + index + 1}: ${part}`);
       results[index] = await use(questions[index]!, index);
     }
   };

@@ -20,9 +20,7 @@ export class RowStore {
     this.#path = path;
     if (path === undefined) return;
     if (!existsSync(path)) this.#append({ settings });
-    for (const line of readFileSync(path, "utf8").split("\n")) {
-      const read = parsed(line);
-      if (read === undefined) continue;
+    for (const read of linesOf(path)) {
       if ("settings" in read && read.settings !== settings) {
         throw new CanopyError(
           `Cannot go on with ${path}: it was begun with ${read.settings}, and now it is ${settings}; name another file`,
@@ -59,6 +57,20 @@ export class RowStore {
 
 function keyOf({ condition, question }: Pick<LaboratoryRow, "condition" | "question">): string {
   return `${condition}\0${question}`;
+}
+
+/** The rows in a file of another experiment. Throws 400 `no_rows` when there are none. */
+export function readRows(path: string): LaboratoryRow[] {
+  const rows = existsSync(path) ? linesOf(path).flatMap((line) => "row" in line ? [line.row] : []) : [];
+  if (rows.length > 0) return rows;
+  throw new CanopyError(`Cannot compare with ${path}: it has no rows of canopy bench laboratory --resume`, {
+    code: "no_rows",
+    status: 400,
+  });
+}
+
+function linesOf(path: string): Line[] {
+  return readFileSync(path, "utf8").split("\n").flatMap((line) => parsed(line) ?? []);
 }
 
 /** Undefined for a line that was cut off. */

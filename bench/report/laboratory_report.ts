@@ -1,3 +1,4 @@
+import type { LaboratoryRow } from "../laboratory/ask.ts";
 import { BEST_SINGLE, DENSE, OVERLAPPED, TREE } from "../laboratory/conditions.ts";
 import type { LaboratoryResult } from "../laboratory/experiment.ts";
 import {
@@ -12,20 +13,30 @@ import {
   predictorFigures,
   proposalAccuracy,
 } from "../laboratory/predictor_figures.ts";
+import { type SameAnswers, sameAnswers } from "../laboratory/same_answers.ts";
 import type { Interval } from "../statistics/statistics.ts";
 import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
 
-/** The laboratory's experiment as tables and a plot; `seed` is that of the intervals. */
+/** Options of `laboratoryReport`. */
+export interface LaboratoryReportOptions {
+  readonly origin: string;
+  readonly settings: Readonly<Record<string, unknown>>;
+  /** Of the intervals. */
+  readonly seed: string;
+  /** Rows from another engine, with which likeliest answers are compared. */
+  readonly elsewhere?: readonly LaboratoryRow[] | undefined;
+}
+
+/** The laboratory's experiment as tables and a plot. */
 export function laboratoryReport(
   result: LaboratoryResult,
-  origin: string,
-  settings: Readonly<Record<string, unknown>>,
-  seed: string,
+  { origin, settings, seed, elsewhere = [] }: LaboratoryReportOptions,
 ): Report {
   const figures = result.conditions.map(conditionFigures);
   const comparisons = comparisonsOf(result, seed);
   const predictors = predictorFigures(result.proposals, seed);
   const votes = votesLike(result.conditions);
+  const same = sameAnswers(result, elsewhere).filter(({ questions }) => questions > 0);
   return {
     title: "The laboratory: the whole method on real models",
     origin,
@@ -35,6 +46,7 @@ export function laboratoryReport(
       comparisonsTable(comparisons),
       exitsTable(figures),
       predictorsTable(predictors),
+      sameTable(same),
     ].filter(({ rows }) => rows.length > 0),
     notes: [
       "right: graded with the reader of final answers that early exit uses; behind it the 95 % interval (Wilson)",
@@ -58,6 +70,7 @@ export function laboratoryReport(
       predictors,
       proposals: proposalAccuracy(result.proposals),
       votes,
+      same,
     },
   };
 }
@@ -176,6 +189,20 @@ function predictorsTable(predictors: readonly PredictorFigures[]): ReportTable {
       ratioText(auc),
       `${ratioText(interval.low)} … ${ratioText(interval.high)}`,
       countText(count),
+    ]),
+  };
+}
+
+function sameTable(same: readonly SameAnswers[]): ReportTable {
+  return {
+    title: "The same likeliest answers as the other engine, to the last character",
+    head: ["model", "same", "questions", "share", "different, for instance"],
+    rows: same.map(({ name, same: count, questions, different }) => [
+      name,
+      countText(count),
+      countText(questions),
+      shareText(count / questions),
+      different.slice(0, 3).join(", ") || "–",
     ]),
   };
 }

@@ -7,7 +7,7 @@ import { laboratoryQuestions } from "../../bench/datasets/laboratory/laboratory_
 import type { LaboratoryPart } from "../../bench/laboratory/conditions.ts";
 import { measureLaboratory } from "../../bench/laboratory/experiment.ts";
 import { LABORATORY_SIZES, laboratoryConfig, singleGraph } from "../../bench/laboratory/laboratory_graphs.ts";
-import { RowStore } from "../../bench/laboratory/row_store.ts";
+import { readRows, RowStore } from "../../bench/laboratory/row_store.ts";
 import { laboratoryReport } from "../../bench/report/laboratory_report.ts";
 import type { Report } from "../../bench/report/report.ts";
 import { UsageError } from "../kit/args.ts";
@@ -67,6 +67,11 @@ const options = {
     value: "FILE",
     help: "Keep each answer in this file, and do not ask again for what it has",
   },
+  "same-as": {
+    type: "text",
+    value: "FILE",
+    help: "Compare single models' answers with a file that --resume kept of another engine",
+  },
   html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
   ...REPORT_OPTIONS,
 } as const;
@@ -99,10 +104,11 @@ async function measured(values: Values, servers: Servers, io: Io): Promise<Repor
   const count = values.questions ?? DEFAULT_QUESTIONS;
   const concurrency = values.concurrency ?? 1;
   const settings = { questions: count, seed: seedText, concurrency, ...servers.settings };
-  const path = values.resume;
-  const file = path === undefined || isAbsolute(path) ? path : join(io.cwd, path);
+  const pathOf = (path: string) => isAbsolute(path) ? path : join(io.cwd, path);
+  const { resume, "same-as": sameAs } = values;
+  const elsewhere = sameAs === undefined ? undefined : readRows(pathOf(sameAs));
   // More questions of the same draw go on with the file of fewer.
-  const store = new RowStore(file, JSON.stringify({ ...settings, questions: undefined }));
+  const store = new RowStore(resume && pathOf(resume), JSON.stringify({ ...settings, questions: undefined }));
   const configOf = (graphs: Readonly<Record<string, unknown>>) =>
     laboratoryConfig(graphs, {
       server: { host: "127.0.0.1", port: 0, log_level: "error" },
@@ -130,7 +136,12 @@ async function measured(values: Values, servers: Servers, io: Io): Promise<Repor
       signal: io.stop,
       onPart: (part) => progress.show(part),
     });
-    return laboratoryReport(result, originOf(settings, servers), settings, seedText);
+    return laboratoryReport(result, {
+      origin: originOf(settings, servers),
+      settings,
+      seed: seedText,
+      elsewhere,
+    });
   } finally {
     progress.end();
     await scorer.close();

@@ -5,6 +5,7 @@ import { type Condition, conditionsOf, OVERLAPPED, TREE } from "../../../bench/l
 import { comparisonsOf, conditionFigures, votesLike } from "../../../bench/laboratory/laboratory_figures.ts";
 import { predictorFigures } from "../../../bench/laboratory/predictor_figures.ts";
 import type { ProposalRow } from "../../../bench/laboratory/predictors.ts";
+import { sameAnswers } from "../../../bench/laboratory/same_answers.ts";
 import { laboratoryReport } from "../../../bench/report/laboratory_report.ts";
 import { htmlOf } from "../../../bench/report/html.ts";
 
@@ -95,7 +96,11 @@ test("a number that knows what is right has an AUC of 1, one that knows nothing 
 });
 
 test("the report says in words what was found, and is one page without anything from outside", async () => {
-  const report = laboratoryReport(result, "Measured <here>", { questions: 20 }, "seed");
+  const report = laboratoryReport(result, {
+    origin: "Measured <here>",
+    settings: { questions: 20 },
+    seed: "seed",
+  });
   assert.deepEqual(report.tables[0]?.rows.map(([question, found]) => [question, found]), [
     ["Does incremental prefill change answers, or time?", "no difference that could be seen"],
     ["… than its vote at equal tokens?", "more"],
@@ -106,4 +111,14 @@ test("the report says in words what was found, and is one page without anything 
   assert.match(page, /Measured &lt;here&gt;/);
   assert.match(page, /<svg/);
   assert.doesNotMatch(page, /<script|<link|src="http/);
+});
+
+test("likeliest answers are compared with those of another engine, question by question", () => {
+  const alone = rowsFor(named("s alone"), (index) => ({ text: `answer ${index}` }));
+  const elsewhere = alone.rows.slice(0, 10).map((row, index) =>
+    index === 3 ? { ...row, text: "other" } : row
+  );
+  assert.deepEqual(sameAnswers({ conditions: [alone], proposals: [] }, elsewhere), [
+    { name: "s alone", questions: 10, same: 9, different: ["q3"] },
+  ]);
 });
