@@ -27,7 +27,7 @@ export interface ServingRouterOptions extends Omit<RouterOptions, "part" | "earl
 
 /** Paths that the thread that leads answers: who is there, how all are, and what all have done. */
 const LEADING_PATHS =
-  /^\/(?:(?:workers|v1\/runs)(?:\/|$)|(?:(?:add|remove)_worker|list_workers|metrics|readiness|abort_request)\/?$)/;
+  /^\/(?:(?:workers|v1\/runs)(?:\/|$)|(?:(?:add|remove)_worker|list_workers|metrics|readiness|abort_request|v1\/config)\/?$)/;
 
 /** True for a request that a thread which serves hands to the one that leads. */
 export function isLeadingPath(url: string): boolean {

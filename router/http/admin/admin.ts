@@ -1,4 +1,6 @@
 import { Hono } from "hono";
+import type { Config } from "../../../cfgs/schema/config.ts";
+import { shownSecret } from "../../../cfgs/schema/secrets.ts";
 import { MetricsText } from "../../../base/prometheus.ts";
 import type { Env } from "../gate/context.ts";
 import { guarded } from "../gate/route.ts";
@@ -9,7 +11,7 @@ import { writeWorkerMetrics } from "../metrics/worker_metrics.ts";
 import type { WorkerStatus } from "../../pool/worker.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
-/** Metrics for an operator's tools. */
+/** Metrics for an operator's tools, and the configuration in effect for the operator. */
 export function adminRoutes(http: HttpServices): Hono<Env> {
   return new Hono<Env>().get(
     "/metrics",
@@ -18,7 +20,17 @@ export function adminRoutes(http: HttpServices): Hono<Env> {
       call.body(await routerMetrics(http, naming(http, call)), 200, {
         "content-type": "text/plain; version=0.0.4; charset=utf-8",
       }),
+  ).get(
+    "/v1/config",
+    guarded(http, "control", { summary: "The configuration in effect, its secrets hidden." }),
+    (call) => call.json(JSON.parse(JSON.stringify(shownSecret(configInEffect(http), [])))),
   );
+}
+
+/** The configuration with the models that were learned from workers. */
+function configInEffect({ config, models }: HttpServices): Config {
+  const learned = [...models.values()].map(({ name, config }) => [name, config] as const);
+  return { ...config, models: { ...Object.fromEntries(learned), ...config.models } };
 }
 
 /** All metrics in Prometheus' text format, those of other threads added. */

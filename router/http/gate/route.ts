@@ -44,7 +44,7 @@ export function guarded(
     if (access !== "open") sites.check((name) => call.req.header(name), call.req.url);
     const authorization = call.req.header("authorization");
     keys.check(access, authorization, access === "control" && isFromThisHost(call));
-    if (access === "control" && audit === true) {
+    if (access === "control" && audit === true && call.req.method !== "GET") {
       const who = keys.nameOf(authorization) ?? "none";
       log.info("{method} {path} with key {who}", { method: call.req.method, path: call.req.path, who });
     }

@@ -16,6 +16,7 @@ test("requests about workers, runs and metrics go to the thread that leads, howe
       "/v1/runs/run_1/cancel",
       "/metrics",
       "/readiness",
+      "/v1/config",
       "/abort_request",
       "/add_worker?url=http://a",
     ]

@@ -287,6 +287,12 @@ test("all threads go on by a new configuration, also those that are started then
         () => threaded.router.reconfigure({ ...moved, models: { ...moved.models, other: m! } }),
         /models\.other comes, goes or is served anew.*start the router again/,
       );
+      for (const { text } of await Promise.all(times(6, () => get("/v1/config")))) {
+        const { server, models } = JSON.parse(text);
+        assert.deepEqual([server.max_runs_kept, models.m.workers], [config.server.max_runs_kept, [
+          second.url,
+        ]]);
+      }
       threaded.router.reconfigure({ ...moved, server: { ...config.server, api_keys: ["k"] } });
       await until("all threads want the key", async () => [...await statuses()].join() === "401");
       threaded.kill(2);
