@@ -49,6 +49,7 @@ export class ModelService implements ServedModel {
   readonly engine: LiveEngine;
   readonly pool: ManagedPool;
   readonly #options: ModelsOptions;
+  readonly #share: PoolShare | undefined;
   readonly #log: Told;
   /** What is said of the tokenizer. */
   readonly #tokenizerLog: Told;
@@ -74,6 +75,7 @@ export class ModelService implements ServedModel {
     const random = options.random.stream(`models/${name}`);
     const share = options.shareOf?.(name);
     this.name = name;
+    this.#share = share;
     // All threads ask, the first one of each kind says what it has heard: the one that leads makes no tokens.
     const { thread = 0 } = share ?? {};
     const log = logger("models");
@@ -148,6 +150,7 @@ export class ModelService implements ServedModel {
 
   /** Takes over the workers that another service of this model got while it ran. */
   inherit(other: ModelService): void {
+    if (this.#share?.leads === false) return;
     const configured = configuredUrls(other.config);
     for (const access of other.pool.accesses()) {
       if (configured.includes(access.url) || configuredUrls(this.config).includes(access.url)) continue;
@@ -166,6 +169,10 @@ export class ModelService implements ServedModel {
   /** Watches the workers no longer: nobody uses the model any more. */
   stop(): void {
     this.#end.abort(new Error(`Model ${this.name} is not served any more`));
+    // Their places in the shared memory are free for others.
+    if (this.#share?.leads === true) {
+      for (const worker of this.pool.workers()) this.pool.removeWorker(serverIdOf(worker));
+    }
   }
 
   get tokenizer(): ModelTokenizer | undefined {
@@ -344,9 +351,8 @@ export class ModelService implements ServedModel {
   }
 }
 
-/** True for settings by which a model's service can go on: the same engine, model and tokenizer. */
 /** True when a model can go on with its workers under the other settings; otherwise it is served anew. */
-export function isSameService(one: ModelConfig, other: ModelConfig): boolean {
+function isSameService(one: ModelConfig, other: ModelConfig): boolean {
   const kindOf = ({ engine, model, tokenizer, chat_template_arguments, onnx }: ModelConfig) =>
     JSON.stringify([engine, model, tokenizer ?? null, chat_template_arguments, onnx ?? null]);
   return kindOf(one) === kindOf(other);

@@ -4,13 +4,12 @@ import { logger } from "../../base/log.ts";
 import type { Thread } from "../../ml/onnx/thread.ts";
 import { Metrics, type ThreadCounts } from "../http/metrics/metrics.ts";
 import type { PoolShare, WorkerReport } from "../pool/pool_share.ts";
-import { isSameService } from "../served/models.ts";
 import { createRouter, type Router, type RouterOptions } from "../router.ts";
 import { LeadingFront } from "./leading_front.ts";
 import type { FromServingThread, SharedModel, ToServingThread } from "./messages.ts";
 import { PortHttp } from "./port_http.ts";
 import type { ServingOptions } from "./serving_router.ts";
-import { ThreadCells } from "./thread_cells.ts";
+import { MAX_MODELS, ThreadCells } from "./thread_cells.ts";
 
 /** Events of a thread, as they are told to whoever started it. */
 export interface ServingEvents {
@@ -67,8 +66,11 @@ export class LeadingRouter {
   readonly #memory: SharedArrayBuffer;
   readonly #cells: ThreadCells;
   readonly #serving = new Map<number, Serving>();
-  readonly #models = new Map<string, { readonly number: number; members: readonly WorkerReport[] }>();
-  readonly #slots = new Set<number>();
+  #models = new Map<string, { readonly number: number; members: readonly WorkerReport[] }>();
+  #slots = new Set<number>();
+  #nextNumber = 0;
+  /** The threads hear of all changes together. */
+  #changing = false;
   readonly #front: LeadingFront;
   readonly #life = new AbortController();
   #config: Config;
@@ -114,22 +116,26 @@ export class LeadingRouter {
   }
 
   /**
-   * Has all threads go on by another configuration, as `Router.reconfigure` does. Throws 500 `restart_needed` when models
-   * come, go or are served anew.
+   * Has all threads go on by another configuration, as `Router.reconfigure` does: they hear of it and of what has become
+   * of models and workers at once.
    */
   reconfigure(config: Config): void {
-    const { models } = this.#config;
-    for (const name of new Set([...Object.keys(models), ...Object.keys(config.models)])) {
-      const [before, after] = [models[name], config.models[name]];
-      if (before !== undefined && after !== undefined && isSameService(before, after)) continue;
-      throw new CanopyError(
-        `models.${name} comes, goes or is served anew, which several threads do only at a start: start the router again, or use server.workers 1`,
-        { code: "restart_needed", status: 500 },
-      );
+    const [models, slots] = [this.#models, this.#slots];
+    this.#models = new Map(models);
+    this.#slots = new Set(slots);
+    this.#changing = true;
+    try {
+      this.router.reconfigure(config);
+    } catch (error) {
+      [this.#models, this.#slots] = [models, slots];
+      throw error;
+    } finally {
+      this.#changing = false;
     }
-    this.router.reconfigure(config);
+    const { all } = this.router.inside.models;
+    for (const name of this.#models.keys()) if (!all.has(name)) this.#models.delete(name);
     this.#config = config;
-    this.#tellAll({ kind: "config", config });
+    this.#tellAll({ kind: "config", config, models: this.#sharedModels() });
   }
 
   /** Refuses new requests and lets all threads finish theirs, up to the configured time; then ends. */
@@ -163,7 +169,7 @@ export class LeadingRouter {
 
   #start(index: number): Serving {
     const { start, address, clock, threads } = this.#options;
-    const models = [...this.#models.keys()].flatMap((name) => this.#modelOf(name) ?? []);
+    const models = this.#sharedModels();
     const post: PostToThread = (message) => serving.thread.post(message);
     const thread = start(
       { config: this.#config, memory: this.#memory, thread: index, threads: threads + 1, models },
@@ -253,7 +259,7 @@ export class LeadingRouter {
   }
 
   #shareOf(name: string): PoolShare {
-    const number = this.#models.size;
+    const number = this.#freeNumber();
     const queue = this.#cells.queue(number);
     const model: { readonly number: number; members: readonly WorkerReport[] } = { number, members: [] };
     this.#models.set(name, model);
@@ -271,11 +277,25 @@ export class LeadingRouter {
       handOffs: (prefill, decode) => this.#cells.handOffs(prefill, decode),
       changed: (members) => {
         model.members = members;
-        const told = this.#serving.size > 0 ? this.#modelOf(name) : undefined;
+        const told = this.#serving.size > 0 && !this.#changing ? this.#modelOf(name) : undefined;
         if (told !== undefined) this.#tellAll({ kind: "model", model: told });
       },
       poke: () => {},
     };
+  }
+
+  /** A number of no model; one that was another's is used again as late as can be, because some may still wait there. */
+  #freeNumber(): number {
+    const taken = new Set([...this.#models.values()].map(({ number }) => number));
+    for (let tries = 0; tries < MAX_MODELS; tries++) {
+      const number = this.#nextNumber++ % MAX_MODELS;
+      if (!taken.has(number)) return number;
+    }
+    return MAX_MODELS;
+  }
+
+  #sharedModels(): SharedModel[] {
+    return [...this.#models.keys()].flatMap((name) => this.#modelOf(name) ?? []);
   }
 
   #modelOf(name: string): SharedModel | undefined {

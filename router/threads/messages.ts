@@ -44,8 +44,8 @@ export type ToServingThread =
   | { readonly kind: "http"; readonly message: HttpMessage }
   /** A model, new or known, with all of its workers as they are now. */
   | { readonly kind: "model"; readonly model: SharedModel }
-  /** Go on by another configuration, of the same models. */
-  | { readonly kind: "config"; readonly config: Config }
+  /** Go on by another configuration, with all models and their workers as they are then. */
+  | { readonly kind: "config"; readonly config: Config; readonly models: readonly SharedModel[] }
   /** A place may be free: look whether it is your turn. */
   | { readonly kind: "wake" }
   | { readonly kind: "count"; readonly request: number }

@@ -81,9 +81,11 @@ export class ServingRouter {
     return this.#router.listen({ ...address, sharesPort: true });
   }
 
-  /** Goes on by another configuration, as `Router.reconfigure` does. */
-  reconfigure(config: Config): void {
+  /** Goes on by another configuration, as `Router.reconfigure` does, with these models. */
+  reconfigure(config: Config, models: readonly SharedModel[]): void {
+    for (const { name, number } of models) this.#numbers.set(name, number);
     this.#router.reconfigure(withoutRecords(config));
+    for (const model of models) this.#follow(model);
   }
 
   take(message: Exclude<ToServingThread, { kind: "scorer" | "config" }>): void {

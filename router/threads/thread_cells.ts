@@ -7,7 +7,7 @@ import type { WorkerCells } from "../pool/pool_share.ts";
 
 /** Most workers of all models together; the memory grows with their square. */
 const MAX_WORKERS = 256;
-const MAX_MODELS = 256;
+export const MAX_MODELS = 256;
 /** Counts of a worker: in flight, taken, served, failed. */
 const COUNTS = 4;
 /** Cells of a worker that are nobody's part: its breaker, and answers in a row. */

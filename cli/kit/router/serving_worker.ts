@@ -59,7 +59,7 @@ try {
     if (message.kind === "scorer") toScorer?.(message.message);
     else if (message.kind === "config") {
       const change = network.prepare(message.config);
-      router.reconfigure(message.config);
+      router.reconfigure(message.config, message.models);
       change.commit();
     } else router.take(message);
   });

@@ -11,6 +11,8 @@ import { until } from "../../../until.ts";
 import { withSystem } from "../../served.ts";
 import { type HeldWorker, startHeldWorker } from "./held_worker.ts";
 
+const clock = new SystemClock();
+
 interface Answer {
   readonly status: number;
   readonly text: string;
@@ -19,14 +21,21 @@ interface Answer {
 }
 
 /** Asks over a connection of its own, which the kernel gives to any of the threads. */
-function ask(method: string, url: string, body?: object): Promise<Answer> {
+function ask(method: string, url: string, body?: object, key = ""): Promise<Answer> {
   return new Promise((resolve) => {
     let text = "";
     let status = 0;
     const end = (whole: boolean) => resolve({ status, text, whole });
     const sent = httpRequest(
       url,
-      { method, agent: false, headers: { "content-type": "application/json" } },
+      {
+        method,
+        agent: false,
+        headers: {
+          "content-type": "application/json",
+          ...(key === "" ? {} : { authorization: `Bearer ${key}` }),
+        },
+      },
       (answer) => {
         status = answer.statusCode ?? 0;
         answer.setEncoding("utf8");
@@ -112,6 +121,14 @@ function valueOf(page: string, series: string): number {
   return line === undefined ? NaN : Number(line.slice(series.length + 1));
 }
 
+/** Waits until both threads serve after one has died: it may have taken connections that nobody answers. */
+async function bothServe(url: string, key?: string): Promise<void> {
+  await until("another thread has taken its place", async () => {
+    const page = await Promise.race([ask("GET", `${url}/metrics`, undefined, key), clock.sleep(2_000)]);
+    return page !== undefined && valueOf(page.text, "canopy_threads") === 2;
+  });
+}
+
 test("streams over two threads come whole and in order, and one page of metrics counts them all", async () => {
   await withThreads(async ({ chat, get }) => {
     const answers = await Promise.all(times(60, () => chat("m", { stream: true, max_tokens: 30 })));
@@ -192,7 +209,7 @@ test("a run is seen and cancelled through any thread, and its record is kept for
 });
 
 test("a thread that dies is replaced: only its own streams end, and what they held is given back", async () => {
-  await withThreads(async ({ threaded, chat, get, worker }) => {
+  await withThreads(async ({ url, threaded, chat, get, worker }) => {
     worker.hold();
     const streams = times(40, () => chat("m", { stream: true, max_tokens: 5 }));
     await until("all streams run", () => worker.running === 40);
@@ -204,9 +221,7 @@ test("a thread that dies is replaced: only its own streams end, and what they he
     const whole = answers.filter((answer) => answer.whole && answer.text.endsWith("data: [DONE]\n\n"));
     assert.ok(whole.length > 0 && whole.length < 40, `${whole.length} of 40`);
     assert.ok(whole.every(({ text }) => wordsOf(text) === "0 1 2 3 4 "));
-    await until("another has taken its place", async () => {
-      return valueOf((await get("/metrics")).text, "canopy_threads") === 2;
-    });
+    await bothServe(url);
     const after = await Promise.all(times(30, () => chat("m")));
     assert.ok(after.every(({ status }) => status === 200));
     const { text } = await get("/metrics");
@@ -265,10 +280,10 @@ test("a drain waits for the streams of all threads, and refuses what is new", as
   });
 });
 
-test("all threads go on by a new configuration, also those that are started then; a change of models is refused", async () => {
+test("all threads go on by a new configuration, also those that are started then", async () => {
   const second = await startHeldWorker();
   try {
-    await withThreads(async ({ threaded, config, chat, get, worker }) => {
+    await withThreads(async ({ url, threaded, config, chat, get, worker }) => {
       const statuses = async () =>
         new Set((await Promise.all(times(12, () => chat("m")))).map(({ status }) => status));
       worker.hold();
@@ -283,10 +298,6 @@ test("all threads go on by a new configuration, also those that are started then
       });
       worker.release();
       for (const { text } of await Promise.all(streams)) assert.equal(wordsOf(text), "0 1 2 ");
-      assert.throws(
-        () => threaded.router.reconfigure({ ...moved, models: { ...moved.models, other: m! } }),
-        /models\.other comes, goes or is served anew.*start the router again/,
-      );
       for (const { text } of await Promise.all(times(6, () => get("/v1/config")))) {
         const { server, models } = JSON.parse(text);
         assert.deepEqual([server.max_runs_kept, models.m.workers], [config.server.max_runs_kept, [
@@ -296,11 +307,69 @@ test("all threads go on by a new configuration, also those that are started then
       threaded.router.reconfigure({ ...moved, server: { ...config.server, api_keys: ["k"] } });
       await until("all threads want the key", async () => [...await statuses()].join() === "401");
       threaded.kill(2);
-      await until(
-        "a new thread serves",
-        async () => valueOf((await get("/metrics")).text, "canopy_threads") !== 1,
-      );
+      await bothServe(url, "k");
       assert.deepEqual([...await statuses()], [401]);
+    });
+  } finally {
+    await second.close();
+  }
+});
+
+test("models come, go and are served anew in all threads, and no stream is lost", async () => {
+  const second = await startHeldWorker();
+  try {
+    await withThreads(async ({ url, threaded, config, chat, get, worker }) => {
+      const { m } = config.models;
+      const other = { ...m!, workers: [second.url] };
+      const reconfigure = (models: Config["models"]) => threaded.router.reconfigure({ ...config, models });
+      const answered = async (name: string, expected: number) => {
+        const answers = await Promise.all(times(12, () => chat(name)));
+        return answers.every(({ status }) => status === expected);
+      };
+      const streams = (name: string) => times(8, () => chat(name, { stream: true, max_tokens: 3 }));
+      const assertWhole = async (asked: readonly Promise<Answer>[]) => {
+        for (const { text, whole } of await Promise.all(asked)) {
+          assert.deepEqual([whole, wordsOf(text)], [true, "0 1 2 "]);
+        }
+      };
+      reconfigure({ m: m!, other });
+      await until("all threads have the new model", () => answered("other", 200));
+      second.hold();
+      worker.hold();
+      const asked = [...streams("other"), ...streams("m")];
+      await until("all streams run", () => second.running === 8 && worker.running === 8);
+      // The one goes, the other is served anew by the worker of both.
+      reconfigure({ m: { ...other, chat_template_arguments: { thinking: false } } });
+      await until("nobody has it any more", () => answered("other", 404));
+      assert.deepEqual([second.running, worker.running], [8, 8]);
+      second.release();
+      worker.release();
+      await assertWhole(asked);
+      const before = [worker.asked, second.asked];
+      assert.ok(await answered("m", 200));
+      assert.deepEqual([worker.asked, second.asked], [before[0], before[1]! + 12]);
+
+      // Pairs on single servers: nothing has changed, here or there.
+      assert.throws(
+        () => reconfigure({ m: other, pair: { ...other, engine: "sglang-pd" } }),
+        /needs pairs of a prefill and a decode server/,
+      );
+      assert.ok(await answered("m", 200) && await answered("pair", 404));
+      // More often than there are places for workers, and numbers of models.
+      for (let time = 0; time < 300; time++) {
+        reconfigure({ m: m!, [`other${time % 2}`]: other });
+        if (time % 50 === 0) await get("/readiness");
+      }
+      await until("the last one is in effect", () => answered("other1", 200));
+      assert.ok(await answered("other0", 404));
+      threaded.kill(1);
+      await bothServe(url);
+      assert.ok(await answered("m", 200) && await answered("other1", 200));
+      const page = (await get("/metrics")).text;
+      const inFlight = [...page.matchAll(/^canopy_worker_in_flight\{.*\} (\d+)$/gm)].map(([, count]) =>
+        count
+      );
+      assert.deepEqual(inFlight, ["0", "0"]);
     });
   } finally {
     await second.close();
@@ -312,7 +381,7 @@ test("all threads place requests on a server's data-parallel ranks, a new thread
     engine: "sglang",
     models: ["r"],
     cost: "instant",
-    clock: new SystemClock(),
+    clock,
     seed: "ranks",
     dpSize: 4,
   });
@@ -339,9 +408,7 @@ test("all threads place requests on a server's data-parallel ranks, a new thread
       }
 
       threaded.kill(1);
-      await until("another has taken its place", async () => {
-        return valueOf((await get("/metrics")).text, "canopy_threads") === 2;
-      });
+      await bothServe(url);
       assert.deepEqual([...await ranks()].sort(), all);
       assert.equal((await ask("DELETE", `${url}/workers/r.w1`)).status, 202);
       await until("nobody uses it", async () => (await listed()).length === 0);
