@@ -1,11 +1,11 @@
 import { fnv1a, Random } from "../../../base/random.ts";
 import { Draft } from "./draft.ts";
-import { offerOptions } from "./options.ts";
 import type { LaboratoryKind, LaboratoryLevel, LaboratoryQuestion, LaboratorySplit } from "./question.ts";
 import { tellComparison } from "./stories/comparison.ts";
 import { tellEvents } from "./stories/events.ts";
 import { tellShopping } from "./stories/shopping.ts";
 import { tellWork } from "./stories/work.ts";
+import { askYesOrNo } from "./yes_or_no.ts";
 
 /** Writes a story and its solution into a draft; returns the result. */
 type Teller = (draft: Draft) => number;
@@ -50,7 +50,7 @@ export function laboratoryQuestions(draw: LaboratoryDraw): LaboratoryQuestion[] 
       const draft = new Draft(random, level);
       draft.mark(`${name}${level}${kind}`);
       const value = tell(draft);
-      const answer = kind === "story" ? String(value) : draft.valid ? offerOptions(draft, value) : "";
+      const answer = kind === "story" ? String(value) : draft.valid ? askYesOrNo(draft, value) : "";
       const { question, template, numbers } = draft;
       if (!draft.valid || splitOf(template) !== draw.split || splitOf(numbers) !== draw.split) continue;
       if (seen.has(question)) continue;

@@ -1,4 +1,4 @@
-/** One task of the laboratory: a word problem, to be answered by a number or by choosing an option. */
+/** One task of the laboratory: a word problem, to be answered by a number, or by yes or no. */
 export interface LaboratoryQuestion {
   /** Unique in its split: the split, the seed and the number of the question. */
   readonly id: string;
@@ -8,7 +8,7 @@ export interface LaboratoryQuestion {
   readonly question: string;
   /** The worked solution on one line; its last sentence is "The answer is …." */
   readonly solution: string;
-  /** A whole number in digits, or the letter of an option. */
+  /** A whole number in digits, or `yes` or `no`. */
   readonly answer: string;
   /** Names the wordings and the operations in their order, without names, things and numbers. */
   readonly template: string;
@@ -16,7 +16,7 @@ export interface LaboratoryQuestion {
   readonly numbers: string;
 }
 
-/** `story`: word problems whose answer is a number. `choice`: the same kind of problem, whose answer is an option's letter. */
+/** `story`: word problems whose answer is a number. `choice`: the same problems, with a yes or a no. */
 export type LaboratoryKind = "story" | "choice";
 
 /** Difficulty, from 1 to 4. */

@@ -30,7 +30,7 @@ def main():
     torch.set_num_threads(1)
     home = pathlib.Path(options.home)
     tokenizer = load_tokenizer(home / "tokenizer")
-    lines = read_lines(home / options.data)[options.first:options.first + options.count]
+    lines = read_lines(home / options.data, options.first, options.count)
     prompts = [tokenizer.encode(prompt_text(line["question"])).ids for line in lines]
     chance = random.Random(options.seed)
     for line in lines:

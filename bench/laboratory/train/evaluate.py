@@ -48,7 +48,7 @@ def mcnemar(first, second):
 class Laboratory:
     def __init__(self, folder, home):
         self.tokenizer = load_tokenizer(folder / "s")
-        self.lines = read_lines(home / options.data)[:options.count]
+        self.lines = read_lines(home / options.data, count=options.count)
         self.models = {}
         for size in SIZES:
             model = Qwen3(size)

@@ -5,7 +5,7 @@ import torch
 
 from texts import END
 
-ANSWER = re.compile(r"The answer is ([A-D]|\d+)\.$")
+ANSWER = re.compile(r"The answer is (yes|no|\d+)\.$")
 
 
 def answer_of(text):
@@ -15,7 +15,7 @@ def answer_of(text):
 
 
 @torch.no_grad()
-def write(model, tokenizer, prompts, temperature=0.0, limit=160, rows=256, seed=0):
+def write(model, tokenizer, prompts, temperature=0.0, limit=160, rows=400, seed=0):
     """Texts that follow the prompts (ids), in their order."""
     end = tokenizer.token_to_id(END)
     generator = torch.Generator().manual_seed(seed)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh: installs what the laboratory's models are trained with, and writes the questions and the tokenizer.
+# setup.sh: installs what the laboratory's models are trained with, writes the questions, and brings the
+# tokenizer.
 # Everything goes into ~/.cache/canopy-engines/laboratory (CANOPY_ENGINES_DIR in place of ~/.cache/canopy-engines).
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -13,4 +14,6 @@ if [ ! -e "$home/venv/.done" ]; then
   touch "$home/venv/.done"
 fi
 deno run -A "$here/write_data.ts" "$home/data"
-"$home/venv/bin/python" "$here/tokenizer.py" "$home/data" "$home/tokenizer"
+# The shipped tokenizer, since all checkpoints rest on it; tokenizer.py makes one from nothing.
+mkdir -p "$home/tokenizer"
+cp "$here/../../../models/laboratory/s/"tokenizer*.json "$home/tokenizer/"

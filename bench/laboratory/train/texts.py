@@ -1,4 +1,5 @@
 """Examples for training, as token ids: what is asked, and what is to be written."""
+import itertools
 import json
 import random
 
@@ -22,9 +23,10 @@ def aggregate_text(question, answers):
     return f"{question}\n\nAnswers:\n{listed}\n\nWhich is right?"
 
 
-def read_lines(path):
+def read_lines(path, first=0, count=None):
+    """A JSON Lines file, or `count` lines of it behind the `first`."""
     with open(path) as file:
-        return [json.loads(line) for line in file]
+        return [json.loads(line) for line in itertools.islice(file, first, None if count is None else first + count)]
 
 
 def encode(tokenizer, lines):

@@ -8,6 +8,7 @@ all starts; more of them on a later start, and it goes on from where it was. Cur
 import argparse
 import json
 import pathlib
+import signal
 import time
 
 import torch
@@ -27,6 +28,7 @@ parser.add_argument("--decay", type=float, default=0.35)
 parser.add_argument("--rate", type=float, default=1.0)
 parser.add_argument("--tokens", type=int, default=4096)
 parser.add_argument("--seed", type=int, default=1)
+parser.add_argument("--lines", type=int, default=100_000, help="of a file at most; candidates are sampled behind them")
 parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--every", type=float, default=4, help="minutes between checkpoints")
 options = parser.parse_args()
@@ -64,12 +66,14 @@ def main():
     sources = []
     for item in options.data:
         path, _, share = item.partition(":")
-        sources.append((read_lines(home / path), float(share or 1)))
-    tune = read_lines(home / "data/tune.jsonl")[:240]
+        sources.append((read_lines(home / path, count=options.lines), float(share or 1)))
+    tune = read_lines(home / "data/tune.jsonl", count=240)
     print(options.size, sum(p.numel() for p in model.parameters()), "parameters; from step", step, flush=True)
     stream = batches(tokenizer, sources, options.tokens, options.seed * 1_000_003 + step)
     begun = last = time.monotonic()
     before, losses, seen = spent, [], 0
+    stopped = []
+    signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
     while spent < options.minutes:
         ids, targets = next(stream)
         left = (1 - spent / options.minutes) / options.decay
@@ -88,7 +92,7 @@ def main():
         spent = before + (time.monotonic() - begun) / 60
         if step % 50 == 0:
             print(step, round(spent, 1), round(sum(losses[-50:]) / 50, 4), flush=True)
-        if time.monotonic() - last > options.every * 60 or spent >= options.minutes:
+        if time.monotonic() - last > options.every * 60 or spent >= options.minutes or stopped:
             # The look at the tuning set takes time that is not training.
             paused = time.monotonic()
             save(checkpoint, {"model": model.state_dict(), "optimizers": [opt.state_dict() for opt in opts],
@@ -100,6 +104,8 @@ def main():
             print(json.dumps(line), flush=True)
             losses, seen, last = [], 0, time.monotonic()
             begun += last - paused
+            if stopped:
+                break
 
 
 def save(path, value):

@@ -39,14 +39,17 @@ test("every equation of a solution holds, and the last one gives the story's ans
   }
 });
 
-test("a choice's answer is the letter of the option that holds the story's result, and only that option does", () => {
+test("a choice's answer says rightly how the story's result compares with the number that is asked about", () => {
   for (const { kind, question, solution, answer } of drawn("test")) {
     if (kind !== "choice") continue;
-    const [, result, letter] = /=(\d+)\. \d+ \(([A-D])\)\. The answer is [A-D]\.$/.exec(solution)!;
-    assert.equal(letter, answer);
-    const options = [...question.matchAll(/(\d+) \(([A-D])\)/g)];
-    assert.equal(options.length, 4);
-    assert.deepEqual(options.filter(([, number]) => number === result).map(([, , name]) => name), [answer]);
+    const [, result, is, limit] = /=(\d+)\. \d+ is (above|below) (\d+)\. The answer is \w+\.$/.exec(
+      solution,
+    )!;
+    assert.equal(is, Number(result) > Number(limit) ? "above" : "below");
+    const asked = /(more than|above|less than|below) (\d+)\D+$/.exec(question)!;
+    assert.equal(asked[2], limit);
+    const yes = ["more than", "above"].includes(asked[1]!) === (is === "above");
+    assert.equal(answer, yes ? "yes" : "no");
   }
 });
 
