@@ -79,12 +79,13 @@ def main():
     text = f"""# The laboratory's models
 
 Three tiny language models of the Qwen3 architecture and a tiny embedding model of Qwen3-Embedding's form, trained from
-nothing on word problems and small tables that `bench/datasets/laboratory` writes. With them the whole method of Canopy
+nothing on word problems that `bench/datasets/laboratory` writes (`story`: a number is asked for; `choice`: yes or no). With them the whole method of Canopy
 runs on real tokens, real mistakes and real engines, on any laptop, without a download.
 
 They are for: measuring trees, overlap and exits; tests; demonstrations; learning how Canopy works.
 They are not for: anything else. They know some 700 words, answer only questions of these forms, write nonsense to all
-others, and their accuracy says nothing of what large models get out of the method.
+others, and their accuracy says nothing of what large models get out of the method. `s` and `m` only propose;
+`l` has learnt to aggregate, too.
 
 {table(["model", "parameters", "layers", "width", "heads / key-value heads", "float16", "SHA-256 of model.safetensors"],
        [row_of_model(models, size) for size in [*SIZES, "embedding"]])}
@@ -113,8 +114,11 @@ Raw figures: `training/evaluation.json`, by `bench/laboratory/train/evaluate.py`
 
 ## Training
 
-Adam and Muon in float32, loss on the solution only; the aggregator's examples hold 2 to 9 solutions sampled from the
-models themselves at temperatures of 0.7 to 1. Scripts and commands: `bench/laboratory/train`.
+Adam and Muon in float32, loss on the solution only; the aggregator's examples hold 2 or 3 solutions sampled from the
+models themselves at temperatures of 0.7 to 1. Scripts and commands: `bench/laboratory/train`. `m` and `l` were grown from
+a checkpoint of `s` (970 steps) and trained on. Up to step 970 of `s` and step 457 of `l` the second kind of question were
+small tables, then, until step 1319 of `s`, 958 of `m` and 1364 of `l`, options with letters; neither was learnt above
+chance, and both have gone from the generator. The tokenizer was trained on the first of these texts.
 
 {chr(10).join(training(home, models, size) for size in [*SIZES, "embedding"])}
 

@@ -57,7 +57,7 @@ def loss_of(similar, question, answer):
     """Supervised contrastive loss; texts without a partner only push."""
     own = torch.eye(len(question), dtype=torch.bool)
     same = (question[:, None] == question) & (answer[:, None] == answer) & ~own
-    logits = (similar / options.temperature).masked_fill(own, float("-inf"))
+    logits = (similar / options.temperature).masked_fill(own, -1e4)
     chances = logits - logits.logsumexp(-1, keepdim=True)
     has = same.any(-1)
     return -(chances.masked_fill(~same, 0).sum(-1)[has] / same.sum(-1)[has]).mean()
@@ -104,6 +104,9 @@ def main():
         codes = {}
         answers = torch.tensor([codes.setdefault(answer, len(codes)) for _, _, answer in drawn])
         found = vectors(model, tokenizer, [text for _, text, _ in drawn])
+        pairs = [(number, answer) for number, _, answer in drawn]
+        if len(set(pairs)) == len(pairs):
+            continue  # nothing to pull together
         loss = loss_of(found @ found.T, torch.tensor([number for number, _, _ in drawn]), answers)
         loss.backward()
         for opt in opts:

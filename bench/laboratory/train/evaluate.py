@@ -24,6 +24,7 @@ parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-e
 parser.add_argument("--data", default="data/test.jsonl")
 parser.add_argument("--count", type=int, default=1000)
 parser.add_argument("--samples", type=int, default=5)
+parser.add_argument("--aggregators", nargs="+", default=["l"])
 parser.add_argument("--threads", type=int, default=1)
 options = parser.parse_args()
 SIZES = ["s", "m", "l"]
@@ -103,7 +104,7 @@ def main():
         contents = [aggregate_text(question, [sources[size][i].strip() for size in SIZES]) for i, question in enumerate(questions)]
         sources_right = {size: lab.right([answer_of(text) for text in sources[size]]) for size in SIZES}
         best_here = max(SIZES, key=lambda size: sum(sources_right[size]))
-        for size in ["m", "l"]:
+        for size in options.aggregators:
             chosen = lab.right([answer_of(text) for text in lab.write(size, contents)])
             result["aggregator"][f"{size} over {name}"] = {
                 "rates": lab.rates(chosen), "best_proposer": best_here,
