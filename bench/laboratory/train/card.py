@@ -85,7 +85,7 @@ runs on real tokens, real mistakes and real engines, on any laptop, without a do
 They are for: measuring trees, overlap and exits; tests; demonstrations; learning how Canopy works.
 They are not for: anything else. They know some 700 words, answer only questions of these forms, write nonsense to all
 others, and their accuracy says nothing of what large models get out of the method. `s` and `m` only propose;
-`l` has learnt to aggregate, too.
+`l` was trained to aggregate, too (how well it does, stands below).
 
 {table(["model", "parameters", "layers", "width", "heads / key-value heads", "float16", "SHA-256 of model.safetensors"],
        [row_of_model(models, size) for size in [*SIZES, "embedding"]])}
