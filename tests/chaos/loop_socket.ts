@@ -38,6 +38,10 @@ class LoopSocket extends EventEmitter {
     return this;
   }
 
+  setKeepAlive(): this {
+    return this;
+  }
+
   pause(): this {
     return this;
   }
