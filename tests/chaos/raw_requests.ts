@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Random } from "../../base/random.ts";
+import { mutated } from "../mutations.ts";
 
 const COMPLETION = '{"model":"m","prompt":"Hi","max_tokens":4}';
 const STREAM = '{"model":"m","prompt":"Hi","max_tokens":4,"stream":true}';
@@ -106,12 +107,7 @@ export function rawRequest(random: Random): Buffer {
     return Buffer.from(post("/v1/completions", COMPLETION, header.repeat(1 + random.int(3))));
   }
   if (kind === 2) return Buffer.from(random.pick(BAD), "latin1");
-  let text = random.pick(kind < 5 ? BAD : GOOD);
-  for (let n = random.int(4); n > 0; n--) {
-    const at = random.int(text.length + 1);
-    text = text.slice(0, at) + (random.int(3) > 0 ? random.pick(PIECES) : "") +
-      text.slice(at + random.int(3));
-  }
+  let text = mutated(random.pick(kind < 5 ? BAD : GOOD), PIECES, random);
   // Some leave in the middle.
   if (random.int(6) === 0) text = text.slice(0, random.int(text.length + 1));
   return Buffer.from(text, "latin1");

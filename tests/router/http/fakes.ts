@@ -18,6 +18,7 @@ import { Gate } from "../../../router/pool/gate.ts";
 import type { Pool } from "../../../router/pool/pool.ts";
 import type { AnswerBytes, Relay, RelayAnswer, RelayRequest } from "../../../router/relay/relay_types.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
+import { NO_COUNTS } from "../pool/no_counts.ts";
 import { noMembership } from "../no_membership.ts";
 
 /** What the root of a fake run says for each prompt and choice. */
@@ -391,14 +392,7 @@ export function fakeApp(options: {
         inFlight: 2,
         served: 7,
         failures: 1,
-        counts: {
-          taken: 0,
-          goodChecks: 0,
-          badChecks: 0,
-          goodInRow: 0,
-          failedInRow: 0,
-          transitions: new Map(),
-        },
+        counts: NO_COUNTS,
         lastError: undefined,
       }],
       ready: ready ?? true,

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { poolProblem } from "../../../router/pool/pool_problem.ts";
+import { NO_COUNTS } from "./no_counts.ts";
 import type { WorkerStatus } from "../../../router/pool/worker.ts";
 
 const well: WorkerStatus = {
@@ -11,14 +12,7 @@ const well: WorkerStatus = {
   inFlight: 0,
   served: 0,
   failures: 0,
-  counts: {
-    taken: 0,
-    goodChecks: 0,
-    badChecks: 0,
-    goodInRow: 0,
-    failedInRow: 0,
-    transitions: new Map(),
-  },
+  counts: NO_COUNTS,
   lastError: undefined,
 };
 const unheard: WorkerStatus = { ...well, id: "m.w2", health: "unknown" };

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import type { Random } from "../../../base/random.ts";
+import { mutated } from "../../mutations.ts";
 import { type ParsedState, ResponseParser } from "../../../router/transport/response_parser.ts";
 
 const SEEDS = [
@@ -69,11 +70,5 @@ export function verdictOf(bytes: Buffer, cuts: readonly number[]): Verdict {
 
 /** A response with up to three mutations. */
 export function mutatedResponse(random: Random): Buffer {
-  let text = SEEDS[random.int(SEEDS.length)]!;
-  for (let n = random.int(4); n > 0; n--) {
-    const at = random.int(text.length + 1);
-    const piece = PIECES[random.int(PIECES.length)]!;
-    text = text.slice(0, at) + (random.int(3) > 0 ? piece : "") + text.slice(at + random.int(3));
-  }
-  return Buffer.from(text, "latin1");
+  return Buffer.from(mutated(random.pick(SEEDS), PIECES, random), "latin1");
 }
