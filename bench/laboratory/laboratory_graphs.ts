@@ -4,6 +4,8 @@ import { type Config, configSchema } from "../../cfgs/schema/config.ts";
 /** The laboratory's models, from the smallest to the largest: keys of the preset's `models`. */
 export const LABORATORY_SIZES: readonly string[] = ["s", "m", "l"];
 
+/** The model that was trained to aggregate. */
+const READER = LABORATORY_SIZES.at(-1);
 /** Prompt of agents that read others' answers, as in the preset. */
 const READING = "laboratory";
 /** Of agents whose answers others read; the last one, and models that are asked alone, give their likeliest tokens. */
@@ -28,7 +30,7 @@ export function singleGraph(model: string, maxTokens = MAX_TOKENS): Record<strin
   };
 }
 
-/** Mode #2, 9-3-1: three clusters of one model of each size, an aggregator for each, and the largest one as the root. */
+/** Mode #2, 9-3-1: three clusters of one model of each size; the largest model aggregates, and is the root. */
 export function treeGraph(
   { seed, maxTokens, prefill, earlyExit }: LaboratoryGraphOptions,
 ): Record<string, unknown> {
@@ -36,7 +38,7 @@ export function treeGraph(
     sampling: samplingOf(maxTokens),
     layers: [
       { clusters: [0, 3, 6].map((first) => ({ agents: agents(3, seed + first) })), prompt: "propose" },
-      { agents: agents(3, seed + 9), prompt: READING },
+      { agents: readers(3, seed + 9), prompt: READING },
       ROOT,
     ],
     incremental_prefill: { mode: prefill === true ? "auto" : "off" },
@@ -50,7 +52,7 @@ export function denseGraph({ seed, maxTokens }: LaboratoryGraphOptions): Record<
     sampling: samplingOf(maxTokens),
     layers: [
       { agents: agents(9, seed), prompt: "propose" },
-      { agents: agents(9, seed + 9), prompt: READING },
+      { agents: readers(9, seed + 9), prompt: READING },
       ROOT,
     ],
     incremental_prefill: { mode: "off" },
@@ -58,12 +60,16 @@ export function denseGraph({ seed, maxTokens }: LaboratoryGraphOptions): Record<
 }
 
 const ROOT = {
-  agents: [{ model: LABORATORY_SIZES.at(-1), sampling: { temperature: 0 } }],
+  agents: [{ model: READER, sampling: { temperature: 0 } }],
   prompt: READING,
 };
 
 function samplingOf(maxTokens = MAX_TOKENS) {
   return { temperature: TEMPERATURE, max_tokens: maxTokens };
+}
+
+function readers(count: number, seed: number) {
+  return Array.from({ length: count }, (_, index) => ({ model: READER, sampling: { seed: seed + index } }));
 }
 
 function agents(count: number, seed: number) {
