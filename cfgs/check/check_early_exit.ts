@@ -1,7 +1,7 @@
 import { didYouMean, quoteList } from "../../base/nearest.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
-import { type EarlyExitConfig, noEarlyExit } from "../schema/early_exit.ts";
+import { type ConsensusRules, type EarlyExitConfig, noEarlyExit } from "../schema/early_exit.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
@@ -77,10 +77,7 @@ function checkScope(
         metric,
       );
     }
-    for (const name of Object.keys(consensus.skills)) {
-      if (Object.hasOwn(models, name)) continue;
-      add([...at, "consensus", "skills", name], notOneOf(name, Object.keys(models)), name);
-    }
+    findings.push(...checkRules(models, consensus, [...at, "consensus"]));
     if (expanded === undefined) continue;
     const voters = expanded.agents.length - 1;
     if (expanded.joined !== undefined) {
@@ -96,6 +93,50 @@ function checkScope(
     }
   }
   return findings;
+}
+
+/** Says which models of learned skills are not there, and which rules nothing looks at beside the others. */
+function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigPath): ConfigFinding[] {
+  const { skills, difficulties, posterior, audit, most_wrong, start, stage_ms } = rules;
+  const unset = noEarlyExit.consensus;
+  const known = [
+    { skills, place: [...at, "skills"] },
+    ...(difficulties ?? []).map((kind, index) => ({
+      skills: kind.skills,
+      place: [...at, "difficulties", index, "skills"],
+    })),
+  ];
+  const strangers = known.flatMap(({ skills, place }) =>
+    Object.keys(skills).filter((name) => !Object.hasOwn(models, name)).map((name) =>
+      findingAt([...place, name], notOneOf(name, Object.keys(models)), { value: name, severity: "error" })
+    )
+  );
+  const idle = [
+    {
+      field: "difficulties",
+      value: difficulties,
+      isIdle: difficulties !== undefined && posterior === undefined,
+      without: "posterior",
+    },
+    {
+      field: "most_wrong",
+      value: most_wrong,
+      isIdle: most_wrong !== unset.most_wrong && audit === 0,
+      without: "audit",
+    },
+    {
+      field: "stage_ms",
+      value: stage_ms,
+      isIdle: stage_ms !== unset.stage_ms && start === "all",
+      without: 'start "staged"',
+    },
+  ].filter(({ isIdle }) => isIdle);
+  return [
+    ...strangers,
+    ...idle.map(({ field, value, without }) =>
+      findingAt([...at, field], `has no effect without ${without}`, { value, severity: "warning" })
+    ),
+  ];
 }
 
 /** The places where settings are written: an explicit graph has one, layers and clusters may have their own. */

@@ -81,7 +81,8 @@ function earlyExitText(settings: EarlyExitConfig, members: number): string {
   return `may exit early, metric ${settings.metric}, from ${least} of ${count(members, "answer")} on`;
 }
 
-function consensusText({ consensus: { agree, share, posterior } }: EarlyExitConfig): string {
+function consensusText({ consensus }: EarlyExitConfig): string {
+  const { agree, share, posterior, start, audit } = consensus;
   const rule = posterior !== undefined
     ? `the leading answer is right with probability ${posterior}`
     : agree !== undefined
@@ -89,7 +90,8 @@ function consensusText({ consensus: { agree, share, posterior } }: EarlyExitConf
     : share !== undefined
     ? `as many final answers agree as ${share} of the agents that read nobody`
     : "as many final answers agree as 4 of 9 agents that read nobody";
-  return `ends early when ${rule}`;
+  const staged = start === "staged" ? "; the smallest models start first" : "";
+  return `ends early when ${rule}${staged}${audit > 0 ? `; ${audit} of the exits are audited` : ""}`;
 }
 
 function workerText(worker: WorkerConfig): string {

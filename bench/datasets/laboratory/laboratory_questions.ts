@@ -4,7 +4,7 @@ import type { LaboratoryKind, LaboratoryLevel, LaboratoryQuestion, LaboratorySpl
 import { tellComparison } from "./stories/comparison.ts";
 import { tellEvents } from "./stories/events.ts";
 import { tellShopping } from "./stories/shopping.ts";
-import { tellWork } from "./stories/work.ts";
+import { tellWork } from "./stories/jobs.ts";
 import { askYesOrNo } from "./yes_or_no.ts";
 
 /** Writes a story and its solution into a draft; returns the result. */

@@ -21,18 +21,21 @@ const answerSchema = z.looseObject({
   verdicts: z.record(z.string(), z.number()).optional(),
 });
 
+/** An agent of a recorded run. */
+export const recordedAgentSchema = z.looseObject({
+  id: z.string(),
+  model: z.string(),
+  state: z.string(),
+  text: z.string(),
+  finish_reason: z.string().nullish(),
+  ended_at_ms: z.number().nullish(),
+});
+
 /** The record of a run, as `GET /v1/runs/ID` gives it. */
 const runSchema = z.looseObject({
   object: z.literal("run"),
   id: z.string(),
-  agents: z.array(z.looseObject({
-    id: z.string(),
-    model: z.string(),
-    state: z.string(),
-    text: z.string(),
-    finish_reason: z.string().nullish(),
-    ended_at_ms: z.number().nullish(),
-  })),
+  agents: z.array(recordedAgentSchema),
 });
 
 /** An answer to compare. */

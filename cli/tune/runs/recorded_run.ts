@@ -6,7 +6,7 @@ import { answerExtractor } from "../../../scorer/answers/extract.ts";
 import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
 import { voteGroups } from "../../../scorer/policy/run_consensus.ts";
 import { unusable } from "../../../scorer/policy/unusable.ts";
-import { invalidAnswers, linesOf } from "../../kit/answers/answer_file.ts";
+import { invalidAnswers, linesOf, recordedAgentSchema } from "../../kit/answers/answer_file.ts";
 import type { Io } from "../../kit/io.ts";
 
 /** The record of a run, as `GET /v1/runs/ID` gives it; `label`: the right answer, where a user has added it. */
@@ -16,15 +16,7 @@ const recordSchema = z.looseObject({
   state: z.string(),
   label: z.union([z.string(), z.number()]).transform(String).optional(),
   question: z.string().optional(),
-  agents: z.array(z.looseObject({
-    id: z.string(),
-    model: z.string(),
-    state: z.string(),
-    text: z.string(),
-    finish_reason: z.string().nullish(),
-    ended_at_ms: z.number().nullish(),
-    prompt: z.unknown(),
-  })).min(2),
+  agents: z.array(recordedAgentSchema).min(2),
   usage: z.looseObject({
     agents: z.array(z.looseObject({ agent: z.string(), completion_tokens: z.number() })).default([]),
   }).optional(),
@@ -103,7 +95,7 @@ function runOf({ agents, state, label, question = "", usage }: RunLine): Recorde
   if (state !== "done" || wholeMs === undefined || agents.some((agent) => agent.state === "cancelled")) {
     return undefined;
   }
-  const asked = question || questionOf(agents[0]!.prompt);
+  const asked = question || questionOf(agents[0]!["prompt"]);
   const extract = answerExtractor(earlyExitSchema.parse({}).answer);
   const answerOf = ({ text, finish_reason }: RunLine["agents"][number]) =>
     unusable({ text, cut: finish_reason === "length" }) === undefined ? extract(text, asked) : undefined;

@@ -223,6 +223,16 @@ test("A run's consensus is a graph's own, counts final answers, and says where i
     told({ layers, early_exit: { consensus: { agree: 3 } } })[0] ?? "",
     /no effect without scope "run"/,
   );
+  const kind = (skills: object) => ({ share: 1, skills, coincidence: 0.2 });
+  assert.deepEqual(run({ consensus: { posterior: 0.9, difficulties: [kind({ "8b": 0.7 })] } }), []);
+  const unknown = run({ consensus: { posterior: 0.9, difficulties: [kind({ "9b": 0.7 })] } });
+  assert.match(unknown[0] ?? "", /difficulties\[0\]\.skills.*9b/);
+  const idle = run({ consensus: { agree: 2, difficulties: [kind({})], most_wrong: 0.1, stage_ms: 5 } });
+  assert.deepEqual(idle.map((one) => /(\w+) has no effect without .*$/.exec(one)?.[0]), [
+    "difficulties has no effect without posterior",
+    "most_wrong has no effect without audit",
+    'stage_ms has no effect without start "staged"',
+  ]);
   const inner = [{ ...layers[0], early_exit: { scope: "run" } }, layers[1]];
   assert.match(
     told({ layers: inner })[0] ?? "",
