@@ -294,10 +294,10 @@ test("properties take their seed from tests/properties.ts", () => {
   );
 });
 
-test("tests that fetch keep from the machine's proxy by tests/loopback.ts", () => {
+test("tests that fetch, or send spans, keep from the machine's proxy by tests/loopback.ts", () => {
   const found = tests.flatMap(({ path, code, imports }) => {
     const kept = imports.some(({ from }) => /\/(loopback|binary)\.ts$/.test(from));
-    return kept || !/(?<![.\w])fetch\(/.test(code) ? [] : [`${path}: import tests/loopback.ts`];
+    return kept || !/(?<![.\w])(fetch|otlpSpans)\(/.test(code) ? [] : [`${path}: import tests/loopback.ts`];
   });
   assertNone(found);
 });

@@ -3,6 +3,7 @@ import { createServer as createHttpServer } from "node:http";
 import { createServer as createHttp2Server, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import "../../loopback.ts";
 import { SystemClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
 import { tracingSchema } from "../../../cfgs/schema/tracing.ts";
