@@ -1,8 +1,10 @@
 import { benchCommand } from "./cli/bench/bench.ts";
 import { chatCommand } from "./cli/chat/chat.ts";
 import { checkCommand } from "./cli/check/check.ts";
+import { completionCommand } from "./cli/completion/completion.ts";
 import { demoCommand } from "./cli/demo/demo.ts";
 import { doctorCommand } from "./cli/doctor/doctor.ts";
+import { initCommand } from "./cli/init/init.ts";
 import { runCommand } from "./cli/kit/dispatch.ts";
 import { withProcess } from "./cli/kit/io.ts";
 import { launchCommand } from "./cli/launch/launch.ts";
@@ -17,6 +19,7 @@ import { tuneCommand } from "./cli/tune/tune.ts";
 
 const commands = [
   demoCommand,
+  initCommand,
   serveCommand,
   chatCommand,
   checkCommand,
@@ -32,4 +35,4 @@ const commands = [
   modelsCommand,
 ];
 
-await withProcess((args, io) => runCommand(commands, args, io));
+await withProcess((args, io) => runCommand([...commands, completionCommand(commands)], args, io));

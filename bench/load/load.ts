@@ -50,13 +50,18 @@ export interface LoadResult {
   /** Between two pieces of text, all requests together. */
   readonly itl: DurationHistogram;
   readonly e2e: DurationHistogram;
+  /** True when the signal ended the load before its last request was done. */
+  readonly stopped: boolean;
   /** Errors of the failed requests with their counts; at most ten kinds. */
   readonly errors: ReadonlyMap<string, number>;
 }
 
 const MAX_ERROR_KINDS = 10;
 
-/** Sends the load and measures it. Rejects with the signal's reason when that aborts. */
+/**
+ * Sends the load and measures it. When the signal aborts, the result is that of the requests which were done by then;
+ * rejects with its reason where none was.
+ */
 export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   const { clock, random, signal, requests, warmUp } = options;
   const warmUpBooks = new Books();
@@ -66,8 +71,9 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   const one = (index: number) => measure(options, `request ${index}`, books, options.onDone);
   if (options.ratePerSecond === undefined) await closedLoop(options, requests, one);
   else await openLoop(options, options.ratePerSecond, random.stream("arrivals"), one);
-  signal.throwIfAborted();
-  return { ...books.result(), durationMs: clock.now() - startMs };
+  // What was measured until then is kept.
+  if (books.done === 0) signal.throwIfAborted();
+  return { ...books.result(), durationMs: clock.now() - startMs, stopped: signal.aborted };
 }
 
 /** As many at a time as allowed, one after the other. */
@@ -94,7 +100,8 @@ async function openLoop(
   let dueMs = clock.now();
   for (let index = 0; index < requests && !signal.aborted; index++) {
     dueMs += random.exponential(1000 / ratePerSecond);
-    await clock.sleep(Math.max(0, dueMs - clock.now()), signal);
+    await clock.sleep(Math.max(0, dueMs - clock.now()), signal).catch(() => {});
+    if (signal.aborted) break;
     while (running.size >= concurrency) await Promise.race(running);
     const request: Promise<void> = one(index).finally(() => running.delete(request));
     // It is awaited later.
@@ -123,9 +130,11 @@ async function measure(
   books.begin();
   try {
     const sample = await sendOne(options, body, deadline.signal, (ms) => books.itl.add(ms));
-    signal.throwIfAborted();
+    if (signal.aborted) return;
     books.add(sample);
     onDone?.(books.done);
+  } catch (error) {
+    if (!signal.aborted) throw error;
   } finally {
     deadline.release();
     books.end();
@@ -177,7 +186,7 @@ class Books {
     if (outputTokens > 1) this.tpot.add((e2eMs - ttftMs) / (outputTokens - 1));
   }
 
-  result(): Omit<LoadResult, "durationMs"> {
+  result(): Omit<LoadResult, "durationMs" | "stopped"> {
     return {
       completed: this.#completed,
       failed: this.#failed,

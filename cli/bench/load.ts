@@ -4,7 +4,7 @@ import { runLoad } from "../../bench/load/load.ts";
 import { loadReport } from "../../bench/report/load_report.ts";
 import { listModels, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
-import type { Io } from "../kit/io.ts";
+import { exitCodeOf, type Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
 
@@ -121,18 +121,25 @@ Examples:
         if (io.err.isTerminal || done % everyTenth === 0) progress.show(`${done} of ${requests} requests`);
       },
     }).finally(() => progress.end());
-    const report = loadReport(result, originOf(server.url, model, settings), {
-      date: startedAt,
-      endpoint_type: "openai-chat",
-      model_id: model,
-      num_prompts: requests,
-      request_rate: settings.ratePerSecond ?? "inf",
-      max_concurrency: concurrency,
-      input_words: settings.inputTokens,
-      max_tokens: settings.outputTokens,
-      seed,
-    });
+    const done = result.completed + result.failed;
+    const origin = originOf(server.url, model, { ...settings, requests: done });
+    const report = loadReport(
+      result,
+      result.stopped ? `${origin}; stopped, ${requests} were wanted` : origin,
+      {
+        date: startedAt,
+        endpoint_type: "openai-chat",
+        model_id: model,
+        num_prompts: done,
+        request_rate: settings.ratePerSecond ?? "inf",
+        max_concurrency: concurrency,
+        input_words: settings.inputTokens,
+        max_tokens: settings.outputTokens,
+        seed,
+      },
+    );
     await writeReport(report, values, io);
+    if (result.stopped) return exitCodeOf(io.stop.reason);
     return result.failed === 0 ? 0 : 1;
   },
 });

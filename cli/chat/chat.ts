@@ -1,6 +1,6 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import { loadCheckedConfig, loadConfig } from "../../cfgs/load/load.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
 import { AgentsPrinter } from "./agents_printer.ts";
 import { UsageError } from "../kit/args.ts";
@@ -23,7 +23,11 @@ export const chatCommand = defineCommand({
     prompt: { type: "text", value: "TEXT", help: "The question, as in MoA-vllm; the same as PROMPT" },
     show: { type: "flag", help: "Print what each agent said, as soon as it has said it" },
     model: { type: "text", value: "NAME", help: "Model to ask; by default moa, else the server's first" },
-    url: { type: "text", value: "URL", help: `A running server; by default CANOPY_URL, else ${DEFAULT_URL}` },
+    url: {
+      type: "text",
+      value: "URL",
+      help: `A running server; by default CANOPY_URL, else that of this folder`,
+    },
     config: {
       type: "text",
       value: "FILE",
@@ -35,8 +39,8 @@ export const chatCommand = defineCommand({
     seed: { type: "number", value: "N", help: "Seed of the answer" },
   },
   details: `Without PROMPT the question is read from standard input; on a terminal it is a conversation.
-Without --url and --config, a configuration in this folder (canopy.jsonc, MoA-vllm's configs.json) is used when
-no server is running. The key of a server that wants one is taken from CANOPY_API_KEY.
+Without --url and --config, the server of the configuration in this folder (canopy.jsonc, MoA-vllm's configs.json)
+is asked, or ${DEFAULT_URL} where there is none; when it is not running, the configuration is served for this. The key of a server that wants one is taken from CANOPY_API_KEY.
 
 Examples:
   canopy chat "Why is the sky blue?" --show
@@ -95,11 +99,11 @@ async function findServer(
       close: () => Promise.resolve(),
     };
   }
-  const running: Server = { url: DEFAULT_URL, apiKey };
+  const file = values.config ?? findConfigFile(io);
+  const running: Server = { url: file === undefined ? DEFAULT_URL : urlOf(file, io), apiKey };
   if (values.config === undefined && await answers(running, io)) {
     return { server: running, close: () => Promise.resolve() };
   }
-  const file = values.config ?? findConfigFile(io);
   if (file === undefined) {
     throw new CanopyError(
       `No server answers at ${DEFAULT_URL}, and there is no configuration in this folder: ` +
@@ -108,6 +112,16 @@ async function findServer(
     );
   }
   return await startHere(loadCheckedConfig({ path: file, env: io.env }).config, io);
+}
+
+/** Where a configuration says that it is served; the usual place when it cannot be read, which is told later. */
+function urlOf(file: string, io: Io): string {
+  try {
+    const { host, port } = loadConfig({ path: file, env: io.env, overrides: [] }).config.server;
+    return reachableUrl(`http://${host.includes(":") ? `[${host}]` : host}:${port}`);
+  } catch {
+    return DEFAULT_URL;
+  }
 }
 
 async function startHere(config: Config, io: Io): Promise<Place> {

@@ -37,6 +37,10 @@ export interface Command {
   readonly name: string;
   /** One line for the list of commands. */
   readonly summary: string;
+  /** Its options, for completions; a group has none of its own. */
+  readonly options: Options;
+  /** The commands of a group, named as `GROUP COMMAND`. */
+  readonly commands?: readonly Command[];
   /** The whole help text, in lines of at most so many columns; without end by default. */
   help(columns?: number): string;
   /** Runs the command; gives the exit code. Throws `UsageError` for a wrong command line. */
@@ -62,6 +66,7 @@ export function defineCommand<const T extends Options>(spec: CommandSpec<T>): Co
   return {
     name: spec.name,
     summary: spec.summary,
+    options: spec.options,
     help: (columns) => helpOf(spec, columns),
     run: async (args, io) => {
       const entries = Object.entries<Option>(spec.options);

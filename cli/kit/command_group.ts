@@ -29,6 +29,8 @@ With --help behind a ${noun} its options are shown.
   return {
     name: group,
     summary,
+    options: {},
+    commands,
     help,
     run: async ([name, ...args], io) => {
       if (name === undefined || name === "--help" || name === "-h") {

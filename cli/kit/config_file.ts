@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import type { Override } from "../../cfgs/load/overrides.ts";
 import { UsageError } from "./args.ts";
 import type { OptionValues } from "./command.ts";
@@ -14,9 +14,10 @@ export const DEFAULT_CONFIG_FILES = [
   "configs.json",
 ] as const;
 
-/** The configuration file in the working folder; undefined when there is none. */
+/** The configuration file in the working folder, as the process can open it; undefined when there is none. */
 export function findConfigFile(io: Io): string | undefined {
-  return DEFAULT_CONFIG_FILES.find((name) => existsSync(join(io.cwd, name)));
+  const name = DEFAULT_CONFIG_FILES.find((name) => existsSync(join(io.cwd, name)));
+  return name === undefined ? undefined : relative("", join(io.cwd, name));
 }
 
 /** The file that was named, or the one in the working folder. Throws `UsageError` when there is none. */
@@ -24,9 +25,10 @@ export function configFileOf(given: string | undefined, io: Io): string {
   const path = given ?? findConfigFile(io);
   if (path === undefined) {
     throw new UsageError(
-      `No configuration: name a FILE or a preset, or put one of ${
+      `No configuration: name a FILE or a preset, put one of ${
         DEFAULT_CONFIG_FILES.join(", ")
-      } into this folder`,
+      } into this folder, ` +
+        'or let "canopy init" write one for the servers that run here',
     );
   }
   return path;

@@ -2,11 +2,14 @@ import { CanopyError, messageOf } from "../../base/errors.ts";
 import { nearest } from "../../base/nearest.ts";
 import { UsageError } from "./args.ts";
 import type { Command } from "./command.ts";
-import type { Io } from "./io.ts";
+import { exitCodeOf, type Io } from "./io.ts";
 import { definitions, paragraphs, textColumns } from "./terminal.ts";
 import { version } from "./version.ts";
 
-/** Finds the command that a command line names and runs it; gives the exit code: 0 fine, 1 failed, 2 wrong usage. */
+/**
+ * Finds the command that a command line names and runs it; gives the exit code: 0 fine, 1 failed, 2 wrong usage, 130
+ * when Ctrl-C has cut it short.
+ */
 export async function runCommand(
   commands: readonly Command[],
   args: readonly string[],
@@ -17,7 +20,7 @@ export async function runCommand(
     io.err.write(overview(commands, textColumns(io.err)));
     return 2;
   }
-  if (name === "--version" || name === "-V") {
+  if (name === "--version" || name === "-V" || name === "version") {
     io.out.write(`canopy ${version}\n`);
     return 0;
   }
@@ -37,8 +40,10 @@ export async function runCommand(
       io.err.write(`canopy ${name}: ${error.message} (see "canopy ${name} --help")\n`);
       return 2;
     }
-    io.err.write(`canopy ${name}: ${sentenceOf(error, io)}\n`);
-    return 1;
+    const isStopped = io.stop.aborted;
+    const sentence = isStopped && error === io.stop.reason ? "stopped" : sentenceOf(error, io);
+    io.err.write(`canopy ${name}: ${sentence}\n`);
+    return isStopped ? exitCodeOf(io.stop.reason) : 1;
   }
 }
 
@@ -70,6 +75,6 @@ Options:
   -h, --help     Show this help, or with a command its help
   -V, --version  Show the version
 
-Exit codes: 0 fine, 1 failed, 2 wrong usage.
+Exit codes: 0 fine, 1 failed, 2 wrong usage, 130 stopped by Ctrl-C.
 `;
 }

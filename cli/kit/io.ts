@@ -56,15 +56,35 @@ function outputOf(stream: NodeJS.WriteStream): Output {
   };
 }
 
+/** The reason of `Io.stop`: a signal that asked the program to stop. */
+export class StopRequest extends Error {
+  override readonly name = "StopRequest";
+  readonly exitCode: number;
+
+  constructor(signal: keyof typeof EXIT_CODES) {
+    super(`The program was asked to stop (${signal})`);
+    this.exitCode = EXIT_CODES[signal];
+  }
+}
+
+/** Exit codes as shells give them to a program that a signal has ended. */
+const EXIT_CODES = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
+
+/** The exit code for work that the reason of `Io.stop` has cut short: 130 for Ctrl-C. */
+export function exitCodeOf(reason: unknown): number {
+  return reason instanceof StopRequest ? reason.exitCode : 1;
+}
+
 /**
  * Gives `main` the process it runs in, and ends with the exit code it returns.
  * The first SIGINT or SIGTERM aborts `io.stop`; a second one ends the process at once.
  */
 export async function withProcess(main: (args: readonly string[], io: Io) => Promise<number>): Promise<void> {
   const stop = new AbortController();
-  const onSignal = (name: string) => {
-    if (stop.signal.aborted) process.exit(1);
-    stop.abort(new Error(`The program was asked to stop (${name})`));
+  const onSignal = (name: keyof typeof EXIT_CODES) => {
+    const request = new StopRequest(name);
+    if (stop.signal.aborted) process.exit(request.exitCode);
+    stop.abort(request);
   };
   const onInterrupt = () => onSignal("SIGINT");
   const onTerminate = () => onSignal("SIGTERM");

@@ -8,7 +8,7 @@ import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand, type OptionValues } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
-import type { Io } from "../kit/io.ts";
+import { exitCodeOf, type Io } from "../kit/io.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { portProblem } from "../kit/ports.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
@@ -166,7 +166,7 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
     problem = messageOf(error);
     if (!io.stop.aborted) throw error;
     io.err.write("Stopped before the models were served\n");
-    return 1;
+    return exitCodeOf(io.stop.reason);
   } finally {
     progress.end();
     state.set({ phase: "stopping" });

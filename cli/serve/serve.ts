@@ -3,7 +3,8 @@ import { nearest } from "../../base/nearest.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand } from "../kit/command.ts";
-import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import { configFileOf, findConfigFile, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import { initFolder } from "../kit/init/init_folder.ts";
 import type { Io } from "../kit/io.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
 import { isFlag } from "../kit/router_flags/read_flags.ts";
@@ -34,7 +35,7 @@ Examples:
   canopy serve canopy.jsonc --discover dns --dns 4b=engines-4b.default.svc:30000
   canopy serve moa-9-3-1 --set models.4b.workers=http://gpu1:30000,http://gpu2:30000`,
   run: async (values, [file], io) => {
-    const path = configFileOf(file, io);
+    const path = await fileOrNew(file, io);
     const overrides = overridesOf(values);
     const discovers = values.discover.length > 0 || values.dns.length > 0;
     const read = () => {
@@ -52,9 +53,24 @@ Examples:
   },
 });
 
+/** The file that was named or is in this folder; where there is none and somebody can answer, one is offered. */
+async function fileOrNew(given: string | undefined, io: Io): Promise<string> {
+  if (given === undefined && findConfigFile(io) === undefined && io.canAsk) {
+    const answer = await io.ask(
+      "No configuration in this folder. Write one for the servers that run here? [Y/n] ",
+    );
+    if (answer !== undefined && /^(y(es)?)?$/i.test(answer.trim())) {
+      await initFolder({ from: [] }, io);
+      io.out.write("\n");
+    }
+  }
+  return configFileOf(given, io);
+}
+
 /** `canopy serve`: the router. */
 export const serveCommand: Command = {
   ...configured,
+  options: { ...serveRouterCommand.options, ...configured.options },
   run: (args, io) => takesRouterFlags(args, io) ? serveRouterCommand.run(args, io) : configured.run(args, io),
 };
 

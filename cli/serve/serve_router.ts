@@ -4,7 +4,7 @@ import type { Io } from "../kit/io.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
 import { configOfFlags } from "../kit/router_flags/config_of_flags.ts";
 import { readRouterFlags, variableOf } from "../kit/router_flags/read_flags.ts";
-import { ROUTER_FLAGS } from "../kit/router_flags/table.ts";
+import { ROUTER_FLAGS, ROUTER_SPELLINGS } from "../kit/router_flags/table.ts";
 import { definitions, paragraphs, textColumns } from "../kit/terminal.ts";
 import { podDiscovery } from "./discover.ts";
 import { besideFleet } from "./first_worker.ts";
@@ -13,6 +13,9 @@ import { besideFleet } from "./first_worker.ts";
 export const serveRouterCommand: Command = {
   name: "serve",
   summary: "Serve in front of running servers, with the options of sglang-router and smg",
+  options: Object.fromEntries(
+    ROUTER_SPELLINGS.map((name) => [name, { type: "text", help: "As in sglang-router and smg" }]),
+  ),
   help,
   run: async (args, io) => {
     if (args.includes("--help") || args.includes("-h")) {

@@ -1,7 +1,7 @@
 import { VirtualClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
 import { type Transport, TransportError } from "../../base/transport.ts";
-import type { Io, Output } from "../../cli/kit/io.ts";
+import { type Io, type Output, StopRequest } from "../../cli/kit/io.ts";
 
 /** An output that keeps what is written to it. */
 export class FakeOutput implements Output {
@@ -67,7 +67,7 @@ export function fakeIo(
     canAsk: options.typed !== undefined,
     ask: () => Promise.resolve(typed.shift()),
     readInput: () => Promise.resolve(options.input ?? ""),
-    interrupt: () => stop.abort(new Error("interrupted")),
+    interrupt: () => stop.abort(new StopRequest("SIGINT")),
     onHangUp: (listener) => {
       hangUps.add(listener);
       return () => hangUps.delete(listener);

@@ -108,17 +108,23 @@ test("Failures are counted with what they said, and leave the latencies alone", 
   }
 });
 
-test("A load that is broken off rejects with the reason and leaves nothing open", async () => {
+test("A load that is broken off gives what it has measured and leaves nothing open; with nothing it rejects", async () => {
   for (const ratePerSecond of [undefined, 100]) {
     const stop = new AbortController();
     const reason = new Error("enough");
-    const loading = load({
+    const { result, open } = await load({
       ratePerSecond,
       signal: stop.signal,
       onDone: (done) => done === 4 && stop.abort(reason),
     });
-    await assert.rejects(loading, reason);
+    assert.equal(result.stopped, true);
+    assert.equal(result.completed, 4);
+    assert.equal(result.failed, 0);
+    assert.equal(result.e2e.count, 4);
+    assert.equal(open, 0);
+    await assert.rejects(load({ ratePerSecond, signal: AbortSignal.abort(reason) }), reason);
   }
+  assert.equal((await load()).result.stopped, false);
 });
 
 test("Quantiles of the histogram are within 1.2 % of the exact ones, mean and ends are exact", () => {

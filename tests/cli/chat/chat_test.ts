@@ -249,3 +249,22 @@ test("canopy chat says which agents failed and why, --show beside their names, t
     rmSync(folder, { recursive: true });
   }
 });
+
+test("canopy chat asks the server that the folder's configuration names, whatever else listens at the usual port", async () => {
+  await withServedDemo(async (url) => {
+    const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
+    try {
+      const port = Number(new URL(url).port);
+      const models = { a: { model: "a", engine: "openai", workers: ["http://127.0.0.1:9"] } };
+      writeFileSync(join(folder, "canopy.json"), JSON.stringify({ server: { port }, models }));
+      await withSystem(async (io) => {
+        const { code, out, err } = await chat(io, QUESTION);
+        assert.equal(err, "");
+        assert.equal(code, 0);
+        assert.match(out, /The answer is 24\.\n$/);
+      }, { cwd: folder });
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});

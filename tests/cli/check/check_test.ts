@@ -142,7 +142,7 @@ test("canopy check is wrong usage when there is nothing to check", async () => {
   assert.equal(await runCommand([checkCommand], ["check"], io), 2);
   assert.match(
     io.err.text,
-    /^canopy check: No configuration: name a FILE or a preset, or put one of canopy\.jsonc, /,
+    /^canopy check: No configuration: name a FILE or a preset, put one of canopy\.jsonc, /,
   );
   const missing = await check("no-such-file.jsonc");
   assert.equal(missing.code, 1);

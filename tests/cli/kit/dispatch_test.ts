@@ -130,3 +130,24 @@ test("a failed command ends with 1, an error with its sentence", async () => {
     err: "canopy greet: Cannot greet: there is nobody: name somebody\n",
   });
 });
+
+test("work that Ctrl-C cuts short ends with 130, and says no more than that", async () => {
+  const wait = defineCommand({
+    name: "wait",
+    summary: "Wait",
+    maxArguments: 0,
+    options: {},
+    run: (_values, _positional, io) =>
+      new Promise((_, reject) => io.stop.addEventListener("abort", () => reject(io.stop.reason))),
+  });
+  const io = fakeIo();
+  const ended = runCommand([wait], ["wait"], io);
+  io.interrupt();
+  assert.equal(await ended, 130);
+  assert.equal(io.err.text, "canopy wait: stopped\n");
+});
+
+test("canopy version is canopy --version", async () => {
+  assert.deepEqual(await run("version"), await run("--version"));
+  assert.match((await run("version")).out, /^canopy \d+\.\d+\.\d+\n$/);
+});
