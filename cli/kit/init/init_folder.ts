@@ -33,10 +33,13 @@ export interface InitOptions {
 export async function initFolder(options: InitOptions, io: Io): Promise<void> {
   const present = findConfigFile(io);
   if (present !== undefined && options.force !== true) {
-    throw new CanopyError(`${basename(present)} is there already: add --force to write ${STARTER_FILE} all the same`, {
-      code: "file_exists",
-      status: 409,
-    });
+    throw new CanopyError(
+      `${basename(present)} is there already: add --force to write ${STARTER_FILE} all the same`,
+      {
+        code: "file_exists",
+        status: 409,
+      },
+    );
   }
   const { found } = await lookFor(options, io);
   const taken = new Set(found.map(({ url }) => Number(new URL(url).port)));
