@@ -65,6 +65,7 @@ const METRICS: readonly { readonly name: string; readonly settings: ExitSettings
 const RUN_RULES: readonly { readonly name: string; readonly consensus: ExitSettings }[] = [
   ...[3, 4, 5].map((agree) => ({ name: `${agree} of the run agree`, consensus: { agree } })),
   { name: "4 of the run agree, staged", consensus: { agree: 4, start: "staged" } },
+  { name: "4 of the run agree, written up", consensus: { agree: 4, finish: "rewrite" } },
   { name: "posterior 0.95", consensus: { posterior: 0.95 } },
 ];
 

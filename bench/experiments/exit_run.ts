@@ -15,6 +15,7 @@ import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
 import { ExitAudit } from "../../scorer/exit_audit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../scorer/exit_policy_of.ts";
+import type { FinalAnswer } from "../../scorer/answers/final_answer.ts";
 import { drawFor } from "../../scorer/metrics/random.ts";
 import type { Ballot, RunExitPolicy, RunVotes } from "../../scorer/policy/run_consensus.ts";
 import { verdictPrompt, yesProbability } from "../../scorer/policy/verdict_prompt.ts";
@@ -135,7 +136,12 @@ class Oracle implements RunExitPolicy {
   }
 
   decide({ votes }: RunVotes) {
-    return { agent: votes[0]?.agent, numbers: {} };
+    const [first] = votes;
+    return { agent: first?.agent, agreeing: first === undefined ? [] : [first.agent], numbers: {} };
+  }
+
+  says(answer: FinalAnswer, ballot: Ballot, question: string): boolean {
+    return this.#reader.says(answer, ballot, question);
   }
 }
 

@@ -19,6 +19,8 @@ export interface ScriptedExitQuestion {
   answerOf(size: ModelSize, seed: number, read: readonly string[]): string;
   /** All that it writes. */
   textOf(size: ModelSize, seed: number, read: readonly string[]): string;
+  /** All that a model writes that only writes up what these answers agree on: as much as a root. */
+  writtenUp(read: readonly string[]): string;
 }
 
 /**
@@ -39,6 +41,8 @@ const OWN_WORDS = 60;
 const OWN_SHARE = 0.7;
 /** No final sentence is longer. */
 const CONCLUSION_TOKENS = 64;
+/** In the prompt of a model that writes up. */
+const WRITE_UP = "Write their solution up";
 /** Answers that nobody else gives. */
 const STRAY_ANSWERS = 900;
 
@@ -65,20 +69,22 @@ export function scriptedQuestions(
       const follows = random.stream(`follow/${place}`).next() < AGREEMENT.follow;
       return majority !== undefined && follows ? majority : alone(size, place);
     };
+    const solution = (place: number, answer: string): string => {
+      const words = random.stream(`words/${place}`);
+      const tokens = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100 });
+      const ids = Array.from(
+        { length: tokens },
+        () => words.pick(words.next() < OWN_SHARE ? own : wordIds),
+      );
+      return `${tokenizer.decode(ids)}.\n\nThe answer is ${answer}.`;
+    };
     return {
       text: `Question ${number}:${text}`,
       right,
       maxTokens: (place) => answerTokens(place) + CONCLUSION_TOKENS,
       answerOf,
-      textOf: (size, place, read) => {
-        const words = random.stream(`words/${place}`);
-        const tokens = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100 });
-        const ids = Array.from(
-          { length: tokens },
-          () => words.pick(words.next() < OWN_SHARE ? own : wordIds),
-        );
-        return `${tokenizer.decode(ids)}.\n\nThe answer is ${answerOf(size, place, read)}.`;
-      },
+      textOf: (size, place, read) => solution(place, answerOf(size, place, read)),
+      writtenUp: (read) => solution(300, majorityOf(read) ?? ""),
     };
   });
 }
@@ -98,8 +104,10 @@ export function scriptedExitAnswers(
     answer(prompt, seed) {
       const number = /Question (\d+):/.exec(prompt)?.[1];
       const question = number === undefined ? undefined : questions[Number(number)];
-      if (question === undefined || seed === undefined) return undefined;
+      if (question === undefined) return undefined;
       const read = statedAnswers(prompt);
+      if (prompt.includes(WRITE_UP)) return { text: question.writtenUp(read), doubt: AGREEMENT.doubt.right };
+      if (seed === undefined) return undefined;
       // Asked again for every warm.
       const key = `${number} ${seed} ${read.join()}`;
       let answer = made.get(key);

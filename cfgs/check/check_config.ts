@@ -131,6 +131,8 @@ function checkGraph(config: Config, name: string, used: Set<string>): ConfigFind
       findings.push(...checkPrompt(agent, template, agent.reads.flatMap((id) => members.get(id) ?? [])));
     }
   }
+  const { finish, rewrite } = graph.early_exit.consensus;
+  if (finish === "rewrite" && rewrite.model !== undefined) used.add(rewrite.model);
   findings.push(...checkEarlyExit(config, { graph, path, expanded }));
   findings.push(...checkPrefill(config, name));
   findings.push(...checkMaxTokens(config, name, (model) => config.models[model]?.context_tokens));

@@ -1,4 +1,6 @@
 import { didYouMean, quoteList } from "../../base/nearest.ts";
+import { promptNeeds } from "./check_prompt.ts";
+import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
 import { type ConsensusRules, type EarlyExitConfig, noEarlyExit } from "../schema/early_exit.ts";
@@ -14,12 +16,13 @@ export interface PlacedGraph {
 
 /** Says what is wrong or without effect in a graph's settings of early exit. */
 export function checkEarlyExit(
-  { models }: Pick<Config, "models">,
+  config: Pick<Config, "models" | "prompts">,
   { graph, path, expanded }: PlacedGraph,
 ): ConfigFinding[] {
+  const { models } = config;
   const findings: ConfigFinding[] = [];
   const members = new Set((expanded?.agents ?? []).flatMap(({ id, config }) => [id, config.model]));
-  findings.push(...checkScope({ models }, { graph, path, expanded }));
+  findings.push(...checkScope(config, { graph, path, expanded }));
   for (const { settings, at } of writtenIn(graph, path)) {
     for (const [index, name] of settings.never_skip.entries()) {
       if (expanded === undefined || members.has(name)) continue;
@@ -49,7 +52,7 @@ export function checkEarlyExit(
 
 /** Says where a run's consensus is asked for and cannot be had. */
 function checkScope(
-  { models }: Pick<Config, "models">,
+  config: Pick<Config, "models" | "prompts">,
   { graph, path, expanded }: PlacedGraph,
 ): ConfigFinding[] {
   const findings: ConfigFinding[] = [];
@@ -77,7 +80,8 @@ function checkScope(
         metric,
       );
     }
-    findings.push(...checkRules(models, consensus, [...at, "consensus"]));
+    findings.push(...checkRules(config.models, consensus, [...at, "consensus"]));
+    findings.push(...checkRewrite(config, consensus, [...at, "consensus"]));
     if (expanded === undefined) continue;
     const voters = expanded.agents.length - 1;
     if (expanded.joined !== undefined) {
@@ -91,6 +95,36 @@ function checkScope(
       const message = `is never reached: ${voters} agents write before the root`;
       add([...at, "consensus", "agree"], message, consensus.agree, "warning");
     }
+  }
+  return findings;
+}
+
+/** Says who cannot write up what a run's agents agree on. */
+function checkRewrite(
+  config: Pick<Config, "models" | "prompts">,
+  { finish, rewrite }: ConsensusRules,
+  at: ConfigPath,
+): ConfigFinding[] {
+  const unset = noEarlyExit.consensus.rewrite;
+  if (finish === "text") {
+    if (JSON.stringify(rewrite) === JSON.stringify(unset)) return [];
+    const message = 'has no effect without finish "rewrite"';
+    return [findingAt([...at, "rewrite"], message, { value: rewrite, severity: "warning" })];
+  }
+  const findings: ConfigFinding[] = [];
+  const { model, prompt } = rewrite;
+  const { models } = config;
+  if (model !== undefined && !Object.hasOwn(models, model)) {
+    const message = notOneOf(model, Object.keys(models));
+    findings.push(findingAt([...at, "rewrite", "model"], message, { value: model }));
+  }
+  const template = promptNamed(config, prompt);
+  if (template === undefined) {
+    const message = notOneOf(prompt, [...Object.keys(config.prompts), ...Object.keys(builtinPrompts)]);
+    findings.push(findingAt([...at, "rewrite", "prompt"], message, { value: prompt }));
+  } else if (!promptNeeds(template).responses) {
+    const message = `is "${prompt}", which has no slot for the texts that agree: put [responses] into it`;
+    findings.push(findingAt([...at, "rewrite", "prompt"], message, { value: prompt }));
   }
   return findings;
 }

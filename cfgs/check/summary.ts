@@ -82,7 +82,7 @@ function earlyExitText(settings: EarlyExitConfig, members: number): string {
 }
 
 function consensusText({ consensus }: EarlyExitConfig): string {
-  const { agree, share, posterior, start, audit } = consensus;
+  const { agree, share, posterior, start, audit, finish, rewrite } = consensus;
   const rule = posterior !== undefined
     ? `the leading answer is right with probability ${posterior}`
     : agree !== undefined
@@ -91,7 +91,12 @@ function consensusText({ consensus }: EarlyExitConfig): string {
     ? `as many final answers agree as ${share} of the agents that read nobody`
     : "as many final answers agree as 4 of 9 agents that read nobody";
   const staged = start === "staged" ? "; the smallest models start first" : "";
-  return `ends early when ${rule}${staged}${audit > 0 ? `; ${audit} of the exits are audited` : ""}`;
+  const written = finish === "rewrite"
+    ? `; ${rewrite.model ?? "its smallest model"} writes the answer up`
+    : "";
+  return `ends early when ${rule}${staged}${written}${
+    audit > 0 ? `; ${audit} of the exits are audited` : ""
+  }`;
 }
 
 function workerText(worker: WorkerConfig): string {

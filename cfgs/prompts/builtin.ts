@@ -31,6 +31,15 @@ export const builtinPrompts: Readonly<Record<string, PromptConfig>> = {
       `responses, their number, or that they exist.\n\nResponses from models:\n[responses]`,
     responses: { item: "[index]. [answer]", separator: "\n" },
   },
+  /** For the model that writes up what others agree on: the answer is settled, only its words are not. */
+  rewrite: {
+    append:
+      "Other models have solved this, and agree on the answer. Write their solution up for the user: clear, complete, " +
+      "in the form that the user asked for, without mentioning the solutions or that they exist. Do not solve it " +
+      "anew: keep their final answer exactly, and announce it at the end in the words in which they announce it." +
+      "\n\nSolutions:\n[responses]",
+    responses: { item: "[index]. [answer]", separator: "\n\n" },
+  },
 };
 
 /** A prompt by name; undefined when neither the config nor Canopy has it. */

@@ -69,6 +69,19 @@ export const consensusSchema = z.strictObject({
   best: z.enum(["largest", "confident", "first"]).default("largest").describe(
     "Whose text is the run's answer among those that agree: the largest model's, the most confident one, the first",
   ),
+  finish: z.enum(["text", "rewrite"]).default("text").describe(
+    "What the run answers with: text, the text of one that agrees (`best`); rewrite, what a small model writes up from the texts of all that agree",
+  ),
+  rewrite: z.strictObject({
+    model: z.string().min(1).optional().describe("A key of `models`; default: the smallest one of the graph"),
+    prompt: z.string().min(1).default("rewrite").describe("Name of its prompt, with [responses]"),
+    max_tokens: z.int().positive().optional().describe(
+      "Longest text that it writes; the client's limit holds beside it",
+    ),
+    deadline_ms: z.number().positive().default(30_000).describe(
+      "Longest time for writing up; after it the text of one that agrees is given",
+    ),
+  }).prefault({}).describe("finish rewrite: who writes up, and from which prompt"),
   while_written: z.boolean().default(true).describe(
     "An answer counts as soon as it is announced in the stream, not only at its text's end",
   ),

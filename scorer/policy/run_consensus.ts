@@ -44,6 +44,8 @@ export interface RunVotes {
 export interface RunDecision {
   /** The agent whose text is the answer; undefined: the run goes on. */
   readonly agent: string | undefined;
+  /** The agents whose answers are equal to that one's, in the order in which they became known; empty for a run that goes on. */
+  readonly agreeing: readonly string[];
   readonly numbers: JsonObject;
 }
 
@@ -58,6 +60,8 @@ export interface RunExitPolicy {
   /** The part of an unfinished text that holds its announced answer, and can be given. */
   given(text: string): string;
   decide(state: RunVotes): RunDecision;
+  /** True for a whole text whose final answer is equal to this one. */
+  says(answer: FinalAnswer, ballot: Ballot, question: string): boolean;
 }
 
 /** Ends a run when enough of its final answers agree. */
@@ -99,6 +103,7 @@ export class RunConsensusPolicy implements RunExitPolicy {
     const best = holds ? this.#best(leader, state.bySize) : undefined;
     return {
       agent: best?.agent,
+      agreeing: best === undefined ? [] : leader.map(({ agent }) => agent),
       numbers: {
         votes: state.votes.map(({ agent, model, answer: { kind, text, value } }) => ({
           agent,
@@ -111,6 +116,11 @@ export class RunConsensusPolicy implements RunExitPolicy {
         ...numbers,
       },
     };
+  }
+
+  says(answer: FinalAnswer, ballot: Ballot, question: string): boolean {
+    const said = this.read(ballot, question);
+    return said !== undefined && equalAnswers(said, answer);
   }
 
   #rule(

@@ -25,6 +25,7 @@ export interface ExitCounts {
   readonly roots: FamilyValues<number>;
   readonly agents: FamilyValues<number>;
   readonly audits: FamilyValues<number>;
+  readonly rewrites: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
@@ -53,13 +54,17 @@ export class ExitMetrics {
     "canopy_exit_audits_total",
     "Exits that were held back to see the whole run, by what it answered: the same, or another answer.",
   );
+  readonly #rewrites = new Counter(
+    "canopy_rewrites_total",
+    "Agreed answers that a model was to write up, by what was given: the rewrite, or the text of one that agrees.",
+  );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
   /** By model. */
   readonly #shares = new Map<string, ModelShare>();
 
   /** Counts a run that has ended. */
-  add(graph: string, { state, exits, usage, agents, audit, rootSkipped }: RunRecord): void {
+  add(graph: string, { state, exits, usage, agents, audit, rewrite, rootSkipped }: RunRecord): void {
     if (audit !== undefined) this.#off.set(graph, audit.off);
     if (audit?.found !== undefined) this.#audits.add({ graph, found: audit.found });
     for (const { cluster, metric, exit, late, ms } of exits) {
@@ -71,6 +76,7 @@ export class ExitMetrics {
     for (const { model, calls } of usage.agents) this.#of(model).calls += calls;
     if (state !== "done") return;
     if (rootSkipped) this.#roots.add({ graph });
+    if (rewrite !== undefined) this.#rewrites.add({ graph, given: rewrite.given });
     for (const agent of agents) {
       const became = agent.state === "done" ? "done" : agent.state === "failed" ? "failed" : "skipped";
       this.#agents.add({ model: agent.model, became });
@@ -88,13 +94,15 @@ export class ExitMetrics {
       roots: this.#roots.values(),
       agents: this.#agents.values(),
       audits: this.#audits.values(),
+      rewrites: this.#rewrites.values(),
       off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
-  absorb({ decisions, late, seconds, roots, agents, audits, off, shares }: ExitCounts): void {
+  absorb({ decisions, late, seconds, roots, agents, audits, rewrites, off, shares }: ExitCounts): void {
     this.#audits.absorb(audits);
+    this.#rewrites.absorb(rewrites);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
@@ -110,11 +118,8 @@ export class ExitMetrics {
   }
 
   write(text: MetricsText): void {
-    for (
-      const family of [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits]
-    ) {
-      family.write(text);
-    }
+    const families = [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits];
+    for (const family of [...families, this.#rewrites]) family.write(text);
     text.gauge(
       "canopy_exits_switched_off",
       "1 where audited exits answered too often other than whole runs, so that there are none any more.",

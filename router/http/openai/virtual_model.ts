@@ -14,6 +14,7 @@ import { readCompletion } from "./completion_request.ts";
 import type { CompletionPlan, RunTarget } from "./plan.ts";
 import { canopyBody, runHeaders, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
+import { REWRITE_AGENT } from "../../moa/exit/agreed_rewrite.ts";
 import { answeringAgents, type Graph } from "../../moa/graph/graph_types.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
 import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
@@ -134,7 +135,7 @@ async function* streamed(
 
 function usageOf({ runs }: RunGroup, { graph }: CompletionPlan): JsonObject {
   const usages = runs.map((run) => run.usage());
-  const answering = new Set(answeringAgents(graph).map(({ id }) => id));
+  const answering = new Set([...answeringAgents(graph).map(({ id }) => id), REWRITE_AGENT]);
   const own = usages.flatMap(({ agents }) => agents.filter(({ agent }) => answering.has(agent)));
   return usageBody(usages, own.reduce((sum, { completionTokens }) => sum + completionTokens, 0));
 }

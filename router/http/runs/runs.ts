@@ -130,6 +130,11 @@ function recordBody(record: RunRecord): JsonObject {
     exit_audit: record.audit === undefined
       ? null
       : { found: record.audit.found ?? null, off: record.audit.off },
+    rewrite: record.rewrite === undefined ? null : {
+      given: record.rewrite.given,
+      reason: record.rewrite.reason ?? null,
+      agent: agentBody(record.rewrite.agent),
+    },
     root_skipped: record.rootSkipped,
     agents: record.agents.map(agentBody),
     events: record.events.map(traceEventBody),

@@ -7,6 +7,7 @@ import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
+import type { AgentAnswer } from "../prompt/answer.ts";
 import type { AuditRecord, ExitRecord } from "../record/run_record.ts";
 import type { Trace } from "../record/trace.ts";
 import { rootNeededFor, whyNotGiven } from "./answer_for_root.ts";
@@ -33,7 +34,15 @@ export interface RunConsensusOptions {
   /** The question that the answers answer, as plain text. */
   readonly question: () => string;
   /** Called once: the run ends with this answer. */
-  readonly onReached: (answer: PanelAnswer) => void;
+  readonly onReached: (answer: PanelAnswer, agreement: RunAgreement) => void;
+}
+
+/** What the agents of a run agree on. */
+export interface RunAgreement {
+  /** Their texts, as far as they are written, in the order in which their answers became known. */
+  readonly texts: readonly AgentAnswer[];
+  /** True for a whole text that gives the same final answer. */
+  readonly isSaidBy: (text: string) => boolean;
 }
 
 /** The vote of an agent, and the call that it is read from. */
@@ -154,7 +163,7 @@ export class RunConsensus {
       answer,
       logprobs: call.log.logprobs.length === 0 ? undefined : call.log.logprobs.map(({ logprob }) => logprob),
     }));
-    const { agent, numbers } = policy.decide({ votes, leaves: this.#leaves, bySize });
+    const { agent, agreeing, numbers } = policy.decide({ votes, leaves: this.#leaves, bySize });
     const waitsFor = agents.find(({ id, model }) =>
       (neverSkip.includes(id) || neverSkip.includes(model)) && !this.#votes.has(id)
     );
@@ -184,7 +193,7 @@ export class RunConsensus {
     });
     if (!reached) return;
     this.close();
-    if (exit) this.#options.onReached(found);
+    if (exit) this.#options.onReached(found, this.#agreement(found.agent, agreeing));
     else this.#audited = this.#votes.get(found.agent)?.answer;
   }
 
@@ -208,12 +217,25 @@ export class RunConsensus {
     );
   }
 
+  #agreement(agent: string, agreeing: readonly string[]): RunAgreement {
+    const { policy } = this.#options;
+    const answer = this.#votes.get(agent)!.answer;
+    return {
+      texts: agreeing.map((id) => ({ agent: id, text: this.#textOf(this.#votes.get(id)!.call) })),
+      isSaidBy: (text) => policy.says(answer, { text, whole: true, cut: false }, this.#question),
+    };
+  }
+
+  #textOf(call: AgentCall): string {
+    return call.ended ? call.answer : this.#options.policy.given(call.answerSoFar);
+  }
+
   /** The answer that stands for all, or a reason why it cannot. */
   #answerOf(agent: string): PanelAnswer | { readonly reason: string } {
     const vote = this.#votes.get(agent);
     if (vote === undefined) return { reason: `agent ${agent} has no answer` };
     const { call } = vote;
-    const text = call.ended ? call.answer : this.#options.policy.given(call.answerSoFar);
+    const text = this.#textOf(call);
     const tokens = call.usage()?.completionTokens ?? 0;
     const cut = call.ended && call.cut;
     const reason = whyNotGiven({ agent, text, cut, tokens }, this.#options.sampling);

@@ -76,6 +76,7 @@ class GraphBuilder {
         maxStallMs: incremental_prefill.max_stall_ms,
       },
       runExit: early_exit.scope === "run" ? early_exit : undefined,
+      rewriteTemplate: this.#rewriteTemplate(name),
       onOverflow: on_overflow,
     };
   }
@@ -114,21 +115,40 @@ class GraphBuilder {
     return mergeSampling(samplingOf(served.sampling ?? {}), samplingOf(sampling ?? {}));
   }
 
+  #rewriteTemplate(graph: string): PromptTemplate | undefined {
+    const { scope, consensus: { finish, rewrite } } = this.#graph.early_exit;
+    if (scope !== "run" || finish !== "rewrite") return undefined;
+    const path = ["graphs", graph, "early_exit", "consensus", "rewrite"];
+    const config = promptNamed(this.#config, rewrite.prompt);
+    if (config === undefined) throw unknownPrompt([...path, "prompt"], rewrite.prompt, this.#config);
+    const template = parseTemplate(config);
+    if (!segmentsOf(template).some(({ kind }) => kind === "responses")) {
+      throw invalid([...path, "prompt"], "has no slot for the texts that agree: put [responses] into it");
+    }
+    if (rewrite.model !== undefined && own(this.#config.models, rewrite.model) === undefined) {
+      const known = Object.keys(this.#config.models).join(", ");
+      throw invalid([...path, "model"], `is "${rewrite.model}", which is not one of the models: ${known}`);
+    }
+    return template;
+  }
+
   #template(written: ExpandedAgent): PromptTemplate {
     const name = written.config.prompt;
     const parsed = this.#templates.get(name);
     if (parsed !== undefined) return parsed;
     const config = promptNamed(this.#config, name);
-    if (config === undefined) {
-      const known = Object.keys({ ...builtinPrompts, ...this.#config.prompts }).join(", ");
-      throw invalid([...written.path, "prompt"], `is "${name}", which is not one of the prompts: ${known}`);
-    }
+    if (config === undefined) throw unknownPrompt([...written.path, "prompt"], name, this.#config);
     const template = this.#graph.compat === "moa-vllm"
       ? moaVllmTemplate(config, written)
       : parseTemplate(config);
     this.#templates.set(name, template);
     return template;
   }
+}
+
+function unknownPrompt(path: ConfigPath, name: string, { prompts }: Config): CanopyError {
+  const known = Object.keys({ ...builtinPrompts, ...prompts }).join(", ");
+  return invalid(path, `is "${name}", which is not one of the prompts: ${known}`);
 }
 
 function moaVllmTemplate(config: PromptConfig, written: ExpandedAgent): PromptTemplate {

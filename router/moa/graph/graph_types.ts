@@ -68,6 +68,8 @@ export interface AgentGraph {
   };
   /** Settings of scope `run`: the whole run ends when its agents agree. */
   readonly runExit?: EarlyExitConfig | undefined;
+  /** Prompt of the model that writes up what a run's agents agree on; absent: one agent's text is given. */
+  readonly rewriteTemplate?: PromptTemplate | undefined;
   /** Fate of answers that are too long for the context of the agent that reads them. */
   readonly onOverflow: "cut_middle" | "refuse";
 }

@@ -52,6 +52,15 @@ export interface AuditRecord {
   readonly off: boolean;
 }
 
+/** How the answer that a run's agents agree on was written up. */
+export interface RewriteRecord {
+  /** What the client was given: what the model wrote, or the text of one that agrees (alone, or behind what was written). */
+  readonly given: "rewrite" | "text";
+  /** Why the text was given, as a sentence. */
+  readonly reason: string | undefined;
+  readonly agent: AgentRecord;
+}
+
 /** Everything about one run, live or ended. */
 export interface RunRecord {
   readonly id: string;
@@ -69,6 +78,8 @@ export interface RunRecord {
   readonly exits: readonly ExitRecord[];
   /** Undefined where exits are not audited. */
   readonly audit?: AuditRecord | undefined;
+  /** Undefined where nothing was written up. */
+  readonly rewrite?: RewriteRecord | undefined;
   /** True when the answer is one of the last cluster's, and the root was not asked. */
   readonly rootSkipped: boolean;
   readonly events: readonly TraceEvent[];

@@ -12,8 +12,9 @@ import { OpenWork } from "../agent/open_work.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { PanelAnswer } from "../exit/panel.ts";
 import { RootSkip } from "../exit/root_skip.ts";
-import { modelsBySize } from "../exit/model_sizes.ts";
-import { RunConsensus } from "../exit/run_consensus.ts";
+import { AgreedRewrite, REWRITE_AGENT } from "../exit/agreed_rewrite.ts";
+import { modelsBySize, smallestModel } from "../exit/model_sizes.ts";
+import { type RunAgreement, RunConsensus } from "../exit/run_consensus.ts";
 import { RunExits } from "../exit/run_exits.ts";
 import { StagedStart, stagesOf } from "../exit/staged_start.ts";
 import type { Sampling } from "../../engines/engine.ts";
@@ -92,6 +93,9 @@ export class MoaRun implements Run {
   readonly #consensus: RunConsensus | undefined;
   /** Undefined where all leaves start at once. */
   readonly #stages: StagedStart | undefined;
+  readonly #context: AgentContext;
+  /** Writes up what the agents agree on: nobody else works any more. */
+  #rewrite: AgreedRewrite | undefined;
   /** Answers that were cut for the agents that read them. */
   readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
   readonly #deadline = new AbortController();
@@ -129,7 +133,7 @@ export class MoaRun implements Run {
     const trace = this.#trace = runTrace(clock, graph, input.choices);
     const headers = input.headers ?? {};
     const span = this.#span = spans && beginRunSpan(spans, { id, graph: graph.name, headers });
-    const context: AgentContext = {
+    const context: AgentContext = this.#context = {
       runId: id,
       arrival,
       graph,
@@ -203,7 +207,7 @@ export class MoaRun implements Run {
       bySize: modelsBySize([...models.values()].map(({ served }) => served)),
       trace: this.#trace,
       question: () => this.#prompts.questionTo(last),
-      onReached: (answer) => this.#answerWith(answer),
+      onReached: (answer, agreement) => this.#agreed(answer, agreement),
     });
     for (const call of this.#calls.all()) consensus.follow(call);
     return consensus;
@@ -217,7 +221,10 @@ export class MoaRun implements Run {
     else signal.addEventListener("abort", this.#onClientGone, { once: true });
     if (graph.deadlineMs !== undefined) {
       clock.sleep(graph.deadlineMs, this.#deadline.signal).then(
-        () => this.#finish("failed", runOverdue(graph)),
+        () => {
+          if (this.#rewrite === undefined) this.#finish("failed", runOverdue(graph));
+          else this.#rewrite.giveUp(runOverdue(graph));
+        },
         () => {},
       );
     }
@@ -274,7 +281,8 @@ export class MoaRun implements Run {
 
   usage(): RunUsage {
     const usages = this.#calls.all().map((call) => this.#usageOf(call));
-    const usage = runUsage([...usages.filter((usage) => usage !== undefined), ...this.#exits.usages()]);
+    const known = [...usages, this.#rewrite?.usage()].filter((usage) => usage !== undefined);
+    const usage = runUsage([...known, ...this.#exits.usages()]);
     const degraded = degradedBy(this.#options.graph, this.#calls.all());
     return degraded === undefined ? usage : { ...usage, degraded };
   }
@@ -293,6 +301,7 @@ export class MoaRun implements Run {
       drawSeed: this.#drawSeed,
       exits: [...this.#exits.records, ...this.#consensus?.records ?? []],
       audit: this.#consensus?.audit,
+      rewrite: this.#rewrite?.record,
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
     };
@@ -303,6 +312,7 @@ export class MoaRun implements Run {
   }
 
   satisfy(index: number): void {
+    this.#rewrite?.satisfy();
     const call = this.#calls.ofRoot[index];
     if (call?.satisfy() === true) this.#onCallEnded(call);
   }
@@ -334,7 +344,7 @@ export class MoaRun implements Run {
 
   /** Starts an agent whose clusters are all closed. */
   #launch(node: AgentNode): void {
-    if (this.#state !== "running") return;
+    if (!this.#isOpen) return;
     const calls = this.#calls.of(node);
     let request: AgentRequest;
     try {
@@ -412,10 +422,10 @@ export class MoaRun implements Run {
   #onCallEnded(call: AgentCall): void {
     const { node } = call;
     this.#warming.answered(node);
-    if (this.#state !== "running") return;
+    if (!this.#isOpen) return;
     if (call.state === "failed") this.#warn(call);
     if (call.state === "done") this.#consensus?.answered(call);
-    if (this.#state !== "running") return;
+    if (!this.#isOpen) return;
     if (node === soleRoot(this.#options.graph)) this.#onRootEnded(call);
     else if (call.state === "done") this.#onAnswer(call);
     else if (call.state === "failed") {
@@ -509,11 +519,48 @@ export class MoaRun implements Run {
     this.#exits.prune();
   }
 
+  /** True while agents work: the answer is not settled. */
+  get #isOpen(): boolean {
+    return this.#state === "running" && this.#rewrite === undefined;
+  }
+
+  /** Enough agents agree: the answer is the text of one, or is written up from the texts of all. */
+  #agreed(answer: PanelAnswer, agreement: RunAgreement): void {
+    const { graph: { runExit, rewriteTemplate: template, agents }, input, models, clock } = this.#options;
+    const served = [...models.values()].map((access) => access.served);
+    const own = served.filter(({ name }) => agents.some(({ model }) => model === name));
+    const named = runExit?.consensus.rewrite.model;
+    const model = named === undefined ? smallestModel(own) : models.get(named)?.served;
+    if (!this.#isOpen || runExit === undefined || template === undefined) return this.#answerWith(answer);
+    if (model === undefined) {
+      const reason = `model ${named} is not served`;
+      this.#trace.add("rewrite_ended", { agent: REWRITE_AGENT, data: { given: "text", reason } });
+      return this.#answerWith(answer);
+    }
+    const rewrite = this.#rewrite = new AgreedRewrite({
+      settings: runExit.consensus.rewrite,
+      template,
+      model,
+      context: this.#context,
+      clock,
+      prompts: this.#prompts,
+      sampling: input.rootSampling,
+      answer,
+      agreement,
+      sink: this.output.choice(0),
+      whole: input.whole === true,
+    });
+    this.#rootSkipped = true;
+    this.#stopAgents(new Error("The answer is settled"));
+    this.#calls.spareOthers(answer.agent, othersAgree(answer.agent));
+    rewrite.write().then(() => this.#finish("done", undefined)).catch(this.#onInternalError);
+  }
+
   /** An agent's answer is the run's: neither the root nor anybody else is asked any more. */
   #answerWith({ text, agent }: PanelAnswer): void {
     if (this.#state !== "running") return;
     this.#rootSkipped = true;
-    this.#calls.spareOthers(agent, new Error(`Others agree: the answer is that of ${agent}`));
+    this.#calls.spareOthers(agent, othersAgree(agent));
     this.output.say(0, text);
     this.#finish("done", undefined);
   }
@@ -550,17 +597,22 @@ export class MoaRun implements Run {
     this.#error = error;
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
-    this.#consensus?.close();
-    this.#stages?.close();
-    const over = error ?? new Error("The run is over");
-    this.#warming.abort(over);
-    this.#exits.abort(over);
+    this.#stopAgents(error ?? new Error("The run is over"));
     if (error === undefined) this.output.close();
     else {
+      this.#rewrite?.cancel(error);
       for (const call of this.#calls.all()) call.cancel(error);
       this.output.fail(error);
     }
     this.#settle();
+  }
+
+  /** Nothing is decided, warmed or begun any more. */
+  #stopAgents(reason: Error): void {
+    this.#consensus?.close();
+    this.#stages?.close();
+    this.#warming.abort(reason);
+    this.#exits.abort(reason);
   }
 
   /** The run has ended when it has come to its result and no engine works for it any more. */
@@ -578,8 +630,13 @@ export class MoaRun implements Run {
 
   /** The reader stops: that cancels the run, unless its last word was out already. */
   #leave(): Promise<void> {
-    return this.#rootIsDone() ? this.ended : this.cancel(new Error("its output is not read any more"));
+    const isOut = this.#rootIsDone() && (this.#rewrite === undefined || this.#state !== "running");
+    return isOut ? this.ended : this.cancel(new Error("its output is not read any more"));
   }
+}
+
+function othersAgree(agent: string): Error {
+  return new Error(`Others agree: the answer is that of ${agent}`);
 }
 
 function cutTokensOf(cuts: readonly CutAnswer[] = []): number | undefined {

@@ -11,7 +11,7 @@ export function runTrace(clock: Clock, graph: AgentGraph, choices: number): Trac
   const warmed = graph.incrementalPrefill.mode === "off"
     ? 0
     : graph.agents.filter((node) => node.reads.length > 0).length;
-  const calls = graph.agents.length + choices;
+  const calls = graph.agents.length + choices + (graph.rewriteTemplate === undefined ? 0 : 1);
   return new Trace(clock, EVENTS_PER_CALL * calls + eventsPerSuccessor * warmed + exitEvents(graph));
 }
 

@@ -27,12 +27,12 @@ test("Unknown models and prompts are named, with line and the nearest known name
   assert.deepEqual(complaints(text), [
     'canopy.jsonc:7:48: graphs.moa.layers[0].agents[0].model is "4bb": expected one of "4b"; did you mean "4b"?',
     'canopy.jsonc:7:65: graphs.moa.layers[0].agents[0].prompt is "min": expected one of "mine", "propose", ' +
-    '"aggregate", "synthesize"; did you mean "mine"?',
+    '"aggregate", "synthesize", "rewrite"; did you mean "mine"?',
     'canopy.jsonc:7:104: graphs.moa.layers[0].prompt is "proposal": expected one of "mine", "propose", ' +
-    '"aggregate", "synthesize"; did you mean "propose"?',
+    '"aggregate", "synthesize", "rewrite"; did you mean "propose"?',
     'canopy.jsonc:8:33: graphs.moa.layers[1].agents[0].model is "gpt": expected one of "4b"',
     'canopy.jsonc:8:53: graphs.moa.layers[1].prompt is "sythesize": expected one of "mine", "propose", ' +
-    '"aggregate", "synthesize"; did you mean "synthesize"?',
+    '"aggregate", "synthesize", "rewrite"; did you mean "synthesize"?',
   ]);
 });
 
@@ -233,6 +233,15 @@ test("A run's consensus is a graph's own, counts final answers, and says where i
     "most_wrong has no effect without audit",
     'stage_ms has no effect without start "staged"',
   ]);
+  const written = (rewrite: object, finish = "rewrite") => run({ consensus: { agree: 2, finish, rewrite } });
+  assert.deepEqual(written({ model: "8b", deadline_ms: 500 }), []);
+  assert.match(written({ model: "9b" })[0] ?? "", /consensus\.rewrite\.model is "9b"/);
+  assert.match(written({ prompt: "rewritten" })[0] ?? "", /consensus\.rewrite\.prompt is "rewritten"/);
+  assert.match(
+    written({ prompt: "propose" })[0] ?? "",
+    /no slot for the texts that agree: put \[responses\]/,
+  );
+  assert.match(written({ model: "8b" }, "text")[0] ?? "", /rewrite has no effect without finish "rewrite"/);
   const inner = [{ ...layers[0], early_exit: { scope: "run" } }, layers[1]];
   assert.match(
     told({ layers: inner })[0] ?? "",

@@ -11,17 +11,17 @@ test("The built-in prompts have the schema's shape, defaults included", () => {
 });
 
 test("Proposers get the conversation; the others get it and the responses, which end the user's message", () => {
-  assert.deepEqual(Object.keys(builtinPrompts), ["propose", "aggregate", "synthesize"]);
+  assert.deepEqual(Object.keys(builtinPrompts), ["propose", "aggregate", "synthesize", "rewrite"]);
   assert.deepEqual(promptNeeds(builtinPrompts["propose"]!), {
     responses: false,
     question: true,
     answers: [],
   });
-  for (const name of ["aggregate", "synthesize"]) {
+  for (const name of ["aggregate", "synthesize", "rewrite"]) {
     const prompt: PromptConfig = builtinPrompts[name]!;
     assert.deepEqual(promptNeeds(prompt), { responses: true, question: true, answers: [] });
     assert.ok(typeof prompt === "object" && "append" in prompt);
-    assert.match(prompt.append ?? "", /Responses from models:\n\[responses\]$/);
+    assert.match(prompt.append ?? "", /(Responses from models|Solutions):\n\[responses\]$/);
   }
 });
 

@@ -1,81 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isJsonObject, type JsonObject } from "../../../../base/json.ts";
+import type { JsonObject } from "../../../../base/json.ts";
 import { Random } from "../../../../base/random.ts";
 import { EngineError } from "../../../../router/worker/engine_error.ts";
 import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import type { RunRecord } from "../../../../router/moa/record/run_record.ts";
 import type { Script } from "../fake_engine.ts";
-import { services } from "../fake_scorer.ts";
-import { errorOf, makeWorld, readAll, type World } from "../run_harness.ts";
-
-const question = { kind: "text", text: "How many apples are left?" } as const;
-
-/** Pieces of a worked solution with an announced answer and a farewell behind it. */
-function solution(answer: string, steps = 4): string[] {
-  const working = Array.from({ length: steps }, (_, step) => `Step ${step}: 2 plus 3 is 5.\n`);
-  return [...working, "The answer ", `is ${answer}.`, " I hope ", "that helps."];
-}
-
-interface Setting {
-  readonly consensus?: JsonObject;
-  readonly more?: JsonObject;
-  /** By the agent's place among the leaves, from 0; of the others the script of the aggregators. */
-  readonly leaf: (place: number) => Script;
-  readonly later?: Script;
-  /** Keys of the models. */
-  readonly names?: readonly [string, string];
-}
-
-/** A tree of six leaves, two aggregators and a root. */
-function consensusWorld(
-  { consensus = { agree: 3 }, more = {}, leaf, later = { pieces: ["root"] }, names: [a, b] = ["a", "b"] }:
-    Setting,
-): World {
-  const agents = [{ model: a }, { model: b }, { model: a }];
-  return makeWorld({
-    graph: {
-      layers: [
-        { clusters: 2, agents: agents.map((agent, place) => ({ ...agent, sampling: { seed: place } })) },
-        { agents: [{ model: a }, { model: b }] },
-        { agents: [{ model: b }] },
-      ],
-      early_exit: { scope: "run", consensus, ...more },
-    },
-    models: [a, b],
-    modelFields: { model: "org/model" },
-    prompts: {
-      propose: "leaf [input_prompts]",
-      aggregate: "mid [responses]",
-      synthesize: "root [responses]",
-    },
-    script: leafScripts(leaf, later),
-    earlyExit: () => services({ policyOf: () => undefined }),
-  });
-}
-
-/** Leaves are told apart by the order in which they ask. */
-function leafScripts(leaf: (place: number) => Script, later: Script) {
-  let asked = 0;
-  return ({ prompt }: { prompt: string }): Script => prompt.startsWith("leaf") ? leaf(asked++) : later;
-}
-
-async function played(world: World, input: Partial<RunInput> = {}) {
-  return await world.clock.run(async () => {
-    const run = world.start({ question, ...input });
-    const [text] = await readAll(run);
-    const answeredMs = world.clock.now();
-    await run.ended;
-    world.assertIdle();
-    return { text, record: run.record(), usage: run.usage(), answeredMs };
-  });
-}
-
-function decisionsOf(record: RunRecord): JsonObject[] {
-  return record.events.flatMap(({ type, data }) =>
-    type === "consensus_decided" && isJsonObject(data) ? [data] : []
-  );
-}
+import { errorOf } from "../run_harness.ts";
+import { consensusWorld, decisionsOf, played, question, solution } from "./consensus_world.ts";
 
 test("a run ends as soon as enough agents have announced the same answer, and everything else is ended", async () => {
   const world = consensusWorld({
