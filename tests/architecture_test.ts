@@ -20,6 +20,7 @@ const LEVELS: Record<string, number> = {
   embedded: 4.5,
   simulator: 4.5,
   ml: 2,
+  page: 2,
   cfgs: 2,
   base: 1,
 };
@@ -258,7 +259,7 @@ test("dependencies have exact versions, and every one of them is used", () => {
 
 test("time comes from base/clock.ts only", () => {
   assertOnlyIn(
-    (path) => path === "base/clock.ts" || path.startsWith("router/ui/"),
+    (path) => path === "base/clock.ts" || path.startsWith("page/"),
     /\b(Date\.now|new Date\(\)|performance\.now|process\.hrtime|setTimeout|setInterval|setImmediate|AbortSignal\.timeout)\b/,
     "take a Clock (base/clock.ts)",
   );
@@ -276,7 +277,7 @@ test("tests wait for what happens, not for a time, and their limits are for what
 
 test("chance comes from base/random.ts only", () => {
   assertOnlyIn(
-    (path) => path === "base/random.ts" || path.startsWith("router/ui/"),
+    (path) => path === "base/random.ts" || path.startsWith("page/"),
     /\b(Math\.random|crypto\.getRandomValues|randomUUID|randomBytes|randomInt)\b/,
     "take a Random (base/random.ts)",
   );
@@ -315,7 +316,7 @@ test("workers are reached through the transports only", () => {
   const call =
     /(?<![.\w])(globalThis\.)?(fetch|new WebSocket|new EventSource|Deno\.connect|Bun\.connect)\s*\((?!\s*\w+\??:)/;
   assertOnlyIn(
-    (path) => TRANSPORTS.includes(path) || path.startsWith("router/ui/"),
+    (path) => TRANSPORTS.includes(path) || path.startsWith("page/"),
     call,
     "send through a Transport",
   );

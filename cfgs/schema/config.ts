@@ -344,6 +344,7 @@ export const serverSchema = z.strictObject({
     "GET /readiness is 200 when all models that are served have a usable worker, or when any graph or model can be served",
   ),
   tracing: tracingSchema.optional().describe("Send spans of requests to a collector (OpenTelemetry)"),
+  page: z.boolean().default(true).describe("A page for browsers at /"),
   max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
   log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
   log_format: z.enum(["json", "text"]).default("text"),

@@ -54,6 +54,7 @@ export const OVERRIDE_OPTIONS = {
     value: "PATH=VALUE",
     help: "Any value of the configuration, such as server.max_queued=10",
   },
+  "no-page": { type: "flag", help: "No page for browsers at / (server.page)" },
   "base-port": {
     type: "number",
     value: "PORT",
@@ -86,5 +87,6 @@ export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Over
   if (values.workers !== undefined) {
     overrides.push({ path: "server.workers", value: values.workers, origin: "--workers" });
   }
+  if (values["no-page"]) overrides.push({ path: "server.page", value: "false", origin: "--no-page" });
   return overrides;
 }

@@ -20,6 +20,7 @@ import { graphRoutes } from "./graph/graph.ts";
 import { Metrics } from "./metrics/metrics.ts";
 import { inferenceRoutes } from "./openai/inference.ts";
 import { modelRoutes } from "./openai/models.ts";
+import { pageRoutes } from "./page/page_routes.ts";
 import { openApiDocument } from "./openapi.ts";
 import { refusedRoutes } from "./refused.ts";
 import { runRoutes } from "./runs/runs.ts";
@@ -74,6 +75,7 @@ export function createApp(services: AppServices): Hono<Env> {
       adminRoutes(http),
       workerRoutes(http),
       refusedRoutes(),
+      ...(config.server.page ? [pageRoutes()] : []),
     ]
   ) app.route("/", routes);
   let document: JsonObject | undefined;

@@ -62,6 +62,7 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
   if (reader.has("control-plane-audit-enabled")) put(value, "server.audit", true);
   const workers = reader.text("workers");
   put(value, "server.workers", workers === "auto" ? workers : reader.count("workers", 1));
+  if (reader.has("no-page")) put(value, "server.page", false);
   putLimits(value, reader);
   putKeys(value, reader);
   putModel(value, reader, notes);

@@ -205,5 +205,6 @@ export const OTHER_FLAGS: RouterFlags = {
     honoured("the cluster's API server, such as that of kubectl proxy; from within a pod its own"),
   ),
   "workers": one("1", honoured("threads that serve; `auto`: one for each core")),
+  "no-page": bare(honoured("no page for browsers at `/`")),
   "set": one(undefined, honoured("PATH=VALUE, any value of the configuration"), { repeats: true }),
 };

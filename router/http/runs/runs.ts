@@ -2,13 +2,12 @@ import { Hono } from "hono";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Call, Env } from "../gate/context.ts";
-import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { breakdown, promptBody, traceEventBody } from "../openai/run_body.ts";
+import { runEventStream } from "./run_event_stream.ts";
 import type { AgentRecord, ExitRecord, RunRecord } from "../../moa/record/run_record.ts";
 import type { Run } from "../../moa/run/run.ts";
-import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 1000;
@@ -19,10 +18,13 @@ export function runRoutes(http: HttpServices): Hono<Env> {
   const guard = (operation: Operation) => guarded(http, "owner", operation);
   routes.get(
     "/v1/runs",
-    guard({ summary: "Runs, live ones first, without prompts and texts (?limit=N)." }),
+    guard({ summary: "Runs, live ones first, without prompts and texts (?limit=N, ?request_id=ID)." }),
     (call) => {
       const key = call.req.header("authorization");
-      const own = http.moa.list().filter(({ owner }) => http.keys.mayTouch(owner, key));
+      const request = call.req.query("request_id");
+      const own = http.moa.list().filter(({ owner, requestId }) =>
+        http.keys.mayTouch(owner, key) && (request === undefined || requestId === request)
+      );
       const records = own.slice(0, limitOf(call));
       return call.json({ object: "list", data: records.map(summaryBody) });
     },
@@ -45,10 +47,14 @@ export function runRoutes(http: HttpServices): Hono<Env> {
   routes.get(
     "/v1/runs/:id/events",
     guard({
-      summary: "The trace of a run, past events first, as server-sent events.",
+      summary:
+        "The trace of a run, past events first, as server-sent events; with ?texts=true what agents write, too.",
       contentType: "text/event-stream",
     }),
-    (call) => eventStream(liveRun(http, call), call.req.raw.signal),
+    (call) => {
+      const run = liveRun(http, call);
+      return runEventStream(run, { texts: textsWanted(call), client: call.req.raw.signal });
+    },
   );
   return routes;
 }
@@ -72,6 +78,13 @@ function limitOf(call: Call): number {
     );
   }
   return limit;
+}
+
+/** `?texts`. Throws 400 for what is neither true nor false. */
+function textsWanted(call: Call): boolean {
+  const text = call.req.query("texts") ?? "false";
+  if (text === "true" || text === "false") return text === "true";
+  throw badRequest("texts", `texts must be true or false: current value is ${text}`);
 }
 
 function runId(call: Call): string {
@@ -113,11 +126,13 @@ function summaryBody(record: RunRecord): JsonObject {
   return {
     id: record.id,
     object: "run",
+    request_id: record.requestId ?? null,
     graph: record.graph,
     state: record.state,
     created: Math.floor(record.startedAtUnixMs / 1000),
     duration_ms: record.durationMs ?? null,
     error: record.error === undefined ? null : { message: record.error.message, code: record.error.code },
+    early_exits: record.exits.filter(({ exit }) => exit).length,
     usage: breakdown(record.usage),
   };
 }
@@ -151,6 +166,7 @@ function agentBody(agent: AgentRecord): Json {
     id: agent.id,
     model: agent.model,
     state: agent.state,
+    reads: [...agent.reads ?? []],
     worker: agent.worker ?? null,
     prompt: promptBody(agent.prompt),
     text: agent.text,
@@ -163,38 +179,4 @@ function agentBody(agent: AgentRecord): Json {
     resumes: agent.resumes,
     restarts: agent.restarts,
   };
-}
-
-/** One `data:` line per event, `[DONE]` at the end of the run. */
-function eventStream(run: Run, client: AbortSignal): Response {
-  const gone = new AbortController();
-  const onClientGone = () => gone.abort(client.reason);
-  client.addEventListener("abort", onClientGone, { once: true });
-  if (client.aborted) onClientGone();
-  const events = run.events(gone.signal)[Symbol.asyncIterator]();
-  const finish = () => client.removeEventListener("abort", onClientGone);
-  const body = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        try {
-          const next = await events.next();
-          if (next.done !== true) return controller.enqueue(sseEvent(traceEventBody(next.value)));
-          controller.enqueue(DONE_EVENT);
-        } catch (error) {
-          if (!gone.signal.aborted) controller.enqueue(sseEvent(errorBody(asCanopyError(error))));
-        }
-        finish();
-        controller.close();
-      },
-      async cancel() {
-        finish();
-        gone.abort(new DOMException("The client has gone", "AbortError"));
-        await events.return?.();
-      },
-    },
-    { highWaterMark: 0 },
-  );
-  return new Response(body, {
-    headers: { "content-type": "text/event-stream", "cache-control": "no-cache" },
-  });
 }

@@ -264,6 +264,7 @@ export class AgentCall {
       id: this.id,
       model: this.node.model,
       state: this.#state,
+      reads: this.node.reads.flatMap(({ agents }) => agents.map(({ id }) => id)),
       worker: this.#worker,
       prompt: this.#prompt,
       text: this.log.text,

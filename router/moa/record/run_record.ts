@@ -13,6 +13,8 @@ export interface AgentRecord {
   readonly id: string;
   readonly model: string;
   readonly state: AgentState;
+  /** Ids of its precursors. */
+  readonly reads?: readonly string[] | undefined;
   readonly worker: string | undefined;
   /** The final prompt as sent, undefined until it was. */
   readonly prompt: Prompt | undefined;
@@ -66,6 +68,8 @@ export interface RunRecord {
   readonly id: string;
   /** As in its `RunInput`. */
   readonly owner?: string | undefined;
+  /** Id of the client's request (`x-request-id`). */
+  readonly requestId?: string | undefined;
   readonly graph: string;
   readonly state: "running" | "done" | "failed" | "cancelled";
   readonly startedAtUnixMs: number;

@@ -291,6 +291,7 @@ export class MoaRun implements Run {
     return {
       id: this.id,
       owner: this.#options.input.owner,
+      requestId: this.#options.input.headers?.["x-request-id"],
       graph: this.#options.graph.name,
       state: this.#state,
       startedAtUnixMs: this.#startedAtUnixMs,

@@ -153,6 +153,7 @@ class FakeRun implements Run {
     return {
       id: this.id,
       owner: this.input.owner,
+      requestId: this.input.headers?.["x-request-id"],
       graph: "moa",
       state: this.state,
       startedAtUnixMs: 1_700_000_000_500,
@@ -181,7 +182,9 @@ class FakeRun implements Run {
   async *agentEvents(signal: AbortSignal): AsyncGenerator<AgentEvent> {
     for (const record of this.record().agents) {
       signal.throwIfAborted();
-      yield { type: "end", agent: record.id, record };
+      const { id: agent, text, reasoning } = record;
+      yield { type: "delta", agent, text, reasoning };
+      yield { type: "end", agent, record };
     }
   }
 

@@ -69,3 +69,37 @@ test("keys without an admin key keep what concerns everybody shut, and say which
     assert.equal((await open("", path)).status, 200);
   }
 });
+
+test("a run is found by the id of its request, and each key finds its own", async () => {
+  const fake = fakeApp({ config: { server: { api_keys: ["alice", "bob"] } } });
+  for (const key of ["alice", "bob"]) {
+    const headers = { authorization: `Bearer ${key}`, "x-request-id": "mine" };
+    await (await fake.chat({}, { headers })).text();
+  }
+  const ask = asking(fake);
+  assert.deepEqual((await ask("alice", "/v1/runs?request_id=mine")).ids, ["run_1"]);
+  assert.deepEqual((await ask("bob", "/v1/runs?request_id=mine")).ids, ["run_2"]);
+  assert.deepEqual((await ask("bob", "/v1/runs?request_id=other")).ids, []);
+});
+
+test("with ?texts=true the events of a run hold what its agents write, each event of the trace once", async () => {
+  const fake = fakeApp();
+  await (await fake.chat()).text();
+  const events = async (path: string) => {
+    const lines = (await (await fake.app.request(path)).text()).split("\n\n").filter((line) => line !== "");
+    assert.equal(lines.at(-1), "data: [DONE]");
+    return lines.slice(0, -1).map((line) => JSON.parse(line.slice("data: ".length)));
+  };
+  const traced = await events("/v1/runs/run_1/events");
+  const all = await events("/v1/runs/run_1/events?texts=true");
+  assert.deepEqual(all.filter(({ type }) => type !== "agent_delta"), traced);
+  assert.deepEqual(await events("/v1/runs/run_1/events?texts=false"), traced);
+  const texts = new Map<string, string>();
+  for (const { type, agent, text } of all) {
+    if (type === "agent_delta") texts.set(agent, (texts.get(agent) ?? "") + text);
+  }
+  assert.deepEqual([...texts], [["l1.c1.a1", "first"], ["l1.c1.a2", "second"], ["l2.c1.a1", "Hello"]]);
+  const wrong = await fake.app.request("/v1/runs/run_1/events?texts=yes");
+  assert.equal(wrong.status, 400);
+  assert.match(await wrong.text(), /texts must be true or false: current value is yes/);
+});

@@ -1,0 +1,94 @@
+import { html } from "htm/preact";
+import type { VNode } from "preact";
+import { percent, wholeNumber } from "./numbers.ts";
+import type { PageContext } from "./page_context.ts";
+import { problem } from "./problem.ts";
+import { usePolled } from "./use_polled.ts";
+import { readMetrics } from "../state/metrics_text.ts";
+import { modelTokens, workersOf, type WorkerView } from "../state/worker_view.ts";
+
+const POLL_MS = 2_000;
+
+/** All workers and how they are, and what each model has done. */
+export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
+  const { api } = page;
+  const workers = usePolled((signal) => api.json("/workers", { signal }), {
+    everyMs: POLL_MS,
+    key: "workers",
+  });
+  const metrics = usePolled(
+    async (signal) => readMetrics(await (await api.ask("/metrics", { signal })).text()),
+    { everyMs: POLL_MS, key: "metrics" },
+  );
+  return html`
+    <h1>Engines</h1>
+        ${problem(workers.error, page)}
+        <div class="scroll" tabindex="0" role="region" aria-label="Workers">
+      <table>
+        <thead>
+          <tr>
+            <th>Worker</th>
+            <th>Model</th>
+            <th>Engine</th>
+            <th>Half</th>
+            <th>Health</th>
+            <th>Breaker</th>
+            <th class="n">In flight</th>
+            <th class="n">Served</th>
+            <th class="n">Failed</th>
+          </tr>
+        </thead>
+        <tbody>${workersOf(workers.value).map(workerRow)}</tbody>
+      </table>
+    </div>
+        <h2>Work of runs, by model</h2>
+        ${problem(metrics.error, page)}
+        <div class="scroll" tabindex="0" role="region" aria-label="Work of runs, by model">
+      <table>
+        <thead>
+          <tr>
+            <th>Model</th>
+            <th class="n">Calls</th>
+            <th class="n">Prompt tokens</th>
+            <th class="n">Found in a cache</th>
+            <th class="n">Read ahead</th>
+            <th class="n">Written</th>
+          </tr>
+        </thead>
+        <tbody>${modelTokens(metrics.value ?? []).map((one) =>
+          html`
+            <tr>
+              <td>${one.model}</td>
+              <td class="n">${wholeNumber(one.calls)}</td>
+              <td class="n">${wholeNumber(one.promptTokens)}</td>
+              <td class="n">${wholeNumber(one.cachedTokens)}
+                          ${one.promptTokens > 0
+                            ? ` (${percent(one.cachedTokens / one.promptTokens)})`
+                            : ""}</td>
+              <td class="n">${wholeNumber(one.warmTokens)}</td>
+              <td class="n">${wholeNumber(one.completionTokens)}</td>
+            </tr>
+          `
+        )}</tbody>
+      </table>
+    </div>
+  `;
+}
+
+function workerRow(worker: WorkerView): VNode {
+  const { id, url, lastError, health } = worker;
+  return html`
+    <tr key=${`${worker.model} ${id} ${url}`}>
+      <td><bdi>${id}</bdi>${url === id ? null : html`<br /><small><bdi>${url}</bdi></small>`}</td>
+      <td>${worker.model}</td>
+      <td>${worker.engine}</td>
+      <td>${worker.role}</td>
+      <td><span class=${`mark ${health === "healthy" ? "good" : "bad"}`}>${health}</span>
+          ${lastError === "" ? null : html`<br /><small class="text">${lastError}</small>`}</td>
+      <td><span class=${`mark ${worker.breaker === "closed" ? "good" : "bad"}`}>${worker.breaker}</span></td>
+      <td class="n">${wholeNumber(worker.inFlight)}</td>
+      <td class="n">${wholeNumber(worker.served)}</td>
+      <td class="n">${wholeNumber(worker.failures)}</td>
+    </tr>
+  `;
+}
