@@ -220,7 +220,9 @@ test("relative imports carry their extension, packages are bare names from packa
       const at = `${file.path}:${line}: imports ${from}`;
       if (from.startsWith("node:")) continue;
       if (from.startsWith(".")) {
-        if (!/\.(ts|json|jsonc|html|css|js|svg|txt|md)$/.test(from)) found.push(`${at}: write the extension`);
+        if (!/\.(ts|json|jsonc|jsonl|csv|html|css|js|svg|txt|md)$/.test(from)) {
+          found.push(`${at}: write the extension`);
+        }
         continue;
       }
       const name = from.split("/").slice(0, from.startsWith("@") ? 2 : 1).join("/");

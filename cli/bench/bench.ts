@@ -4,6 +4,7 @@ import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./exper
 import { benchLaboratoryCommand } from "./laboratory.ts";
 import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
+import { benchQuestionsCommand } from "./questions.ts";
 import { commandGroup } from "../kit/command_group.ts";
 
 /** `canopy bench`: experiments with simulated engines and with real small models, and load on real endpoints. */
@@ -21,5 +22,6 @@ export const benchCommand = commandGroup({
     benchAllCommand,
     benchLaboratoryCommand,
     benchLoadCommand,
+    benchQuestionsCommand,
   ],
 });

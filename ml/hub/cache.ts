@@ -9,9 +9,12 @@ export function isHubId(text: string): boolean {
   return HUB_ID.test(text) && !text.split("/").some((part) => /^\.+$/.test(part));
 }
 
-/** Folder of a model in the Hub's cache, with `blobs`, `refs` and `snapshots`. */
-export function modelFolder(cache: string, id: string): string {
-  return join(cache, `models--${id.replace("/", "--")}`);
+/** Kind of a repository on the Hub. */
+export type HubKind = "model" | "dataset";
+
+/** Folder of a model or a data set in the Hub's cache, with `blobs`, `refs` and `snapshots`. */
+export function hubFolder(cache: string, id: string, kind: HubKind = "model"): string {
+  return join(cache, `${kind}s--${id.replace("/", "--")}`);
 }
 
 /** Ids of the models that have a folder in the cache. */
@@ -21,13 +24,14 @@ export async function cachedModels(cache: string): Promise<string[]> {
     .sort();
 }
 
-/** The folder with a model's files of one revision (branch, tag or commit), if it is in the cache. */
+/** The folder with the files of one revision (branch, tag or commit), if it is in the cache. */
 export async function snapshotFolder(
   cache: string,
   id: string,
   revision: string,
+  kind: HubKind = "model",
 ): Promise<string | undefined> {
-  const folder = modelFolder(cache, id);
+  const folder = hubFolder(cache, id, kind);
   const commit = await readFile(join(folder, "refs", revision), "utf8").catch(() => revision);
   const snapshot = join(folder, "snapshots", commit.trim());
   return await isFolder(snapshot) ? snapshot : undefined;

@@ -1,8 +1,9 @@
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
+import type { HubKind } from "./cache.ts";
 
 const MAX_REDIRECTS = 5;
 
-/** Refusal of a request for a model by the Hub. */
+/** Refusal of a request for a model or a data set by the Hub. */
 export class HubError extends Error {
   override readonly name = "HubError";
 
@@ -18,12 +19,14 @@ export class HubError extends Error {
   }
 }
 
-/** A model on the Hub, and the way to it. */
+/** A model or a data set on the Hub, and the way to it. */
 export interface HubOptions {
   readonly transport: Transport;
   /** Such as https://huggingface.co. */
   readonly endpoint: string;
   readonly id: string;
+  /** `model` by default. */
+  readonly kind?: HubKind | undefined;
   /** Branch, tag or commit. */
   readonly revision: string;
   readonly token: string | undefined;
@@ -40,7 +43,7 @@ export interface HubFile {
   readonly size: number | undefined;
 }
 
-/** The files of one model on the Hub. Nothing is retried; all methods throw `HubError` and `TransportError`. */
+/** The files of one model or data set on the Hub. Nothing is retried; all methods throw `HubError` and `TransportError`. */
 export class HubClient {
   readonly #options: HubOptions;
 
@@ -49,15 +52,15 @@ export class HubClient {
   }
 
   addressOf(name: string): string {
-    const { endpoint, id, revision } = this.#options;
+    const { endpoint, id, revision, kind } = this.#options;
     const path = name.split("/").map(encodeURIComponent).join("/");
-    return `${endpoint}/${id}/resolve/${encodeURIComponent(revision)}/${path}`;
+    return `${endpoint}/${pageOf(id, kind)}/resolve/${encodeURIComponent(revision)}/${path}`;
   }
 
-  /** Address of the list of the model's files. */
+  /** Address of the list of the files. */
   get infoAddress(): string {
-    const { endpoint, id, revision } = this.#options;
-    return `${endpoint}/api/models/${id}/revision/${encodeURIComponent(revision)}`;
+    const { endpoint, id, revision, kind = "model" } = this.#options;
+    return `${endpoint}/api/${kind}s/${id}/revision/${encodeURIComponent(revision)}`;
   }
 
   /** The answer to a request, redirects followed; undefined when the model has no such file. */
@@ -127,6 +130,11 @@ export class HubClient {
     const { endpoint, token } = this.#options;
     throw new HubError(endpoint, response.status, hubCode, token !== undefined, url);
   }
+}
+
+/** Path of the page of a model or a data set on the Hub. */
+export function pageOf(id: string, kind: HubKind = "model"): string {
+  return kind === "model" ? id : `datasets/${id}`;
 }
 
 /** Closes the connection of a response whose body is not wanted. */

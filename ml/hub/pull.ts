@@ -6,13 +6,13 @@ import { isJsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
 import { type Transport, TransportError } from "../../base/transport.ts";
 import { ChecksumError, fetchBlob } from "./blob.ts";
-import { modelFolder, snapshotFolder } from "./cache.ts";
-import { HubClient, HubError, type HubFile } from "./client.ts";
+import { hubFolder, type HubKind, snapshotFolder } from "./cache.ts";
+import { HubClient, HubError, type HubFile, pageOf } from "./client.ts";
 import { type Environment, hubCache, hubEndpoint, hubIsOffline } from "./environment.ts";
 
 const MAX_INFO_BYTES = 64 * 1024 * 1024;
 
-/** A model to fetch, and the way to it. */
+/** A model or a data set to fetch, and the way to it. */
 export interface PullOptions {
   readonly transport: Transport;
   readonly clock: Clock;
@@ -21,6 +21,8 @@ export interface PullOptions {
   readonly env: Environment;
   /** Hub id. */
   readonly model: string;
+  /** `model` by default. */
+  readonly kind?: HubKind | undefined;
   readonly revision: string;
   /** Picks from the names of all files of the model. Throws when what it needs is not there. */
   choose(names: readonly string[]): readonly string[];
@@ -51,13 +53,13 @@ export interface Pulled {
 /**
  * Fetches files of a model into the Hub's cache on this machine, in the layout of Hugging Face's own programs, which
  * find them there. Files that are in the cache already are not fetched again.
- * Throws `hub_offline`, `model_gated`, `model_not_found` (400), `hub_unreachable`, `checksum_mismatch` (502) and
+ * Throws `hub_offline`, `model_gated`, `model_not_found` (400; `dataset_…` for data sets), `hub_unreachable`, `checksum_mismatch` (502) and
  * `disk_full` (500).
  */
 export async function pullModel(options: PullOptions): Promise<Pulled> {
   const { env, model, revision } = options;
   if (hubIsOffline(env)) {
-    const folder = await snapshotFolder(hubCache(env), model, revision);
+    const folder = await snapshotFolder(hubCache(env), model, revision, options.kind);
     throw failure(
       400,
       "hub_offline",
@@ -90,7 +92,7 @@ export async function pullSize(options: Omit<PullOptions, "clock" | "onProgress"
 async function pull(options: PullOptions): Promise<Pulled> {
   const { env, model, signal, clock } = options;
   const { commit, client, chosen } = await chooseFiles(options);
-  const folder = modelFolder(hubCache(env), model);
+  const folder = hubFolder(hubCache(env), model, options.kind);
   const snapshot = join(folder, "snapshots", commit);
   await mkdir(snapshot, { recursive: true });
   let fetched = 0;
@@ -118,14 +120,17 @@ async function pull(options: PullOptions): Promise<Pulled> {
   return { folder: snapshot, files: chosen, fetched };
 }
 
-type ChoiceOptions = Pick<PullOptions, "transport" | "env" | "model" | "revision" | "choose" | "signal">;
+type ChoiceOptions = Pick<
+  PullOptions,
+  "transport" | "env" | "model" | "kind" | "revision" | "choose" | "signal"
+>;
 
 /** The chosen files, and a client for them at one commit, whatever happens to the branch meanwhile. */
 async function chooseFiles(
-  { transport, env, model, revision, choose, signal }: ChoiceOptions,
+  { transport, env, model, kind, revision, choose, signal }: ChoiceOptions,
 ): Promise<{ commit: string; client: HubClient; chosen: readonly string[] }> {
   const token = env["HF_TOKEN"] || undefined;
-  const hub = { transport, endpoint: hubEndpoint(env), id: model, token, signal };
+  const hub = { transport, endpoint: hubEndpoint(env), id: model, kind, token, signal };
   const { commit, names } = await modelInfo(new HubClient({ ...hub, revision }));
   return { commit, client: new HubClient({ ...hub, revision: commit }), chosen: choose(names) };
 }
@@ -186,7 +191,7 @@ async function exists(path: string): Promise<boolean> {
 }
 
 function explained(
-  { model, revision, env }: Pick<PullOptions, "model" | "revision" | "env">,
+  { model, kind = "model", revision, env }: Pick<PullOptions, "model" | "kind" | "revision" | "env">,
   error: unknown,
 ): CanopyError {
   if (CanopyError.is(error)) return error;
@@ -196,19 +201,19 @@ function explained(
       const why = error.hasToken ? "the token in HF_TOKEN has no access to it" : "HF_TOKEN is not set";
       return failure(
         400,
-        "model_gated",
+        `${kind}_gated`,
         `Cannot fetch ${model}: its authors give access on request, and ${why}: ask for access on ` +
-          `${endpoint}/${model}, and set HF_TOKEN to a token of your account`,
+          `${endpoint}/${pageOf(model, kind)}, and set HF_TOKEN to a token of your account`,
       );
     }
     if (error.hubCode === "RevisionNotFound") {
-      return failure(400, "model_not_found", `Cannot fetch ${model}: it has no revision ${revision}`);
+      return failure(400, `${kind}_not_found`, `Cannot fetch ${model}: it has no revision ${revision}`);
     }
     if (error.status === 401 || error.status === 404) {
       return failure(
         400,
-        "model_not_found",
-        `Cannot fetch ${model}: ${endpoint} has no such model${
+        `${kind}_not_found`,
+        `Cannot fetch ${model}: ${endpoint} has no such ${kind === "model" ? "model" : "data set"}${
           error.hasToken ? "" : " that can be seen without HF_TOKEN"
         }: check its name`,
       );

@@ -68,9 +68,10 @@ export class FakeHub {
   #answer(request: IncomingMessage, response: ServerResponse): void {
     this.#note("hub", request);
     const path = decodeURIComponent(request.url ?? "");
-    if (path.startsWith("/api/models/")) return this.#list(response);
+    if (/^\/api\/(?:models|datasets)\//.test(path)) return this.#list(response);
     // As the Hub does for small files: an address of its own first.
-    const [, direct, name] = /^(\/direct)?\/acme\/model\/resolve\/[^/]+\/(.+)$/.exec(path) ?? [];
+    const [, direct, name] = /^(\/direct)?(?:\/datasets)?\/acme\/model\/resolve\/[^/]+\/(.+)$/.exec(path) ??
+      [];
     const file = name === undefined ? undefined : this.#options.files[name];
     if (file === undefined) {
       return void response.writeHead(404, { "x-error-code": "EntryNotFound" }).end();
