@@ -1,6 +1,6 @@
 import { quoteList } from "../../base/nearest.ts";
 import { checkMaxTokens } from "./check_max_tokens.ts";
-import { checkEarlyExit } from "./check_early_exit.ts";
+import { checkEarlyExit, checkEffort } from "./check_early_exit.ts";
 import { checkPrefill } from "./prefill.ts";
 import { checkPrompt } from "./check_prompt.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
@@ -134,6 +134,7 @@ function checkGraph(config: Config, name: string, used: Set<string>): ConfigFind
   const { finish, rewrite } = graph.early_exit.consensus;
   if (finish === "rewrite" && rewrite.model !== undefined) used.add(rewrite.model);
   findings.push(...checkEarlyExit(config, { graph, path, expanded }));
+  findings.push(...checkEffort(config, { graph, path, expanded }));
   findings.push(...checkPrefill(config, name));
   findings.push(...checkMaxTokens(config, name, (model) => config.models[model]?.context_tokens));
   return findings;

@@ -3,7 +3,7 @@ import { promptNeeds } from "./check_prompt.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
-import { type ConsensusRules, type EarlyExitConfig, noEarlyExit } from "../schema/early_exit.ts";
+import { type ConsensusRules, type EarlyExitConfig, EFFORTS, noEarlyExit } from "../schema/early_exit.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 
@@ -62,14 +62,14 @@ function checkScope(
     value: unknown,
     severity: ConfigFinding["severity"] = "error",
   ) => findings.push(findingAt(at, message, { value, severity }));
-  for (const { settings: { scope, metric, consensus }, at } of writtenIn(graph, path)) {
+  for (const { settings: { scope, metric, consensus }, at, ofGraph } of writtenIn(graph, path)) {
     if (scope === "cluster") {
       if (JSON.stringify(consensus) !== JSON.stringify(noEarlyExit.consensus)) {
         add([...at, "consensus"], 'has no effect without scope "run"', consensus, "warning");
       }
       continue;
     }
-    if (at.length > path.length + 1) {
+    if (!ofGraph) {
       add([...at, "scope"], 'is "run": only the early_exit of the graph itself can end a run', scope);
       continue;
     }
@@ -177,17 +177,51 @@ function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigP
 function* writtenIn(
   graph: GraphConfig,
   path: ConfigPath,
-): Generator<{ readonly settings: EarlyExitConfig; readonly at: ConfigPath }> {
-  yield { settings: graph.early_exit, at: [...path, "early_exit"] };
+): Generator<{ readonly settings: EarlyExitConfig; readonly at: ConfigPath; readonly ofGraph: boolean }> {
+  yield { settings: graph.early_exit, at: [...path, "early_exit"], ofGraph: true };
+  for (const { level, at } of effortLevels(graph, path)) {
+    if (level.early_exit !== undefined) {
+      yield { settings: level.early_exit, at: [...at, "early_exit"], ofGraph: true };
+    }
+  }
   if (!("layers" in graph)) return;
   for (const [index, layer] of graph.layers.entries()) {
     const at = [...path, "layers", index];
-    if (layer.early_exit !== undefined) yield { settings: layer.early_exit, at: [...at, "early_exit"] };
+    if (layer.early_exit !== undefined) {
+      yield { settings: layer.early_exit, at: [...at, "early_exit"], ofGraph: false };
+    }
     if (typeof layer.clusters === "number") continue;
     for (const [place, { early_exit: settings }] of layer.clusters.entries()) {
-      if (settings !== undefined) yield { settings, at: [...at, "clusters", place, "early_exit"] };
+      if (settings !== undefined) {
+        yield { settings, at: [...at, "clusters", place, "early_exit"], ofGraph: false };
+      }
     }
   }
+}
+
+/** The levels of `reasoning_effort` that are written. */
+function effortLevels({ effort }: GraphConfig, path: ConfigPath) {
+  if (effort === "root") return [];
+  return EFFORTS.flatMap((which) => {
+    const level = effort[which];
+    return level === undefined ? [] : [{ level, at: [...path, "effort", which] }];
+  });
+}
+
+/** Says which graphs of levels of effort are not there, and where there are no levels. */
+export function checkEffort(
+  { graphs }: Pick<Config, "graphs">,
+  { graph, path, expanded }: PlacedGraph,
+): ConfigFinding[] {
+  return effortLevels(graph, path).flatMap(({ level: { graph: other }, at }) => {
+    if (expanded?.joined !== undefined) {
+      const message =
+        "has no effect: the answers of all agents of the last layer are the run's, and none ends early";
+      return [findingAt(at, message, { severity: "warning" })];
+    }
+    if (other === undefined || Object.hasOwn(graphs, other)) return [];
+    return [findingAt([...at, "graph"], notOneOf(other, Object.keys(graphs)), { value: other })];
+  });
 }
 
 function canSkipRoot(graph: ExpandedGraph, settings: EarlyExitConfig): boolean {

@@ -1,5 +1,5 @@
-import type { Config, ModelConfig, WorkerConfig } from "../schema/config.ts";
-import { type EarlyExitConfig, leastAnswers } from "../schema/early_exit.ts";
+import type { Config, GraphConfig, ModelConfig, WorkerConfig } from "../schema/config.ts";
+import { type EarlyExitConfig, type Effort, EFFORTS, leastAnswers, lowEffort } from "../schema/early_exit.ts";
 import { shownSecret } from "../schema/secrets.ts";
 import { prefilledModels, whyNotPrefilled, whyNotResumed } from "./prefill.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
@@ -41,6 +41,9 @@ export function summaryText(config: Config): string {
     }
     const { early_exit: own } = config.graphs[name]!;
     if (own.scope === "run") lines.push(`  the run: ${consensusText(own)}`);
+    if (graphConfig.effort === "root" || Object.keys(graphConfig.effort).length > 0) {
+      lines.push(`  reasoning_effort: ${effortText(graphConfig, graph)}`);
+    }
     if (graph.agents.some(({ reads }) => reads.length > 0)) {
       lines.push(`  incremental prefill: ${prefillText(config, name)}`);
     }
@@ -81,6 +84,21 @@ function earlyExitText(settings: EarlyExitConfig, members: number): string {
   return `may exit early, metric ${settings.metric}, from ${least} of ${count(members, "answer")} on`;
 }
 
+function effortText({ effort, early_exit }: GraphConfig, { joined }: ExpandedGraph): string {
+  if (effort === "root" || joined !== undefined) return "goes to the last agents' engine as it came";
+  const usual: Readonly<Record<Effort, string>> = {
+    low: consensusText(lowEffort(early_exit)),
+    medium: "the graph as it is",
+    high: "the whole graph",
+  };
+  return EFFORTS.map((which) => {
+    const { graph, early_exit: own } = effort[which] ?? {};
+    if (graph !== undefined) return `${which} is the graph ${graph}`;
+    if (own === undefined) return `${which}: ${usual[which]}`;
+    return `${which}: ${own.scope === "run" ? consensusText(own) : `metric ${own.metric}`}`;
+  }).join("; ");
+}
+
 function consensusText({ consensus }: EarlyExitConfig): string {
   const { agree, share, posterior, start, audit, finish, rewrite } = consensus;
   const rule = posterior !== undefined
@@ -88,7 +106,7 @@ function consensusText({ consensus }: EarlyExitConfig): string {
     : agree !== undefined
     ? `${agree} final answers agree`
     : share !== undefined
-    ? `as many final answers agree as ${share} of the agents that read nobody`
+    ? `as many final answers agree as ${share === 1 / 3 ? "a third" : share} of the agents that read nobody`
     : "as many final answers agree as 4 of 9 agents that read nobody";
   const staged = start === "staged" ? "; the smallest models start first" : "";
   const written = finish === "rewrite"

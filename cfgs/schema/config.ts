@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { earlyExitSchema } from "./early_exit.ts";
+import { earlyExitSchema, effortSchema } from "./early_exit.ts";
 import { launchSchema, modelLaunchSchema } from "./launch.ts";
 import { modelOnnxSchema } from "./onnx.ts";
 import { policySchemas } from "./policies.ts";
@@ -248,6 +248,9 @@ const graphRules = {
     "What happens to the text of an agent that is cut",
   ),
   early_exit: earlyExitSchema.prefault({}),
+  effort: effortSchema.describe(
+    "How far a run goes by the request's `reasoning_effort`; \"root\": it goes to the root's engine as it came",
+  ),
   incremental_prefill: incrementalPrefillInputSchema.prefault("auto"),
   on_overflow: z.enum(["cut_middle", "refuse"]).default("cut_middle").describe(
     "Answers that are too long for the context of the agent that reads them: cut from their middle, or the agent fails",

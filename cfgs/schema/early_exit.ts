@@ -172,3 +172,39 @@ export const noEarlyExit: EarlyExitConfig = earlyExitSchema.parse({});
 export function leastAnswers({ metric, min_agents, paper_literal }: EarlyExitConfig): number {
   return min_agents ?? (metric === "q" && paper_literal ? 1 : 2);
 }
+
+/** What `reasoning_effort` may ask of a virtual model, from the least work to the most. */
+export const EFFORTS = ["low", "medium", "high"] as const;
+
+export type Effort = (typeof EFFORTS)[number];
+
+const effortLevelSchema = z.strictObject({
+  graph: z.string().min(1).optional().describe(
+    "Another graph that answers at this level, such as one with fewer layers",
+  ),
+  early_exit: earlyExitSchema.optional().describe(
+    "This graph, with these settings in place of its own `early_exit`",
+  ),
+}).refine(({ graph, early_exit }) => graph === undefined || early_exit === undefined, {
+  error: "has both graph and early_exit: give one of them",
+});
+
+/** What the levels of `reasoning_effort` are in a graph. */
+export const effortSchema = z.union([
+  z.literal("root"),
+  z.strictObject({
+    low: effortLevelSchema.optional().describe(
+      "Default: the run also ends when a third of the agents that read nobody agree",
+    ),
+    medium: effortLevelSchema.optional().describe("Default: the graph as it is"),
+    high: effortLevelSchema.optional().describe("Default: the whole graph, without any early exit"),
+  }),
+], { error: 'must be an object with low, medium and high, or "root"' }).prefault({});
+
+/** Settings by which a run with little effort ends, from those that its graph has. */
+export function lowEffort(own: EarlyExitConfig): EarlyExitConfig {
+  // What has no effect in the graph has none here.
+  const written = own.scope === "run" ? own.consensus : noEarlyExit.consensus;
+  const { agree: _agree, share: _share, posterior: _posterior, tuned: _tuned, ...consensus } = written;
+  return { ...own, scope: "run", metric: "none", consensus: { ...consensus, share: 1 / 3 } };
+}

@@ -26,6 +26,7 @@ export interface ExitCounts {
   readonly agents: FamilyValues<number>;
   readonly audits: FamilyValues<number>;
   readonly rewrites: FamilyValues<number>;
+  readonly efforts: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
@@ -58,13 +59,18 @@ export class ExitMetrics {
     "canopy_rewrites_total",
     "Agreed answers that a model was to write up, by what was given: the rewrite, or the text of one that agrees.",
   );
+  readonly #efforts = new Counter(
+    "canopy_efforts_total",
+    "Runs by the effort that their requests asked for.",
+  );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
   /** By model. */
   readonly #shares = new Map<string, ModelShare>();
 
   /** Counts a run that has ended. */
-  add(graph: string, { state, exits, usage, agents, audit, rewrite, rootSkipped }: RunRecord): void {
+  add(graph: string, { state, exits, usage, agents, audit, effort, rewrite, rootSkipped }: RunRecord): void {
+    if (effort !== undefined) this.#efforts.add({ graph, effort });
     if (audit !== undefined) this.#off.set(graph, audit.off);
     if (audit?.found !== undefined) this.#audits.add({ graph, found: audit.found });
     for (const { cluster, metric, exit, late, ms } of exits) {
@@ -95,14 +101,18 @@ export class ExitMetrics {
       agents: this.#agents.values(),
       audits: this.#audits.values(),
       rewrites: this.#rewrites.values(),
+      efforts: this.#efforts.values(),
       off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
-  absorb({ decisions, late, seconds, roots, agents, audits, rewrites, off, shares }: ExitCounts): void {
+  absorb(
+    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, off, shares }: ExitCounts,
+  ): void {
     this.#audits.absorb(audits);
     this.#rewrites.absorb(rewrites);
+    this.#efforts.absorb(efforts);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
@@ -119,7 +129,7 @@ export class ExitMetrics {
 
   write(text: MetricsText): void {
     const families = [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits];
-    for (const family of [...families, this.#rewrites]) family.write(text);
+    for (const family of [...families, this.#rewrites, this.#efforts]) family.write(text);
     text.gauge(
       "canopy_exits_switched_off",
       "1 where audited exits answered too often other than whole runs, so that there are none any more.",

@@ -50,6 +50,9 @@ const commonFields = {
   }).nullish().describe("Only with stream"),
   n: z.int().min(1).max(MAX_CHOICES).nullish().describe("Answers wanted; the root is called this many times"),
   ...samplingFields,
+  reasoning_effort: z.unknown().optional().describe(
+    "low, medium or high: how far the run goes; as the graph's `effort` says",
+  ),
   canopy: z.strictObject({
     include: z.array(z.enum(["usage", "panel", "trace"])).nullish().describe(
       "What to add to the answer: usage per agent and model, the panel's answers, the trace",

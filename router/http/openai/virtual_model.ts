@@ -11,6 +11,7 @@ import { ChatAnswer } from "./chat_answer.ts";
 import { readChat } from "./chat_request.ts";
 import { CompletionAnswer } from "./completion_answer.ts";
 import { readCompletion } from "./completion_request.ts";
+import { atEffort } from "./effort.ts";
 import type { CompletionPlan, RunTarget } from "./plan.ts";
 import { canopyBody, runHeaders, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
@@ -37,8 +38,9 @@ export async function serveVirtual(
   request: VirtualRequest,
   scope: RequestScope,
 ): Promise<Response> {
-  const { graph, body, headers } = request;
-  await turnByTurn(http.clock, refuseSprawl(body), scope.signal);
+  const { headers } = request;
+  await turnByTurn(http.clock, refuseSprawl(request.body), scope.signal);
+  const { graph, body } = atEffort(request.graph, request.body);
   const target: RunTarget = { graph, root: http.models.get(graph.root.model) };
   const plan = request.kind === "chat"
     ? await turnByTurn(http.clock, readChat(body, target, headers), scope.signal)

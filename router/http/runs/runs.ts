@@ -128,6 +128,7 @@ function summaryBody(record: RunRecord): JsonObject {
     object: "run",
     request_id: record.requestId ?? null,
     graph: record.graph,
+    effort: record.effort ?? null,
     state: record.state,
     created: Math.floor(record.startedAtUnixMs / 1000),
     duration_ms: record.durationMs ?? null,

@@ -1,7 +1,7 @@
 import { badRequest, type CanopyError } from "../../../base/errors.ts";
 import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
 import type { Config, GraphConfig, PromptConfig } from "../../../cfgs/schema/config.ts";
-import { noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
+import { type Effort, lowEffort, noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
 import { type ConfigPath, formatPath } from "../../../cfgs/schema/config_path.ts";
 import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
 import type { ExpandedAgent, ExpandedCluster, ExpandedGraph } from "../../../cfgs/topology/expanded_graph.ts";
@@ -20,6 +20,50 @@ export function buildGraphs(config: Config): Map<string, Graph> {
  * that cannot be run: wrong shape, unknown model or prompt, a slot without precursor, precursors that nobody reads.
  */
 export function buildGraph(name: string, config: Config): Graph {
+  const graph = buildOne(name, config);
+  return { ...graph, efforts: effortGraphs(graph, config) };
+}
+
+/** A graph at each level of effort; undefined where `reasoning_effort` is the root's own. */
+function effortGraphs(graph: Graph, config: Config): Graph["efforts"] {
+  const { name } = graph;
+  const written = config.graphs[name]!;
+  const { effort } = written;
+  // Of several answers one after the other there is no early end.
+  if (effort === "root" || graph.joined !== undefined) return undefined;
+  const built = (changed: GraphConfig) => buildOne(name, { ...config, graphs: { [name]: changed } });
+  const level = (which: Effort, usual: () => Graph): Graph => {
+    const { graph: other, early_exit } = effort[which] ?? {};
+    if (other !== undefined && own(config.graphs, other) === undefined) {
+      const known = Object.keys(config.graphs).join(", ");
+      throw invalid(
+        ["graphs", name, "effort", which, "graph"],
+        `is "${other}", which is not one of the graphs: ${known}`,
+      );
+    }
+    if (other !== undefined) return { ...buildOne(other, config), effort: which };
+    return { ...early_exit === undefined ? usual() : built({ ...written, early_exit }), effort: which };
+  };
+  return {
+    low: level("low", () => ({ ...graph, runExit: lowEffort(written.early_exit) })),
+    medium: level("medium", () => graph),
+    high: level("high", () => built(withoutExits(written))),
+  };
+}
+
+function withoutExits(graph: GraphConfig): GraphConfig {
+  if (!("layers" in graph)) return { ...graph, early_exit: noEarlyExit };
+  const layers = graph.layers.map((layer) => ({
+    ...layer,
+    early_exit: undefined,
+    clusters: typeof layer.clusters === "number"
+      ? layer.clusters
+      : layer.clusters.map((cluster) => ({ ...cluster, early_exit: undefined })),
+  }));
+  return { ...graph, layers, early_exit: noEarlyExit };
+}
+
+function buildOne(name: string, config: Config): Graph {
   const graph = config.graphs[name];
   const path = ["graphs", name];
   if (graph === undefined) throw invalid(path, "does not exist");

@@ -1,4 +1,4 @@
-import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import type { EarlyExitConfig, Effort } from "../../../cfgs/schema/early_exit.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { PromptTemplate } from "./template.ts";
 
@@ -70,6 +70,8 @@ export interface AgentGraph {
   readonly runExit?: EarlyExitConfig | undefined;
   /** Prompt of the model that writes up what a run's agents agree on; absent: one agent's text is given. */
   readonly rewriteTemplate?: PromptTemplate | undefined;
+  /** The level of effort that the request has chosen; undefined where it chose none. */
+  readonly effort?: Effort | undefined;
   /** Fate of answers that are too long for the context of the agent that reads them. */
   readonly onOverflow: "cut_middle" | "refuse";
 }
@@ -77,6 +79,8 @@ export interface AgentGraph {
 /** A graph with one root, as virtual models have it. */
 export interface Graph extends AgentGraph {
   readonly root: AgentNode;
+  /** The graph at each level of `reasoning_effort`; undefined where that goes to the root's engine. */
+  readonly efforts?: Readonly<Record<Effort, Graph>> | undefined;
 }
 
 /** The agent whose output alone is the run's, as it comes; undefined where there are several. */

@@ -1,3 +1,4 @@
+import type { Effort } from "../../../cfgs/schema/early_exit.ts";
 import type { FinishReason, Prompt } from "../../engines/engine.ts";
 import type { TraceEvent } from "./trace.ts";
 import type { AgentUsage, RunUsage } from "./usage.ts";
@@ -71,6 +72,8 @@ export interface RunRecord {
   /** Id of the client's request (`x-request-id`). */
   readonly requestId?: string | undefined;
   readonly graph: string;
+  /** The level of effort that the request has chosen. */
+  readonly effort?: Effort | undefined;
   readonly state: "running" | "done" | "failed" | "cancelled";
   readonly startedAtUnixMs: number;
   readonly durationMs: number | undefined;

@@ -97,7 +97,8 @@ class GraphRunner implements Moa {
   }
 
   #checked(graphs: ReadonlyMap<string, Graph>): ReadonlyMap<string, Graph> {
-    for (const { clusters } of graphs.values()) {
+    const all = [...graphs.values()].flatMap((graph) => [graph, ...Object.values(graph.efforts ?? {})]);
+    for (const { clusters } of all) {
       for (const { earlyExit } of clusters) this.checkEarlyExit(earlyExit);
     }
     return graphs;

@@ -216,7 +216,10 @@ export class MoaRun implements Run {
   /** Starts the leaves. */
   start(): void {
     const { graph, input, clock, signal } = this.#options;
-    this.#trace.add("run_started", { data: { graph: graph.name, choices: input.choices } });
+    const { effort } = graph;
+    this.#trace.add("run_started", {
+      data: { graph: graph.name, choices: input.choices, ...(effort === undefined ? {} : { effort }) },
+    });
     if (signal.aborted) this.#onClientGone();
     else signal.addEventListener("abort", this.#onClientGone, { once: true });
     if (graph.deadlineMs !== undefined) {
@@ -293,6 +296,7 @@ export class MoaRun implements Run {
       owner: this.#options.input.owner,
       requestId: this.#options.input.headers?.["x-request-id"],
       graph: this.#options.graph.name,
+      effort: this.#options.graph.effort,
       state: this.#state,
       startedAtUnixMs: this.#startedAtUnixMs,
       durationMs: this.#durationMs,

@@ -242,6 +242,16 @@ test("A run's consensus is a graph's own, counts final answers, and says where i
     /no slot for the texts that agree: put \[responses\]/,
   );
   assert.match(written({ model: "8b" }, "text")[0] ?? "", /rewrite has no effect without finish "rewrite"/);
+  const leveled = (effort: unknown) => told({ layers, effort });
+  assert.deepEqual(leveled({ low: { early_exit: { scope: "run", consensus: { agree: 2 } } } }), []);
+  assert.match(
+    leveled({ high: { graph: "mao" } })[0] ?? "",
+    /effort\.high\.graph is "mao".*did you mean "moa"/,
+  );
+  assert.match(
+    leveled({ low: { graph: "moa", early_exit: {} } })[0] ?? "",
+    /give one of them|low, medium and high/,
+  );
   const inner = [{ ...layers[0], early_exit: { scope: "run" } }, layers[1]];
   assert.match(
     told({ layers: inner })[0] ?? "",
