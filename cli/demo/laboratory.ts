@@ -12,7 +12,8 @@ import {
 } from "../../bench/laboratory/laboratory_graphs.ts";
 import { exitLines, shortAnswer } from "./exit_lines.ts";
 import { askAndShow, type DemoRun, type DemoStage } from "./run.ts";
-import { drawRun } from "./tree_view.ts";
+import { drawnRun } from "./drawn_run.ts";
+import { drawRun } from "../kit/run_view/tree_view.ts";
 import { streamChat } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
@@ -156,7 +157,7 @@ function lastTree(runs: ReadonlyMap<string, readonly DemoRun[]>, io: Io): string
   const nowMs = run.latencyMs;
   return [
     colors.bold("The last run of #4, agent by agent"),
-    ...drawRun(run.graph, run.record, { columns: io.out.columns, colors, nowMs, timeScale: 1 }),
+    ...drawRun(drawnRun(run.graph, run.record), { columns: io.out.columns, colors, nowMs, timeScale: 1 }),
   ];
 }
 

@@ -1,6 +1,7 @@
 import { CanopyError } from "../../base/errors.ts";
 import { criticalPath, type CriticalStep } from "./critical_path.ts";
-import { drawRun } from "./tree_view.ts";
+import { drawnRun } from "./drawn_run.ts";
+import { drawRun } from "../kit/run_view/tree_view.ts";
 import { type Server, streamChat } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
 import { colorsOf, LiveRegion } from "../kit/terminal.ts";
@@ -113,7 +114,9 @@ class RunWatch {
     const colors = colorsOf(io.out, io.env);
     if (this.#region.live) {
       const nowMs = io.clock.now() - this.#startMs;
-      this.#region.draw(drawRun(this.#graph, record, { columns: io.out.columns, colors, nowMs, timeScale }));
+      this.#region.draw(
+        drawRun(drawnRun(this.#graph, record), { columns: io.out.columns, colors, nowMs, timeScale }),
+      );
       return;
     }
     if (this.#stage.passing === true) return;

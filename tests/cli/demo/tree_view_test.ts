@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import picocolors from "picocolors";
-import { drawRun } from "../../../cli/demo/tree_view.ts";
+import { drawnRun } from "../../../cli/demo/drawn_run.ts";
+import { drawRun } from "../../../cli/kit/run_view/tree_view.ts";
 import { widthOf } from "../../../cli/kit/terminal.ts";
 import { seconds } from "../../../cli/kit/units.ts";
 import { DENSE, recordOf, TREE } from "../runs.ts";
@@ -55,7 +56,7 @@ const DENSE_AT_80 = [
 ];
 
 test("a tree is drawn with the root on top, one line per agent, at 80 columns", () => {
-  const lines = drawRun(TREE, LIVE, { columns: 80, colors: plain, nowMs: 845, timeScale: 1 });
+  const lines = drawRun(drawnRun(TREE, LIVE), { columns: 80, colors: plain, nowMs: 845, timeScale: 1 });
   assert.deepEqual(lines, TREE_AT_80);
   assert.ok(lines.every((line) => widthOf(line) <= 80));
 });
@@ -64,13 +65,13 @@ test("a drawing fits the width of any terminal, and has no colour codes unless t
   for (const columns of [40, 60, 80, 120, 200]) {
     for (const graph of [TREE, DENSE]) {
       const record = graph === TREE ? LIVE : recordOf(DENSE, {});
-      const lines = drawRun(graph, record, { columns, colors: plain, nowMs: 845, timeScale: 1 });
+      const lines = drawRun(drawnRun(graph, record), { columns, colors: plain, nowMs: 845, timeScale: 1 });
       // Numbers are not cut: below 72 columns the lines have a least width.
       assert.ok(lines.every((line) => widthOf(line) <= Math.max(columns, 56)), `${columns} columns`);
       assert.ok(lines.every((line) => !line.includes("\x1b")));
     }
   }
-  const lines = drawRun(TREE, LIVE, { columns: 80, colors: coloured, nowMs: 845, timeScale: 1 });
+  const lines = drawRun(drawnRun(TREE, LIVE), { columns: 80, colors: coloured, nowMs: 845, timeScale: 1 });
   assert.ok(lines.every((line) => line.includes("\x1b[") && widthOf(line) <= 80));
 });
 
@@ -79,17 +80,19 @@ test("a graph whose agents are read more than once is drawn as a list", () => {
     "l1.c1.a1": { state: "done", tokens: 3, startedAtMs: 0, firstTokenAtMs: 1, endedAtMs: 9, text: "x" },
   });
   assert.deepEqual(
-    drawRun(DENSE, record, { columns: 80, colors: plain, nowMs: 10, timeScale: 1 }),
+    drawRun(drawnRun(DENSE, record), { columns: 80, colors: plain, nowMs: 10, timeScale: 1 }),
     DENSE_AT_80,
   );
 });
 
 test("times are multiplied by the scale, and speeds divided by it", () => {
   const [, root] = drawRun(
-    TREE,
-    recordOf(TREE, {
-      "l3.c1.a1": { state: "done", tokens: 101, startedAtMs: 0, firstTokenAtMs: 0, endedAtMs: 500 },
-    }, 500),
+    drawnRun(
+      TREE,
+      recordOf(TREE, {
+        "l3.c1.a1": { state: "done", tokens: 101, startedAtMs: 0, firstTokenAtMs: 0, endedAtMs: 500 },
+      }, 500),
+    ),
     { columns: 80, colors: plain, nowMs: 500, timeScale: 4 },
   );
   assert.match(root ?? "", / 101 tok +50\/s +2\.00 s/);
@@ -101,7 +104,9 @@ test("control characters of an answer do not reach the terminal", () => {
   const record = recordOf(TREE, {
     "l1.c1.a1": { state: "running", text: "a\x1b[2Jb\r\x07", firstTokenAtMs: 1 },
   });
-  const text = drawRun(TREE, record, { columns: 80, colors: plain, nowMs: 10, timeScale: 1 }).join("\n");
+  const text = drawRun(drawnRun(TREE, record), { columns: 80, colors: plain, nowMs: 10, timeScale: 1 }).join(
+    "\n",
+  );
   assert.match(text, / ab$/m);
   assert.ok(["\r", "\x07", "\x1b"].every((control) => !text.includes(control)));
 });

@@ -1,7 +1,31 @@
-import { type Colors, fit, oneLine, truncate, widthOf } from "../kit/terminal.ts";
-import { seconds } from "../kit/units.ts";
-import type { AgentNode, Graph } from "../../router/moa/graph/graph_types.ts";
-import type { AgentRecord, AgentState, RunRecord } from "../../router/moa/record/run_record.ts";
+import { type Colors, fit, oneLine, truncate, widthOf } from "../terminal.ts";
+import { seconds } from "../units.ts";
+import type { AgentState } from "../../../router/moa/record/run_record.ts";
+
+/** An agent as a terminal shows it; times in ms since the run's start. */
+export interface DrawnAgent {
+  readonly id: string;
+  readonly model: string;
+  /** Ids of those whose answers it reads; empty where that is not known. */
+  readonly reads: readonly string[];
+  readonly state: AgentState;
+  readonly text: string;
+  readonly error: string | undefined;
+  /** That it has written. */
+  readonly tokens: number;
+  readonly startedAtMs: number | undefined;
+  readonly firstTokenAtMs: number | undefined;
+  readonly endedAtMs: number | undefined;
+}
+
+/** A run as a terminal shows it; its last agent is the root. */
+export interface DrawnRun {
+  readonly graph: string;
+  readonly agents: readonly DrawnAgent[];
+  readonly durationMs: number | undefined;
+  /** That all agents have written. */
+  readonly tokens: number;
+}
 
 /** Options of `drawRun`. */
 export interface TreeViewOptions {
@@ -14,51 +38,43 @@ export interface TreeViewOptions {
 }
 
 /** A line for each agent: branches, name, model, state, tokens, tokens per second, time, the end of its text. */
-export function drawRun(graph: Graph, record: RunRecord, options: TreeViewOptions): string[] {
-  const records = new Map(record.agents.map((agent) => [agent.id, agent]));
-  const rows = rowsOf(graph);
-  const nameWidth = Math.min(28, Math.max(...rows.map(({ branch, node }) => widthOf(branch + node.id))));
-  const modelWidth = Math.min(12, Math.max(...rows.map(({ node }) => widthOf(node.model))));
+export function drawRun(run: DrawnRun, options: TreeViewOptions): string[] {
+  const agents = new Map(run.agents.map((agent) => [agent.id, agent]));
+  const rows = rowsOf(run.agents, agents);
+  const nameWidth = Math.min(28, Math.max(...rows.map(({ branch, agent }) => widthOf(branch + agent.id))));
+  const modelWidth = Math.min(12, Math.max(...rows.map(({ agent }) => widthOf(agent.model))));
+  const columns = options.columns - nameWidth - modelWidth - 4;
   return [
-    headline(graph, record, options),
-    ...rows.map(({ branch, node }) => {
-      const agent = records.get(node.id);
-      const name = fit(branch + node.id, nameWidth);
-      const model = fit(node.model, modelWidth);
-      return agent === undefined
-        ? `${name}  ${model}`
-        : `${name}  ${options.colors.cyan(model)}  ${
-          agentCells(node, agent, records, {
-            ...options,
-            columns: options.columns - nameWidth - modelWidth - 4,
-          })
-        }`;
+    headline(run, options),
+    ...rows.map(({ branch, agent }) => {
+      const name = fit(branch + agent.id, nameWidth);
+      const model = fit(agent.model, modelWidth);
+      return `${name}  ${options.colors.cyan(model)}  ${agentCells(agent, agents, { ...options, columns })}`;
     }),
   ];
 }
 
-function headline(graph: Graph, record: RunRecord, options: TreeViewOptions): string {
-  const states = record.agents.map((agent) => agent.state);
+function headline(run: DrawnRun, options: TreeViewOptions): string {
+  const states = run.agents.map((agent) => agent.state);
   const count = (...wanted: AgentState[]) => states.filter((state) => wanted.includes(state)).length;
   const parts = [
-    `${graph.name} ${seconds(record.durationMs ?? options.nowMs, options.timeScale)}`,
-    `${count("done")}/${record.agents.length} done`,
+    `${run.graph} ${seconds(run.durationMs ?? options.nowMs, options.timeScale)}`,
+    `${count("done")}/${run.agents.length} done`,
     `${count("queued")} prefill`,
     `${count("running")} decode`,
     `${count("waiting")} wait`,
-    `${record.usage.completionTokens.toLocaleString("en-US")} tokens`,
+    `${run.tokens.toLocaleString("en-US")} tokens`,
   ];
   return options.colors.bold(truncate(parts.join(" · "), options.columns));
 }
 
 function agentCells(
-  node: AgentNode,
-  agent: AgentRecord,
-  records: ReadonlyMap<string, AgentRecord>,
+  agent: DrawnAgent,
+  agents: ReadonlyMap<string, DrawnAgent>,
   options: TreeViewOptions,
 ): string {
   const { colors } = options;
-  const state = fit(stateText(node, agent, records), 11);
+  const state = fit(stateText(agent, agents), 11);
   const color = { waiting: colors.dim, queued: colors.yellow, running: colors.green, done: colors.blue }[
     agent.state === "failed" || agent.state === "cancelled" ? "done" : agent.state
   ];
@@ -68,7 +84,7 @@ function agentCells(
     return `${colors.red(state)}  ${room > 8 ? colors.red(truncate(oneLine(why), room)) : ""}`.trimEnd();
   }
   if (agent.state === "waiting") return color(state.trimEnd());
-  const tokens = agent.usage?.completionTokens ?? 0;
+  const { tokens } = agent;
   const endMs = agent.endedAtMs ?? options.nowMs;
   const decodeMs = (endMs - (agent.firstTokenAtMs ?? endMs)) * options.timeScale;
   const speed = tokens > 1 && decodeMs > 0 ? `${Math.round((tokens - 1) / decodeMs * 1000)}/s` : "";
@@ -79,11 +95,10 @@ function agentCells(
   return `${color(state)}${numbers}${text}`;
 }
 
-function stateText(node: AgentNode, agent: AgentRecord, records: ReadonlyMap<string, AgentRecord>): string {
-  switch (agent.state) {
+function stateText({ state, reads }: DrawnAgent, agents: ReadonlyMap<string, DrawnAgent>): string {
+  switch (state) {
     case "waiting": {
-      const reads = node.reads.flatMap((cluster) => cluster.agents);
-      const ended = reads.filter((read) => records.get(read.id)?.endedAtMs !== undefined);
+      const ended = reads.filter((id) => agents.get(id)?.endedAtMs !== undefined);
       return reads.length === 0 ? "○ waits" : `○ waits ${ended.length}/${reads.length}`;
     }
     case "queued":
@@ -108,22 +123,25 @@ function lastWords(text: string, columns: number): string {
 
 interface Row {
   readonly branch: string;
-  readonly node: AgentNode;
+  readonly agent: DrawnAgent;
 }
 
 /** The root on top and its precursors below it, if every agent is read once; else the agents in order. */
-function rowsOf(graph: Graph): Row[] {
-  const reads = graph.agents.flatMap((agent) => agent.reads.flatMap((cluster) => cluster.agents));
-  if (reads.length !== new Set(reads).size) return graph.agents.map((node) => ({ branch: "", node }));
+function rowsOf(agents: readonly DrawnAgent[], byId: ReadonlyMap<string, DrawnAgent>): Row[] {
+  const reads = agents.flatMap((agent) => agent.reads);
+  const root = agents.at(-1);
+  if (root === undefined) return [];
+  const isTree = reads.length === new Set(reads).size && reads.length === agents.length - 1;
+  if (!isTree) return agents.map((agent) => ({ branch: "", agent }));
   const rows: Row[] = [];
-  const visit = (node: AgentNode, branch: string, below: string) => {
-    rows.push({ branch, node });
-    const children = node.reads.flatMap((cluster) => cluster.agents);
+  const visit = (agent: DrawnAgent, branch: string, below: string) => {
+    rows.push({ branch, agent });
+    const children = agent.reads.flatMap((id) => byId.get(id) ?? []);
     for (const [index, child] of children.entries()) {
       const last = index === children.length - 1;
       visit(child, `${below}${last ? "└ " : "├ "}`, `${below}${last ? "  " : "│ "}`);
     }
   };
-  visit(graph.root, "", "");
+  visit(root, "", "");
   return rows;
 }
