@@ -1,15 +1,15 @@
-import { CanopyError, messageOf } from "../../base/errors.ts";
-import { isJsonObject, type JsonObject } from "../../base/json.ts";
+import { CanopyError } from "../../base/errors.ts";
+import type { JsonObject } from "../../base/json.ts";
 import { loadCheckedConfig, loadConfig } from "../../cfgs/load/load.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
-import { AgentsPrinter } from "./agents_printer.ts";
+import { ask, type Conversation, reportAnswer } from "./conversation.ts";
+import { converse } from "./converse.ts";
 import { UsageError } from "../kit/args.ts";
-import { getJson, listModels, type Server, serverUrl, streamChat } from "../kit/client.ts";
+import { getJson, listModels, postJson, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { findConfigFile } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
-import { colorsOf, oneLine, printable } from "../kit/terminal.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:8000";
 
@@ -22,6 +22,7 @@ export const chatCommand = defineCommand({
   options: {
     prompt: { type: "text", value: "TEXT", help: "The question, as in MoA-vllm; the same as PROMPT" },
     show: { type: "flag", help: "Print what each agent said, as soon as it has said it" },
+    json: { type: "flag", help: "Print the server's answer as JSON; with --show what its agents said, too" },
     model: { type: "text", value: "NAME", help: "Model to ask; by default moa, else the server's first" },
     url: {
       type: "text",
@@ -38,7 +39,9 @@ export const chatCommand = defineCommand({
     temperature: { type: "number", value: "T", fraction: true, min: 0, max: 2, help: "Sampling temperature" },
     seed: { type: "number", value: "N", help: "Seed of the answer" },
   },
-  details: `Without PROMPT the question is read from standard input; on a terminal it is a conversation.
+  details:
+    `Without PROMPT the question is read from standard input; on a terminal it is a conversation (/help shows its
+commands).
 Without --url and --config, the server of the configuration in this folder (canopy.jsonc, MoA-vllm's configs.json)
 is asked, or ${DEFAULT_URL} where there is none; when it is not running, the configuration is served for this. The key of a server that wants one is taken from CANOPY_API_KEY.
 
@@ -51,6 +54,9 @@ Examples:
     }
     if (values.url !== undefined && values.config !== undefined) {
       throw new UsageError("Options --url and --config cannot be used together: leave out one");
+    }
+    if (values.json && io.canAsk && (values.prompt ?? positional) === undefined) {
+      throw new UsageError("Option --json goes with a question: add PROMPT");
     }
     const prompt = values.prompt ?? positional ?? (io.canAsk ? undefined : (await io.readInput()).trim());
     if (prompt === "") throw new UsageError('No question: write canopy chat "QUESTION"');
@@ -65,7 +71,8 @@ Examples:
       if (values.system !== undefined) messages.push({ role: "system", content: values.system });
       const conversation: Conversation = { server: place.server, parameters, messages, show: values.show };
       if (prompt === undefined) await converse(conversation, io);
-      else await ask(conversation, prompt, io);
+      else if (values.json) await printJson(conversation, prompt, io);
+      else reportAnswer(await ask(conversation, prompt, io), io);
       return 0;
     } finally {
       await place.close();
@@ -73,12 +80,19 @@ Examples:
   },
 });
 
-interface Conversation {
-  readonly server: Server;
-  readonly parameters: JsonObject;
-  /** Grows with every question and answer. */
-  readonly messages: JsonObject[];
-  readonly show: boolean;
+/** Asks one question and prints the server's whole answer as JSON, with each agent's answer where `show` asks for it. */
+async function printJson(
+  { server, parameters, messages, show }: Conversation,
+  prompt: string,
+  io: Io,
+): Promise<void> {
+  const body: JsonObject = {
+    ...parameters,
+    messages: [...messages, { role: "user", content: prompt }],
+    ...(show ? { canopy: { include: ["usage", "panel", "trace"] } } : {}),
+  };
+  const answer = await postJson(io.transport, server, { path: "/v1/chat/completions", body }, io.stop);
+  io.out.write(`${JSON.stringify(answer, null, 2)}\n`);
 }
 
 interface Place {
@@ -148,82 +162,4 @@ async function chooseModel(wanted: string | undefined, server: Server, io: Io): 
     code: "no_model",
     status: 404,
   });
-}
-
-/** Questions and answers until the user has had enough. A failed question does not end the conversation. */
-async function converse(conversation: Conversation, io: Io): Promise<void> {
-  const colors = colorsOf(io.out, io.env);
-  const model = String(conversation.parameters.model);
-  io.out.write(colors.dim(`${model} at ${conversation.server.url}; an empty line or Ctrl-D ends.\n`));
-  while (!io.stop.aborted) {
-    const question = await io.ask("> ");
-    if (question === undefined || question.trim() === "") return;
-    try {
-      await ask(conversation, question, io);
-    } catch (error) {
-      if (io.stop.aborted) return;
-      conversation.messages.pop();
-      io.err.write(`canopy chat: ${messageOf(error)}\n`);
-    }
-  }
-}
-
-/** Asks one question and prints the answer as it comes; with `show`, what each agent said before it. */
-async function ask(conversation: Conversation, question: string, io: Io): Promise<void> {
-  const { server, parameters, messages, show } = conversation;
-  messages.push({ role: "user", content: question });
-  const body: JsonObject = { ...parameters, messages: [...messages] };
-  const printer = show
-    ? await AgentsPrinter.start({ server, io, question, model: String(parameters.model) })
-    : undefined;
-  // Terminals obey control characters; files get what was said.
-  const clean = io.out.isTerminal ? printable : (text: string) => text;
-  let answer = "";
-  let usage: JsonObject | undefined;
-  try {
-    const extended = show ? { ...body, canopy: { include: ["usage", "panel"] } } : body;
-    for await (const event of streamChat(io.transport, server, extended, io.stop)) {
-      if (event.type === "head") printer?.runStarted(event.runId);
-      else if (event.type === "text") {
-        if (answer === "") await printer?.beforeAnswer();
-        answer += event.text;
-        if (printer?.holdsAnswer !== true) io.out.write(clean(event.text));
-      } else if (event.type === "usage") usage = event.usage;
-      else printer?.panel(event.canopy);
-    }
-  } finally {
-    await printer?.end();
-  }
-  if (printer?.holdsAnswer === true) {
-    printer.printPanel();
-    io.out.write(clean(answer));
-  } else if (answer === "") await printer?.beforeAnswer();
-  io.out.write(answer.endsWith("\n") ? "" : "\n");
-  messages.push({ role: "assistant", content: answer });
-  if (usage !== undefined) reportFailures(usage, io);
-  if (io.out.isTerminal && usage !== undefined) reportUsage(usage, io);
-}
-
-/** Most failed agents that are named. */
-const MAX_NAMED = 4;
-
-/** Says which agents the answer had to do without, and why. */
-function reportFailures({ degraded }: JsonObject, io: Io): void {
-  if (!isJsonObject(degraded) || !Array.isArray(degraded.failed)) return;
-  const failed = degraded.failed.filter(isJsonObject);
-  const count = failed.length + (typeof degraded.more === "number" ? degraded.more : 0);
-  const named = failed.slice(0, MAX_NAMED).map(({ agent, model, reason }) =>
-    `  ${agent} (${model}): ${oneLine(String(reason))}\n`
-  );
-  const more = count > MAX_NAMED ? `  and ${count - MAX_NAMED} more\n` : "";
-  io.err.write(`${count} of ${degraded.agents} agents failed:\n${named.join("")}${more}`);
-}
-
-function reportUsage(usage: JsonObject, io: Io): void {
-  const { prompt_tokens: read, completion_tokens: written } = usage;
-  const details = isJsonObject(usage.prompt_tokens_details)
-    ? usage.prompt_tokens_details.cached_tokens
-    : undefined;
-  const cached = typeof details === "number" && details > 0 ? ` (${details} cached)` : "";
-  io.out.write(colorsOf(io.out, io.env).dim(`${read} tokens read${cached}, ${written} written\n`));
 }

@@ -42,17 +42,23 @@ export function serverUrl(text: string): string {
   return withScheme.replace(/\/+$/, "").replace(/\/v1$/, "");
 }
 
-/** Asks a question and gives the answer as it streams in. Throws `CanopyError` with the server's own words. */
+/**
+ * Asks a question and gives the answer as it streams in. Throws `CanopyError` with the server's own words. `requestId`:
+ * by which the question's run can be found.
+ */
 export async function* streamChat(
   transport: Transport,
   server: Server,
   body: JsonObject,
   signal: AbortSignal,
+  requestId?: string,
 ): AsyncGenerator<ChatEvent, void, undefined> {
   const response = await send(transport, server, {
     method: "POST",
     url: `${server.url}/v1/chat/completions`,
-    headers: headersOf(server),
+    headers: requestId === undefined
+      ? headersOf(server)
+      : { ...headersOf(server), "x-request-id": requestId },
     body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
   }, signal);
   if (response.status !== 200) throw await refusal(server, response);
@@ -87,7 +93,26 @@ export async function getJson(
   signal: AbortSignal,
 ): Promise<Json> {
   const request = { method: "GET", url: server.url + path, headers: headersOf(server) } as const;
-  const response = await send(transport, server, request, signal);
+  return await jsonOf(server, path, await send(transport, server, request, signal));
+}
+
+/** POSTs a JSON document and gives the one that is answered. Throws `CanopyError` with the server's own words. */
+export async function postJson(
+  transport: Transport,
+  server: Server,
+  { path, body }: { readonly path: string; readonly body: JsonObject },
+  signal: AbortSignal,
+): Promise<Json> {
+  const request = {
+    method: "POST",
+    url: server.url + path,
+    headers: headersOf(server),
+    body: JSON.stringify(body),
+  } as const;
+  return await jsonOf(server, path, await send(transport, server, request, signal));
+}
+
+async function jsonOf(server: Server, path: string, response: IncomingResponse): Promise<Json> {
   if (response.status !== 200) throw await refusal(server, response);
   const text = await readResponseText(response, MAX_JSON_BYTES);
   try {

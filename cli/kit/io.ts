@@ -34,10 +34,12 @@ export interface Io {
    * listens, SIGHUP ends the program.
    */
   onHangUp(listener: () => void): () => void;
+  /** Until the returned function is called, Ctrl-C calls the listener instead of aborting `stop`. */
+  onInterrupt(listener: () => void): () => void;
   /** True when questions can be typed. */
   readonly canAsk: boolean;
-  /** One line from the keyboard; undefined at its end or when `stop` aborts. */
-  ask(prompt: string): Promise<string | undefined>;
+  /** One line from the keyboard; undefined at its end or when `stop` aborts. `history`: earlier lines, the last first. */
+  ask(prompt: string, history?: readonly string[]): Promise<string | undefined>;
   /** All of what was piped in; empty when questions can be typed instead. */
   readInput(): Promise<string>;
 }
@@ -86,7 +88,11 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
     if (stop.signal.aborted) process.exit(request.exitCode);
     stop.abort(request);
   };
-  const onInterrupt = () => onSignal("SIGINT");
+  const interrupts = new Set<() => void>();
+  const onInterrupt = () => {
+    if (interrupts.size === 0) return onSignal("SIGINT");
+    for (const listener of interrupts) listener();
+  };
   const onTerminate = () => onSignal("SIGTERM");
   process.on("SIGINT", onInterrupt);
   process.on("SIGTERM", onTerminate);
@@ -107,8 +113,12 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
       transport,
       stop: stop.signal,
       onHangUp: (listener) => onHangUp(listener, () => onSignal("SIGHUP")),
+      onInterrupt: (listener) => {
+        interrupts.add(listener);
+        return () => interrupts.delete(listener);
+      },
       canAsk: process.stdin.isTTY === true,
-      ask: (prompt) => ask(prompt, stop.signal),
+      ask: (prompt, history) => ask(prompt, history, stop.signal),
       readInput: () => readInput(stop.signal),
     });
   } finally {
@@ -150,8 +160,16 @@ async function readInput(signal: AbortSignal): Promise<string> {
   return text;
 }
 
-async function ask(prompt: string, signal: AbortSignal): Promise<string | undefined> {
-  const lines = createInterface({ input: process.stdin, output: process.stdout });
+async function ask(
+  prompt: string,
+  history: readonly string[] | undefined,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const lines = createInterface({
+    input: process.stdin,
+    output: process.stdout,
+    history: [...history ?? []],
+  });
   const end = new AbortController();
   const onEnd = () => end.abort();
   lines.once("close", onEnd);

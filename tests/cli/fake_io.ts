@@ -55,6 +55,7 @@ export function fakeIo(
   const stop = new AbortController();
   const typed = [...(options.typed ?? [])];
   const hangUps = new Set<() => void>();
+  const interrupts = new Set<() => void>();
   return {
     out: new FakeOutput(options),
     err: new FakeOutput(options),
@@ -67,7 +68,14 @@ export function fakeIo(
     canAsk: options.typed !== undefined,
     ask: () => Promise.resolve(typed.shift()),
     readInput: () => Promise.resolve(options.input ?? ""),
-    interrupt: () => stop.abort(new StopRequest("SIGINT")),
+    interrupt: () => {
+      if (interrupts.size === 0) stop.abort(new StopRequest("SIGINT"));
+      for (const listener of interrupts) listener();
+    },
+    onInterrupt: (listener) => {
+      interrupts.add(listener);
+      return () => interrupts.delete(listener);
+    },
     onHangUp: (listener) => {
       hangUps.add(listener);
       return () => hangUps.delete(listener);
