@@ -3,6 +3,7 @@ import { checkMaxTokens } from "./check_max_tokens.ts";
 import { checkEarlyExit, checkEffort } from "./check_early_exit.ts";
 import { checkPrefill } from "./prefill.ts";
 import { checkPrompt } from "./check_prompt.ts";
+import { checkStaircase } from "./check_staircase.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, ModelConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
@@ -136,6 +137,7 @@ function checkGraph(config: Config, name: string, used: Set<string>): ConfigFind
   findings.push(...checkEarlyExit(config, { graph, path, expanded }));
   findings.push(...checkEffort(config, { graph, path, expanded }));
   findings.push(...checkPrefill(config, name));
+  findings.push(...checkStaircase(config, name));
   findings.push(...checkMaxTokens(config, name, (model) => config.models[model]?.context_tokens));
   return findings;
 }

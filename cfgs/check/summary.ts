@@ -2,6 +2,7 @@ import type { Config, GraphConfig, ModelConfig, WorkerConfig } from "../schema/c
 import { type EarlyExitConfig, type Effort, EFFORTS, leastAnswers, lowEffort } from "../schema/early_exit.ts";
 import { shownSecret } from "../schema/secrets.ts";
 import { prefilledModels, whyNotPrefilled, whyNotResumed } from "./prefill.ts";
+import { waitingModels } from "./check_staircase.ts";
 import type { ExpandedGraph } from "../topology/expanded_graph.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 
@@ -47,6 +48,7 @@ export function summaryText(config: Config): string {
     if (graph.agents.some(({ reads }) => reads.length > 0)) {
       lines.push(`  incremental prefill: ${prefillText(config, name)}`);
     }
+    if (graphConfig.root === "staircase") lines.push(`  root: ${staircaseText(config, name)}`);
     lines.push(...anewLines(config, graph));
   }
   return lines.map((line) => `${line}\n`).join("");
@@ -71,6 +73,15 @@ function prefillText(config: Config, name: string): string {
     return why === undefined ? [] : [`, not for ${model}: ${why}`];
   });
   return `${mode}${without.join("")}`;
+}
+
+/** How a graph's root starts early, and who waits nevertheless. */
+function staircaseText(config: Config, name: string): string {
+  const { climbs, first_tokens, steps, write_tokens, ahead_tokens } = config.graphs[name]!.staircase;
+  const who = climbs === "all" ? "it and all agents that read others start" : "it starts";
+  const without = waitingModels(config, name).map(({ model, why }) => `; not ${model}: ${why}`);
+  return `staircase: ${who} on the first ${first_tokens} tokens of those that it reads, in at most ${steps} steps of ` +
+    `${write_tokens} tokens, ${ahead_tokens} ahead${without.join("")}`;
 }
 
 function workersText({ engine, workers, launch }: ModelConfig): string {

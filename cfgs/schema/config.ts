@@ -4,6 +4,7 @@ import { launchSchema, modelLaunchSchema } from "./launch.ts";
 import { modelOnnxSchema } from "./onnx.ts";
 import { policySchemas } from "./policies.ts";
 import { scorerSchema } from "./scorer.ts";
+import { rootStartSchema, staircaseSchema } from "./staircase.ts";
 import { tracingSchema } from "./tracing.ts";
 
 /** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
@@ -252,6 +253,11 @@ const graphRules = {
     "How far a run goes by the request's `reasoning_effort`; \"root\": it goes to the root's engine as it came",
   ),
   incremental_prefill: incrementalPrefillInputSchema.prefault("auto"),
+  root: rootStartSchema.default("wait").describe(
+    "wait: the root starts when its precursors are done. staircase: it starts on their first words and is asked again " +
+      "as they grow, its own words so far kept",
+  ),
+  staircase: staircaseSchema.prefault({}),
   on_overflow: z.enum(["cut_middle", "refuse"]).default("cut_middle").describe(
     "Answers that are too long for the context of the agent that reads them: cut from their middle, or the agent fails",
   ),

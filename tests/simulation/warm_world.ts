@@ -17,6 +17,7 @@ export function makeWarmWorld(options: Parameters<typeof makeWorld>[0]): World {
         random: world.random.stream("router"),
         transport: world.transport,
         loadTokenizer: () => Promise.resolve(builtinTokenizer()),
+        earlyExit: options.earlyExit?.(world.clock),
       }),
   };
 }

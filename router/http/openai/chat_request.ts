@@ -48,6 +48,7 @@ export function* readChat(
       rootSampling: sampling,
       rootLogprobs: logprobs,
       choices: common.choices,
+      root: common.root,
       whole: !common.stream && ownStops.length === 0,
       headers,
     }],

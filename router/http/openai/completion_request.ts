@@ -33,6 +33,7 @@ export async function readCompletion(
       rootSampling: sampling,
       rootLogprobs: logprobs,
       choices: common.choices,
+      root: common.root,
       whole: !common.stream && ownStops.length === 0,
       headers,
     })),

@@ -1,6 +1,9 @@
 import { badRequest } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Sampling } from "../../engines/engine.ts";
+import type { RootStart } from "../../../cfgs/schema/staircase.ts";
+import { whyNotGoneOn } from "../../moa/agent/resumed_answer.ts";
+import { hasChatFields } from "../../moa/prompt/wire_prompt.ts";
 import { isSet } from "../gate/fields.ts";
 import type { CommonRequest } from "./request_schema.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
@@ -21,6 +24,8 @@ export interface CompletionPlan {
   readonly continuousUsage: boolean;
   /** The additions of `canopy.include`; undefined when `canopy` is absent. */
   readonly include: readonly Include[] | undefined;
+  /** When the root starts, where the client has said so. */
+  readonly root: RootStart | undefined;
   readonly logprobs: boolean;
   /** Stop strings that the root's engine does not take: the router ends the text at these itself. */
   readonly ownStops: readonly string[];
@@ -42,7 +47,7 @@ export function commonPlan(
   target: RunTarget,
 ): Pick<
   CompletionPlan,
-  "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include"
+  "graph" | "model" | "choices" | "stream" | "includeUsage" | "continuousUsage" | "include" | "root"
 > {
   if (target.graph.joined !== undefined) refuseForJoined(request, target.graph.joined.agents.length);
   return {
@@ -51,6 +56,7 @@ export function commonPlan(
     choices: request.n ?? 1,
     ...readDelivery(request),
     include: isSet(request.canopy) ? request.canopy.include ?? [] : undefined,
+    root: request.canopy?.root ?? undefined,
   };
 }
 
@@ -113,3 +119,31 @@ export function requireLogprobs(target: RunTarget): void {
 
 /** Extra response fields a client may ask for with `"canopy": {"include": [...]}`. */
 export type Include = "usage" | "panel" | "trace";
+
+/** Throws 400 when a client asks for a staircase that its graph, the root's engine or other parameters rule out. */
+export function refuseStaircase({ graph, root }: RunTarget, plan: CompletionPlan): void {
+  if (plan.root !== "staircase") return;
+  const refuse = (why: string, remedy: string) => {
+    const message = `canopy.root cannot be "staircase" for ${graph.name}: ${why}; ${remedy}`;
+    throw badRequest("canopy.root", message, "unsupported_parameter");
+  };
+  const refusal = graph.root.reads.length === 0 ? "its root reads nobody" : graph.staircase?.refusal;
+  if (refusal !== undefined) refuse(refusal, "leave it out, or ask a virtual model without that setting");
+  if (root === undefined) return;
+  const { capabilities } = root.engine;
+  const wait = 'leave it out, or say "wait"';
+  if (!capabilities.tokenIds) refuse(`the engine of ${root.name} takes no token ids`, wait);
+  if (!capabilities.returnsTokenIds) {
+    refuse(`the engine of ${root.name} does not return the ids of its tokens`, wait);
+  }
+  if (root.tokenizer === undefined) {
+    refuse(
+      `the router does not know the tokenizer of ${root.name}`,
+      `leave it out, or set models.${root.name}.tokenizer`,
+    );
+  }
+  const sampling = plan.inputs[0]?.rootSampling ?? {};
+  const parameters = whyNotGoneOn(sampling) ??
+    (hasChatFields(sampling) ? "its parameters need the engine's chat endpoint" : undefined);
+  if (parameters !== undefined) refuse(parameters, "leave one of the two out");
+}

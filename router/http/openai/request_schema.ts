@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { readInt64 } from "../../../base/int64.ts";
+import { rootStartSchema } from "../../../cfgs/schema/staircase.ts";
 
 /** Most answers per prompt. */
 export const MAX_CHOICES = 16;
@@ -56,6 +57,9 @@ const commonFields = {
   canopy: z.strictObject({
     include: z.array(z.enum(["usage", "panel", "trace"])).nullish().describe(
       "What to add to the answer: usage per agent and model, the panel's answers, the trace",
+    ),
+    root: rootStartSchema.nullish().describe(
+      "staircase: the root starts on the first words of its precursors; wait: when they are done; default: as the graph says",
     ),
   }).nullish().describe("Canopy's own options"),
   user: z.unknown().optional().describe("Accepted and ignored"),

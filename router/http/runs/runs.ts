@@ -6,7 +6,7 @@ import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { breakdown, promptBody, traceEventBody } from "../openai/run_body.ts";
 import { runEventStream } from "./run_event_stream.ts";
-import type { AgentRecord, ExitRecord, RunRecord } from "../../moa/record/run_record.ts";
+import type { AgentRecord, ExitRecord, RunRecord, StepRecord } from "../../moa/record/run_record.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 const DEFAULT_LIMIT = 100;
@@ -179,5 +179,20 @@ function agentBody(agent: AgentRecord): Json {
     ended_at_ms: agent.endedAtMs ?? null,
     resumes: agent.resumes,
     restarts: agent.restarts,
+    ...(agent.steps === undefined ? {} : { steps: agent.steps.map(stepBody) }),
+  };
+}
+
+/** One step of an answer that was begun before its prompt was whole. */
+function stepBody(step: StepRecord): Json {
+  return {
+    started_at_ms: step.startedAtMs,
+    ended_at_ms: step.endedAtMs ?? null,
+    last: step.isLast,
+    reads: { ...step.reads },
+    before: step.before,
+    prompt_tokens: step.promptTokens ?? null,
+    cached_tokens: step.cachedTokens ?? null,
+    completion_tokens: step.completionTokens ?? null,
   };
 }

@@ -15,9 +15,11 @@ import {
 } from "../../engines/engine.ts";
 import { cacheReportOf, promptPrefixOf } from "../../engines/prompt_prefix_of.ts";
 import type { AgentContext } from "./agent_context.ts";
+import type { AnswerStep, AnswerSteps } from "./answer_steps.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
-import { resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
+import { isPause, resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
+import { StepLog } from "./step_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
 import type { AgentRecord, AgentState } from "../record/run_record.ts";
@@ -53,8 +55,8 @@ export interface Asked {
 
 /** A request to generate. */
 export interface AgentRequest {
-  /** A promise where it is still being tokenised. */
-  readonly asked: Asked | Promise<Asked>;
+  /** A promise where it is still being tokenised; steps of an answer that is begun before its prompt is whole. */
+  readonly asked: Asked | Promise<Asked> | AnswerSteps;
   readonly logprobs?: number | undefined;
   /** An engine that refuses the request because of them is asked again without. */
   readonly logprobsOptional?: boolean | undefined;
@@ -64,7 +66,10 @@ export interface AgentRequest {
   readonly sink?: EventSink | undefined;
 }
 
-type PlacedRequest = AgentRequest & Asked;
+type PlacedRequest = Omit<AgentRequest, "asked"> & Asked & {
+  /** The rest of an answer of which a step is to be written; absent: it is written at once. */
+  readonly step?: (() => ResumedAnswer) | undefined;
+};
 
 /** The last event of a generation. */
 type End = Extract<GenerateEvent, { type: "end" }>;
@@ -115,6 +120,8 @@ export class AgentCall {
   #restarts = 0;
   /** The last running usage that the engine sent. */
   #running: EngineUsage | undefined;
+  /** Steps of an answer that is begun before its prompt is whole. */
+  readonly #steps = new StepLog();
   #finishReason: FinishReason | undefined;
   #span: Span | undefined;
   #startedAtMs: number | undefined;
@@ -186,18 +193,23 @@ export class AgentCall {
     const { spans, headers } = this.#context;
     this.#span = beginAgentSpan(spans, { id: this.id, model: this.node.model }, headers);
     const overdue = this.#overdue();
+    const inSteps = "next" in request.asked;
     const deadline = deadlineSignal(
       this.#context.clock,
-      this.node.deadlineMs ?? Infinity,
+      // Of an answer in steps it begins with the last one: before it others are waited for.
+      inSteps ? Infinity : this.node.deadlineMs ?? Infinity,
       overdue,
       this.#controller.signal,
     );
     try {
-      const asked = request.asked instanceof Promise
-        ? await unlessAborted(request.asked, deadline.signal)
-        : request.asked;
-      this.#prompt = asked.prompt;
-      this.#complete(await this.#generate({ ...request, ...asked }, deadline.signal));
+      const { asked: given, ...rest } = request;
+      if ("next" in given) {
+        this.#complete(await this.#climb(rest, given, { overdue, signal: deadline.signal }));
+      } else {
+        const asked = given instanceof Promise ? await unlessAborted(given, deadline.signal) : given;
+        this.#prompt = asked.prompt;
+        this.#complete(await this.#generate({ ...rest, ...asked }, deadline.signal));
+      }
     } catch (error) {
       const cut = overdue !== undefined && error === overdue && this.node.onDeadline === "use_partial" &&
         this.log.text !== "";
@@ -208,6 +220,77 @@ export class AgentCall {
     }
     if (this.state === "done") await this.#forwardEnd(request.sink);
     this.#context.work.end();
+  }
+
+  /**
+   * Writes an answer in steps: each reads what is known of the prompt and all that is written of the answer, and goes
+   * on behind it.
+   */
+  async #climb(
+    request: Omit<AgentRequest, "asked">,
+    steps: AnswerSteps,
+    { overdue, signal }: { readonly overdue: CanopyError | undefined; readonly signal: AbortSignal },
+  ): Promise<End> {
+    let hasEnded = false;
+    while (true) {
+      const step: AnswerStep = await unlessAborted(
+        steps.next({ tokens: this.log.tokens, hasEnded }, signal),
+        signal,
+      );
+      const ms = step.isLast ? this.node.deadlineMs ?? Infinity : Infinity;
+      const deadline = deadlineSignal(this.#context.clock, ms, overdue, signal);
+      const end: End = await this.#writeStep(request, step, deadline.signal).finally(deadline.release);
+      const { reads, promptTokens = 0, cachedTokens, completionTokens = 0, before, isLast } = this.#steps.end(
+        end.usage,
+        this.#context.trace.nowMs,
+      );
+      this.#note("agent_step", {
+        step: this.#steps.records.length,
+        last: isLast,
+        reads: { ...reads },
+        before,
+        prompt_tokens: promptTokens,
+        ...(cachedTokens === undefined ? {} : { cached: cachedTokens }),
+        tokens: completionTokens,
+      });
+      if (step.isLast || !isPause(end, step.sampling.extra?.["stop_token_ids"])) return end;
+      this.#steps.keep(this.#steps.records.at(-1)!, this.log.tokens);
+      this.#end = this.#running = undefined;
+      hasEnded = end.finishReason === "stop";
+    }
+  }
+
+  async #writeStep(
+    request: Omit<AgentRequest, "asked">,
+    step: AnswerStep,
+    signal: AbortSignal,
+  ): Promise<End> {
+    const { prompt, sampling, isLast } = step;
+    this.#prompt = prompt;
+    this.#steps.begin(step, { tokens: this.log.tokens, atMs: this.#context.trace.nowMs });
+    // Nothing is written yet: an answer like any other.
+    if (isLast && this.log.tokens === 0) {
+      return await this.#generate({ ...request, prompt, sampling }, signal);
+    }
+    const rest = (): ResumedAnswer => {
+      const begun = resumeAnswer({
+        prompt,
+        sampling,
+        log: this.log,
+        usage: this.#running,
+        tokenizer: this.#model.tokenizer,
+        engine: this.#model.config.engine,
+        open: !isLast,
+      });
+      if (typeof begun !== "string") return begun;
+      throw new CanopyError(`The answer of agent ${this.id} cannot be gone on with: ${begun}`, {
+        code: "answer_not_resumable",
+        status: 502,
+      });
+    };
+    const ended = rest().ended();
+    if (ended !== undefined) return await this.#deliverEnd(ended, request.sink, signal);
+    return await this.#generate({ ...request, prompt, sampling, step: rest }, signal);
   }
 
   /**
@@ -243,17 +326,23 @@ export class AgentCall {
     const answerTokens = usage === last && last !== undefined
       ? last.completionTokens
       : Math.max(usage?.completionTokens ?? 0, this.log.tokens);
-    const completionTokens = this.#discardedTokens + answerTokens;
-    const read = usage !== undefined || this.log.tokens > 0;
+    const { before, sums } = this.#steps;
+    const completionTokens = this.#discardedTokens + sums.completionTokens +
+      Math.max(0, answerTokens - before);
+    const read = usage !== undefined || this.log.tokens > before;
     const knownPromptTokens = read && this.#prompt?.kind === "tokens" ? this.#prompt.ids.length : 0;
+    const promptTokens = usage === undefined || usage.reported === false
+      ? knownPromptTokens
+      : usage.promptTokens;
+    const cachedTokens = usage?.cachedTokens;
     const wasted = this.#state === "failed" || this.#state === "cancelled";
     return {
       agent: this.node.id,
       model: this.node.model,
       calls: this.#calls,
-      promptTokens: usage === undefined || usage.reported === false ? knownPromptTokens : usage.promptTokens,
+      promptTokens: sums.promptTokens + promptTokens + (read ? before : 0),
       completionTokens,
-      cachedTokens: usage?.cachedTokens,
+      cachedTokens: cachedTokens === undefined ? sums.cachedTokens : cachedTokens + (sums.cachedTokens ?? 0),
       reasoningTokens: usage?.reasoningTokens ?? 0,
       wastedTokens: wasted ? completionTokens : this.#discardedTokens,
     };
@@ -276,6 +365,7 @@ export class AgentCall {
       endedAtMs: this.#endedAtMs,
       resumes: this.#resumes,
       restarts: this.#restarts,
+      steps: this.#steps.records.length === 0 ? undefined : [...this.#steps.records],
       usage: this.usage(),
     };
   }
@@ -288,7 +378,7 @@ export class AgentCall {
     const budget = new AttemptBudget(this.#model.config.retries);
     let failure: unknown;
     let logprobs = request.logprobs;
-    let rest: ResumedAnswer | undefined;
+    let rest = request.step?.();
     while (true) {
       const lease = await this.#lease(request, { budget, failure, signal });
       try {
@@ -323,6 +413,7 @@ export class AgentCall {
    */
   #rest(request: PlacedRequest, error: EngineError): ResumedAnswer | undefined {
     const { log } = this;
+    if (request.step !== undefined) return request.step();
     if (log.tokens === 0) return undefined;
     const { prompt, sampling, sink } = request;
     const rest = resumeAnswer({
@@ -396,8 +487,9 @@ export class AgentCall {
       request: generate.id,
       ...(computes === undefined ? {} : { computes }),
     });
-    if (rest === undefined) this.#placedAtMs = this.#context.trace.nowMs;
-    else {
+    if (this.log.tokens === 0) this.#placedAtMs = this.#context.trace.nowMs;
+    // A step goes on with what those before it have written: nothing was broken off.
+    if (rest !== undefined && rest.tokens > this.#steps.before) {
       this.#resumes++;
       this.#note("agent_resumed", { worker: lease.workerId, tokens: rest.tokens });
     }

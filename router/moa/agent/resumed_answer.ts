@@ -46,6 +46,8 @@ export interface BrokenAnswer {
   readonly usage: EngineUsage | undefined;
   readonly tokenizer: ModelTokenizer | undefined;
   readonly engine: ModelConfig["engine"];
+  /** It is gone on with again behind its next end, unless that `isPause` says otherwise. */
+  readonly open?: boolean | undefined;
 }
 
 /** A broken answer that can be gone on with. */
@@ -84,12 +86,17 @@ export class ResumedAnswer {
   #ids = 0;
   /** Characters yet to come out of the filter that were out before the seam. */
   #repeated = 0;
+  readonly #open: boolean;
+  readonly #stopIds: Json | undefined;
   /** The last event, held back: when the answer ends with a token that is no text, it is this one's last. */
   #held: OutputDelta | undefined;
   #usage: EngineUsage;
 
-  constructor({ broken: { sampling, log, usage, engine }, promptIds, detokenizer, decoded }: Seam) {
+  constructor({ broken, promptIds, detokenizer, decoded }: Seam) {
+    const { sampling, log, usage, engine, open = false } = broken;
     this.tokens = log.tokenIds.length;
+    this.#open = open;
+    this.#stopIds = sampling.extra?.["stop_token_ids"];
     this.divergence = divergenceOf(sampling, engine);
     this.#promptTokens = promptIds.length;
     this.#cachedTokens = usage?.cachedTokens;
@@ -141,6 +148,7 @@ export class ResumedAnswer {
     const held = this.#held;
     const ids = held?.tokenIds ?? [];
     const byToken = end.finishReason === "stop" && typeof end.stopReason !== "string";
+    if (this.#open && isPause(end, this.#stopIds)) return this.#pause(end, byToken);
     const last = this.#textOf(byToken ? ids.slice(0, -1) : ids) + this.#detokenizer.flush();
     let text = this.#filter.push(last);
     const unseen = this.#filter.stopped && typeof end.stopReason !== "string";
@@ -149,6 +157,19 @@ export class ResumedAnswer {
     if (typeof end.stopReason !== "string" || !end.stopReason.startsWith(rest)) text += rest;
     const events = this.#delta(held, text);
     if (unseen) return [...events, this.#stopEnd()];
+    return [...events, { ...end, usage: this.#whole(end.usage, this.#usage.completionTokens) }];
+  }
+
+  /**
+   * The last events of a part behind which the answer goes on: an incomplete character and the beginning of a stop
+   * string stay back, and a token that ended it is none of the answer's.
+   */
+  #pause(end: End, byToken: boolean): GenerateEvent[] {
+    const held = this.#held;
+    const kept = held === undefined || !byToken ? held : withoutLast(held);
+    const text = this.#filter.push(this.#textOf(kept?.tokenIds ?? []));
+    const events = this.#delta(kept?.tokenIds?.length === 0 ? undefined : kept, text);
+    if (this.#filter.stopped) return [...events, this.#stopEnd()];
     return [...events, { ...end, usage: this.#whole(end.usage, this.#usage.completionTokens) }];
   }
 
@@ -194,17 +215,14 @@ const NO_USAGE: EngineUsage = {
  * known as tokens, or an engine would go on otherwise than it began.
  */
 export function resumeAnswer(broken: BrokenAnswer): ResumedAnswer | string {
-  const { prompt, sampling: { extra, stop = [] }, log, tokenizer } = broken;
+  const { prompt, sampling: { extra }, log, tokenizer } = broken;
   if (prompt.kind !== "tokens") return "the engine tokenises its prompt";
   if (tokenizer === undefined) return "the router does not know the model's tokenizer";
-  if (log.reasoning !== "" || log.tokenIds.length === 0 || log.tokenIds.length !== log.tokens) {
+  if (log.reasoning !== "" || log.tokenIds.length !== log.tokens) {
     return "the engine did not return all of its token ids";
   }
-  const field = NOT_RESUMABLE.find((name) => isSet(extra?.[name]));
-  if (field !== undefined) return `it was asked for with \`${field}\``;
-  if (isSet(extra?.min_tokens) && stop.length > 0) {
-    return "it was asked for with both `min_tokens` and `stop`";
-  }
+  const refusal = whyNotGoneOn(broken.sampling);
+  if (refusal !== undefined) return refusal;
   const seam = seamOf(prompt.ids, log, {
     tokenizer,
     skipSpecialTokens: extra?.skip_special_tokens !== false,
@@ -212,6 +230,34 @@ export function resumeAnswer(broken: BrokenAnswer): ResumedAnswer | string {
   return seam === undefined
     ? "its tokens do not give the text that the engine sent"
     : new ResumedAnswer({ broken, promptIds: prompt.ids, ...seam });
+}
+
+/** The reason, as the end of a sentence, why parameters keep an answer from being gone on with; undefined where none do. */
+export function whyNotGoneOn({ extra, stop = [] }: Sampling): string | undefined {
+  const field = NOT_RESUMABLE.find((name) => isSet(extra?.[name]));
+  if (field !== undefined) return `it was asked for with \`${field}\``;
+  return isSet(extra?.min_tokens) && stop.length > 0
+    ? "it was asked for with both `min_tokens` and `stop`"
+    : undefined;
+}
+
+/**
+ * True for an end behind which an answer can go on: its tokens were used up, or the model had no more to say; false where
+ * a stop that was asked for was met. `stopIds`: the parameter `stop_token_ids`.
+ */
+export function isPause({ finishReason, stopReason }: End, stopIds: Json | undefined): boolean {
+  if (finishReason === "length") return true;
+  if (finishReason !== "stop" || typeof stopReason === "string") return false;
+  return !(Array.isArray(stopIds) && stopReason !== undefined && stopIds.includes(stopReason));
+}
+
+function withoutLast(delta: OutputDelta): OutputDelta {
+  const { tokenIds, logprobs } = delta;
+  return {
+    ...delta,
+    ...(tokenIds === undefined ? {} : { tokenIds: tokenIds.slice(0, -1) }),
+    ...(logprobs === undefined ? {} : { logprobs: logprobs.slice(0, -1) }),
+  };
 }
 
 /** The text of the tokens written so far, and the way to go on with it; undefined where it is not the engine's. */
@@ -223,6 +269,9 @@ function seamOf(
   const context = promptIds.slice(-CONTEXT_TOKENS);
   const textOf = (ids: readonly number[]) => tokenizer.decode(ids, { skipSpecialTokens });
   const contextLength = textOf(context).length;
+  if (tokenIds.length === 0) {
+    return { detokenizer: new Detokenizer(tokenizer, context, skipSpecialTokens), decoded: "" };
+  }
   for (let incomplete = 0; incomplete < Math.min(CHARACTER_TOKENS, tokenIds.length); incomplete++) {
     const complete = [...context, ...tokenIds.slice(0, tokenIds.length - incomplete)];
     let decoded = textOf(complete).slice(contextLength);

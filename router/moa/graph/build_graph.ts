@@ -1,6 +1,7 @@
 import { badRequest, type CanopyError } from "../../../base/errors.ts";
 import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
 import type { Config, GraphConfig, PromptConfig } from "../../../cfgs/schema/config.ts";
+import { whyNoStaircase } from "../../../cfgs/check/check_staircase.ts";
 import { type Effort, lowEffort, noEarlyExit } from "../../../cfgs/schema/early_exit.ts";
 import { type ConfigPath, formatPath } from "../../../cfgs/schema/config_path.ts";
 import { expandGraph } from "../../../cfgs/topology/expand_graph.ts";
@@ -21,6 +22,10 @@ export function buildGraphs(config: Config): Map<string, Graph> {
  */
 export function buildGraph(name: string, config: Config): Graph {
   const graph = buildOne(name, config);
+  const { byDefault, refusal } = graph.staircase ?? {};
+  if (byDefault === true && refusal !== undefined) {
+    throw invalid(["graphs", name, "root"], `is "staircase", but ${refusal}`);
+  }
   return { ...graph, efforts: effortGraphs(graph, config) };
 }
 
@@ -45,7 +50,15 @@ function effortGraphs(graph: Graph, config: Config): Graph["efforts"] {
     return { ...early_exit === undefined ? usual() : built({ ...written, early_exit }), effort: which };
   };
   return {
-    low: level("low", () => ({ ...graph, runExit: lowEffort(written.early_exit) })),
+    low: level("low", () => {
+      const early_exit = lowEffort(written.early_exit);
+      const refusal = whyNoStaircase({ ...written, early_exit });
+      return {
+        ...graph,
+        runExit: early_exit,
+        staircase: graph.staircase && { ...graph.staircase, refusal },
+      };
+    }),
     medium: level("medium", () => graph),
     high: level("high", () => built(withoutExits(written))),
   };
@@ -100,7 +113,8 @@ class GraphBuilder {
     const joined = expanded.joined && { ...this.#cluster(expanded.joined, agents), earlyExit: noEarlyExit };
     if (joined !== undefined) clusters.set(joined.id, joined);
     const { slots, strip_reasoning, deadline_ms, compat, neutralise_control_tokens } = this.#graph;
-    const { incremental_prefill, early_exit, on_overflow } = this.#graph;
+    const { incremental_prefill, early_exit, on_overflow, root, staircase } = this.#graph;
+    const refusal = whyNoStaircase(this.#graph);
     return {
       name,
       agents: [...agents.values()],
@@ -121,6 +135,11 @@ class GraphBuilder {
       },
       runExit: early_exit.scope === "run" ? early_exit : undefined,
       rewriteTemplate: this.#rewriteTemplate(name),
+      staircase: {
+        byDefault: root === "staircase",
+        settings: staircase,
+        refusal,
+      },
       onOverflow: on_overflow,
     };
   }

@@ -1,4 +1,5 @@
 import type { EarlyExitConfig, Effort } from "../../../cfgs/schema/early_exit.ts";
+import type { StaircaseConfig } from "../../../cfgs/schema/staircase.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { PromptTemplate } from "./template.ts";
 
@@ -72,8 +73,19 @@ export interface AgentGraph {
   readonly rewriteTemplate?: PromptTemplate | undefined;
   /** The level of effort that the request has chosen; undefined where it chose none. */
   readonly effort?: Effort | undefined;
+  /** The root may start on the first words of its precursors; absent: it may not. */
+  readonly staircase?: GraphStaircase | undefined;
   /** Fate of answers that are too long for the context of the agent that reads them. */
   readonly onOverflow: "cut_middle" | "refuse";
+}
+
+/** A graph's way of starting its root before the precursors are done. */
+export interface GraphStaircase {
+  /** Runs have it whose requests do not say otherwise. */
+  readonly byDefault: boolean;
+  readonly settings: StaircaseConfig;
+  /** The reason why no run can have it, as the end of a sentence. */
+  readonly refusal: string | undefined;
 }
 
 /** A graph with one root, as virtual models have it. */

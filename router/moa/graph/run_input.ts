@@ -1,4 +1,5 @@
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
+import type { RootStart } from "../../../cfgs/schema/staircase.ts";
 import type { Sampling } from "../../engines/engine.ts";
 
 /** A conversation (chat), or a raw prompt (completions). */
@@ -15,6 +16,8 @@ export interface RunInput {
   readonly rootLogprobs?: number | undefined;
   /** Answers wanted (`n`): the root is called this many times. */
   readonly choices: number;
+  /** When the root starts; absent: as the graph says. */
+  readonly root?: RootStart | undefined;
   /** The client whose run it is, by a name that only comparing makes sense of; undefined for nobody in particular. */
   readonly owner?: string | undefined;
   /** The client gets the answer in one piece: until its end it may be begun anew. */

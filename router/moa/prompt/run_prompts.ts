@@ -191,6 +191,17 @@ export class RunPrompts {
     });
   }
 
+  /** The reason why an agent's prompt does not go out as token ids, as the end of a sentence; undefined where it does. */
+  whyNotTokens({ node, served, sampling }: PromptTarget): string | undefined {
+    if (!served.engine.capabilities.tokenIds) return "the engine takes no token ids";
+    if (served.tokenizer === undefined) return "the router does not know the model's tokenizer";
+    const filled = fillPrompt(this.#openOf(node), []);
+    if (filled.kind !== "chat") return "its prompt is a raw text, which the engine tokenises";
+    return isTokenised(filled, served, sampling)
+      ? undefined
+      : "its conversation or parameters need the engine's chat endpoint";
+  }
+
   /** As `SplicedPrompt.keptTokens`, of an agent whose prompt is spliced. */
   keptTokens(node: AgentNode): number | undefined {
     return this.#spliced.get(node)?.keptTokens;

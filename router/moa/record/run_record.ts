@@ -9,6 +9,20 @@ import type { AgentUsage, RunUsage } from "./usage.ts";
  */
 export type AgentState = "waiting" | "queued" | "running" | "done" | "failed" | "cancelled";
 
+/** One step as the record of a run shows it; times count from the run's start. */
+export interface StepRecord {
+  readonly startedAtMs: number;
+  readonly endedAtMs: number | undefined;
+  readonly isLast: boolean;
+  readonly reads: Readonly<Record<string, number>>;
+  /** Tokens of the answer before it. */
+  readonly before: number;
+  /** With the answer's tokens before it, which are read again; undefined until the step has ended. */
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+  readonly completionTokens: number | undefined;
+}
+
 /** An agent as the run record shows it. */
 export interface AgentRecord {
   readonly id: string;
@@ -30,6 +44,8 @@ export interface AgentRecord {
   readonly resumes: number;
   /** How often its answer broke off and was begun anew. */
   readonly restarts: number;
+  /** Of an answer that was begun before its prompt was whole; absent: it was not. */
+  readonly steps?: readonly StepRecord[] | undefined;
   readonly usage: AgentUsage | undefined;
 }
 

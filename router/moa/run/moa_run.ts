@@ -5,7 +5,7 @@ import { logger } from "../../../base/log.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Span, Spans } from "../../tracing/spans.ts";
 import { turnByTurn } from "../../../base/turns.ts";
-import type { AgentCall, AgentRequest, Asked } from "../agent/agent_call.ts";
+import type { AgentCall, AgentRequest, Asked, EventSink } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
 import { OpenWork } from "../agent/open_work.ts";
@@ -29,6 +29,7 @@ import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { RunRecord } from "../record/run_record.ts";
 import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
+import { isStaircase, RunStairs, staircaseRefusal } from "../stairs/run_stairs.ts";
 import { type AgentUsage, type RunUsage, runUsage, withExtraTokens } from "../record/usage.ts";
 import type { Answered, Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
 import type { Run } from "./run.ts";
@@ -51,6 +52,9 @@ import { RunWarming } from "../warm/run_warming.ts";
 import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 
 const log = logger("moa");
+
+/** A request whose prompt is whole. */
+type WholeRequest = AgentRequest & { readonly asked: Asked | Promise<Asked> };
 
 /** Options of a `MoaRun`. */
 export interface MoaRunOptions {
@@ -96,6 +100,8 @@ export class MoaRun implements Run {
   readonly #context: AgentContext;
   /** Writes up what the agents agree on: nobody else works any more. */
   #rewrite: AgreedRewrite | undefined;
+  /** Undefined where every agent waits for its precursors. */
+  readonly #stairs: RunStairs | undefined;
   /** Answers that were cut for the agents that read them. */
   readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
   readonly #deadline = new AbortController();
@@ -156,6 +162,16 @@ export class MoaRun implements Run {
       : graph.agents.map((node) => checkContext(this.#calls.target(node), prompts));
     this.#checks = checks.filter((check) => check !== undefined);
     for (const check of this.#checks) check.catch(() => {});
+    this.#stairs = isStaircase(graph, input)
+      ? new RunStairs({
+        graph,
+        agents: this.#calls,
+        prompts,
+        clock,
+        trace,
+        onReady: (node) => this.#launchInSteps(node),
+      })
+      : undefined;
     this.#warming = new RunWarming(graph, this.#calls, context);
     this.#exits = new RunExits({
       graph,
@@ -220,6 +236,8 @@ export class MoaRun implements Run {
     this.#trace.add("run_started", {
       data: { graph: graph.name, choices: input.choices, ...(effort === undefined ? {} : { effort }) },
     });
+    const staircaseOff = staircaseRefusal(graph, input);
+    if (staircaseOff !== undefined) this.#trace.add("staircase_off", { data: { reason: staircaseOff } });
     if (signal.aborted) this.#onClientGone();
     else signal.addEventListener("abort", this.#onClientGone, { once: true });
     if (graph.deadlineMs !== undefined) {
@@ -237,6 +255,7 @@ export class MoaRun implements Run {
   }
 
   #begin(): void {
+    this.#stairs?.start();
     if (this.#stages !== undefined) this.#stages.start();
     else for (const node of this.#leaves()) this.#launch(node);
     if (this.#state === "running") this.#warming.start();
@@ -257,6 +276,7 @@ export class MoaRun implements Run {
       }
     }
     if (!await this.#checked()) return;
+    this.#stairs?.start();
     if (this.#stages !== undefined) this.#stages.start();
     else {
       for (const node of this.#leaves()) {
@@ -342,7 +362,10 @@ export class MoaRun implements Run {
       warmTokens: isFirst ? this.#warming.computed(node) : 0,
       // Other choices find all that the first one has read.
       cutTokens: isFirst ? cutTokensOf(this.#cuts.get(node)) : undefined,
-      splicedTokens: isFirst && call.state === "done" ? this.#prompts.splicedTokens(node) : undefined,
+      // Of several steps nobody says which of their cached tokens are the last one's.
+      splicedTokens: isFirst && call.state === "done" && !this.#calls.climbs(node)
+        ? this.#prompts.splicedTokens(node)
+        : undefined,
       savedTokens: this.#calls.savedTokens(call),
     });
   }
@@ -351,7 +374,7 @@ export class MoaRun implements Run {
   #launch(node: AgentNode): void {
     if (!this.#isOpen) return;
     const calls = this.#calls.of(node);
-    let request: AgentRequest;
+    let request: WholeRequest;
     try {
       request = this.#request(node);
     } catch (error) {
@@ -367,8 +390,35 @@ export class MoaRun implements Run {
     }
   }
 
+  /** Starts an agent whose precursors still write. */
+  #launchInSteps(node: AgentNode): void {
+    const stairs = this.#stairs;
+    if (this.#state !== "running" || stairs === undefined) return;
+    const isRoot = node === soleRoot(this.#options.graph);
+    for (const call of this.#calls.of(node)) {
+      const request: AgentRequest = {
+        asked: stairs.steps(node, call.choice),
+        stickyKey: this.#warming.stepKey(node),
+        logprobs: isRoot ? this.#options.input.rootLogprobs : undefined,
+        sink: isRoot ? this.#sink(call) : undefined,
+      };
+      call.run(request).then(() => this.#onCallEnded(call)).catch(this.#onInternalError);
+    }
+  }
+
+  /** All that a reader of a cluster that has closed needs is there: it starts, or takes its last step. */
+  #launchReader(node: AgentNode): void {
+    if (this.#state !== "running" || this.#stairs?.hasBegun(node) !== true) return this.#launch(node);
+    try {
+      const { asked } = this.#request(node);
+      this.#stairs.finish(node, asked);
+    } catch (error) {
+      this.#stairs.finish(node, Promise.reject(error));
+    }
+  }
+
   /** The request of an agent whose clusters are closed. Throws when its prompt cannot be made. */
-  #request(node: AgentNode): AgentRequest {
+  #request(node: AgentNode): WholeRequest {
     const { graph, input } = this.#options;
     const target = this.#calls.target(node);
     this.#warming.close(node);
@@ -412,16 +462,21 @@ export class MoaRun implements Run {
   }
 
   /** The root's calls differ in their seeds, and their output goes to the client. */
-  #rootRequest(request: AgentRequest, { choice }: AgentCall): AgentRequest {
+  #rootRequest(request: WholeRequest, call: AgentCall): AgentRequest {
+    const { choice } = call;
     const seeded = ({ prompt, sampling }: Asked): Asked => ({
       prompt,
       sampling: samplingOfChoice(sampling, choice),
     });
     const asked = request.asked instanceof Promise ? request.asked.then(seeded) : seeded(request.asked);
     if (asked instanceof Promise) asked.catch(() => {});
+    return { ...request, asked, sink: this.#sink(call) };
+  }
+
+  /** The client, as the one who gets a root's output. */
+  #sink({ choice }: AgentCall): EventSink {
     const { whole } = this.#options.input;
-    const sink = whole === true ? this.output.wholeChoice(choice) : this.output.choice(choice);
-    return { ...request, asked, sink };
+    return whole === true ? this.output.wholeChoice(choice) : this.output.choice(choice);
   }
 
   #onCallEnded(call: AgentCall): void {
@@ -484,6 +539,10 @@ export class MoaRun implements Run {
       this.#answeredRoots.add(call);
       const { ofRoot } = this.#calls;
       if (this.#rootIsDone() && ofRoot.every((one) => this.#answeredRoots.has(one))) {
+        // One that began early may have met a stop while others still wrote.
+        if (this.#stairs !== undefined) {
+          this.#calls.spareOthers(call.node.id, new Error("The root's answer is whole"));
+        }
         this.#finish("done", undefined);
       }
     }
@@ -518,7 +577,7 @@ export class MoaRun implements Run {
     else {
       this.#rootSkip.decide(cluster, consensus, (answer) => {
         if (answer !== undefined) this.#answerWith(answer);
-        else for (const reader of this.#clusters.ready(node)) this.#launch(reader);
+        else for (const reader of this.#clusters.ready(node)) this.#launchReader(reader);
       })?.catch(this.#onInternalError);
     }
     this.#exits.prune();

@@ -35,6 +35,7 @@ export class RunCalls implements WarmedAgents {
   readonly #calls = new Map<AgentNode, readonly AgentCall[]>();
   readonly #targets = new Map<AgentNode, CallTarget>();
   readonly #saved = new Map<AgentCall, number>();
+  readonly #climbing = new Set<AgentNode>();
   /** Occurs in no prompt. */
   readonly #spliceKey: string;
 
@@ -74,6 +75,15 @@ export class RunCalls implements WarmedAgents {
     return target;
   }
 
+  climbs(node: AgentNode): boolean {
+    return this.#climbing.has(node);
+  }
+
+  /** Notes an agent that may begin to answer before its precursors are done. */
+  letClimb(node: AgentNode): void {
+    this.#climbing.add(node);
+  }
+
   /** Makes what an agent's prompt needs before it is sent or grows. */
   prepare(node: AgentNode): Turns<void> {
     const { prompts, graph } = this.#options;
@@ -86,8 +96,16 @@ export class RunCalls implements WarmedAgents {
     const { prompts, graph: { slots } } = this.#options;
     return prompts.splice(this.target(node), {
       slots,
-      precursors: () => this.#precursors(node),
+      precursors: () => this.precursors(node),
       key: this.#spliceKey,
+    });
+  }
+
+  /** The state of the agents that one reads, in declared order. */
+  precursors(reader: AgentNode): Precursor[] {
+    return reader.reads.flatMap((read) => {
+      const cluster = this.#options.clusters.of(read);
+      return read.agents.map((agent) => this.#precursor(agent, cluster));
     });
   }
 
@@ -136,14 +154,6 @@ export class RunCalls implements WarmedAgents {
       ? mergeSampling(node.sampling, input.rootSampling)
       : node.sampling;
     return { ...model, node, sampling };
-  }
-
-  /** The state of the agents that one reads, in declared order. */
-  #precursors(reader: AgentNode): Precursor[] {
-    return reader.reads.flatMap((read) => {
-      const cluster = this.#options.clusters.of(read);
-      return read.agents.map((agent) => this.#precursor(agent, cluster));
-    });
   }
 
   #precursor(node: AgentNode, cluster: Cluster): Precursor {

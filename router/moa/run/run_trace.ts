@@ -12,7 +12,16 @@ export function runTrace(clock: Clock, graph: AgentGraph, choices: number): Trac
     ? 0
     : graph.agents.filter((node) => node.reads.length > 0).length;
   const calls = graph.agents.length + choices + (graph.rewriteTemplate === undefined ? 0 : 1);
-  return new Trace(clock, EVENTS_PER_CALL * calls + eventsPerSuccessor * warmed + exitEvents(graph));
+  const events = EVENTS_PER_CALL * calls + eventsPerSuccessor * warmed + exitEvents(graph);
+  return new Trace(clock, events + stepEvents(graph, choices));
+}
+
+/** Events of answers in steps: each is placed on its own, and may be tried again. */
+function stepEvents({ staircase, agents }: AgentGraph, choices: number): number {
+  if (staircase === undefined || staircase.refusal !== undefined) return 0;
+  const readers = agents.filter(({ reads }) => reads.length > 0).length;
+  const climbing = (staircase.settings.climbs === "all" ? readers : 1) + choices;
+  return 6 * (staircase.settings.steps + 1) * climbing;
 }
 
 /** Events of the decisions on early exit: their verdicts are calls with events of their own. */

@@ -19,6 +19,8 @@ export interface WarmedAgents {
   target(node: AgentNode): ModelAccess & PromptTarget;
   /** An agent's prompt, which grows with what its precursors write. */
   growing(node: AgentNode): GrowingPrompt | Refused;
+  /** True for an agent that may begin to answer before its precursors are done. */
+  climbs(node: AgentNode): boolean;
 }
 
 /** The warming of one run's successors: who is warmed, and when each of them has to look again. */
@@ -50,10 +52,13 @@ export class RunWarming {
       }
     }
     for (const [node, warmer] of this.#warmers) {
-      for (const { log } of this.#agents.of(node)) {
-        log.subscribe((tokens) => {
-          if (tokens === log.tokens) this.answered(node);
-        });
+      // The first words of a step do not say that the whole prompt was read.
+      if (!this.#agents.climbs(node)) {
+        for (const { log } of this.#agents.of(node)) {
+          log.subscribe((tokens) => {
+            if (tokens === log.tokens) this.answered(node);
+          });
+        }
       }
       warmer.start();
     }
@@ -83,6 +88,11 @@ export class RunWarming {
     return this.#warmers.has(node) ? this.#keyOf(node) : undefined;
   }
 
+  /** The key by which the steps of an agent's answer, and its warms, go to the same worker. */
+  stepKey(node: AgentNode): string {
+    return this.#keyOf(node);
+  }
+
   /** Tokens computed by an agent's warms. */
   computed(node: AgentNode): number {
     return this.#warmers.get(node)?.computed ?? 0;
@@ -99,6 +109,8 @@ export class RunWarming {
     const usage = call.usage();
     const { firstTokenMs } = call;
     if (warmedTokens === undefined || usage === undefined || firstTokenMs === undefined) return;
+    // Its first word did not wait for the whole prompt.
+    if (call.record().steps !== undefined) return;
     const { promptTokens, cachedTokens } = usage;
     this.#agents.target(call.node).warmControl.answered({
       promptTokens,
