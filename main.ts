@@ -12,6 +12,7 @@ import { statusCommand } from "./cli/launch/status.ts";
 import { stopCommand } from "./cli/launch/stop.ts";
 import { modelsCommand } from "./cli/models/models.ts";
 import { planCommand } from "./cli/plan/plan.ts";
+import { runsCommand } from "./cli/runs/runs.ts";
 import { scoreCommand } from "./cli/score/score.ts";
 import { serveCommand } from "./cli/serve/serve.ts";
 import { simCommand } from "./cli/sim/sim.ts";
@@ -22,6 +23,7 @@ const commands = [
   initCommand,
   serveCommand,
   chatCommand,
+  runsCommand,
   checkCommand,
   doctorCommand,
   planCommand,

@@ -1,6 +1,6 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
-import { loadCheckedConfig, loadConfig } from "../../cfgs/load/load.ts";
+import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
 import { ask, type Conversation, reportAnswer } from "./conversation.ts";
 import { converse } from "./converse.ts";
@@ -10,8 +10,7 @@ import { defineCommand } from "../kit/command.ts";
 import { findConfigFile } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
-
-const DEFAULT_URL = "http://127.0.0.1:8000";
+import { configuredUrl, DEFAULT_URL, URL_OPTION } from "../kit/server_place.ts";
 
 /** `canopy chat`: asks a question, of a running server or of a configuration that is served for this one question. */
 export const chatCommand = defineCommand({
@@ -114,7 +113,7 @@ async function findServer(
     };
   }
   const file = values.config ?? findConfigFile(io);
-  const running: Server = { url: file === undefined ? DEFAULT_URL : urlOf(file, io), apiKey };
+  const running: Server = { url: file === undefined ? DEFAULT_URL : configuredUrl(file, io), apiKey };
   if (values.config === undefined && await answers(running, io)) {
     return { server: running, close: () => Promise.resolve() };
   }
@@ -126,16 +125,6 @@ async function findServer(
     );
   }
   return await startHere(loadCheckedConfig({ path: file, env: io.env }).config, io);
-}
-
-/** Where a configuration says that it is served; the usual place when it cannot be read, which is told later. */
-function urlOf(file: string, io: Io): string {
-  try {
-    const { host, port } = loadConfig({ path: file, env: io.env, overrides: [] }).config.server;
-    return reachableUrl(`http://${host.includes(":") ? `[${host}]` : host}:${port}`);
-  } catch {
-    return DEFAULT_URL;
-  }
 }
 
 async function startHere(config: Config, io: Io): Promise<Place> {

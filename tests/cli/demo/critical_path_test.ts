@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { criticalPath } from "../../../cli/demo/critical_path.ts";
-import { recordOf, TREE } from "../runs.ts";
+import { recordOf, TREE } from "../run_records.ts";
 
 const done = (startedAtMs: number, firstTokenAtMs: number, endedAtMs: number, tokens: number) => ({
   state: "done" as const,

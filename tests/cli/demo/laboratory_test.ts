@@ -5,7 +5,7 @@ import { exitLines } from "../../../cli/demo/exit_lines.ts";
 import { laboratoryDemo } from "../../../cli/demo/laboratory.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import type { RunRecord } from "../../../router/moa/record/run_record.ts";
-import { recordOf, TREE } from "../runs.ts";
+import { recordOf, TREE } from "../run_records.ts";
 import { withSystem } from "../served.ts";
 
 const MODES = [

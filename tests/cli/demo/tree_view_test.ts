@@ -5,7 +5,7 @@ import { drawnRun } from "../../../cli/demo/drawn_run.ts";
 import { drawRun } from "../../../cli/kit/run_view/tree_view.ts";
 import { widthOf } from "../../../cli/kit/terminal.ts";
 import { seconds } from "../../../cli/kit/units.ts";
-import { DENSE, recordOf, TREE } from "../runs.ts";
+import { DENSE, recordOf, TREE } from "../run_records.ts";
 
 const plain = picocolors.createColors(false);
 const coloured = picocolors.createColors(true);

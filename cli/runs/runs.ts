@@ -1,0 +1,249 @@
+import { existsSync, writeFileSync } from "node:fs";
+import { resolve } from "node:path";
+import { CanopyError } from "../../base/errors.ts";
+import type { Json } from "../../base/json.ts";
+import { UsageError } from "../kit/args.ts";
+import { getJson, postJson, type Server } from "../kit/client.ts";
+import { defineCommand } from "../kit/command.ts";
+import { commandGroup } from "../kit/command_group.ts";
+import type { Io } from "../kit/io.ts";
+import { serverOf, URL_OPTION } from "../kit/server_place.ts";
+import { colorsOf, oneLine, printable, table } from "../kit/terminal.ts";
+import { seconds } from "../kit/units.ts";
+import { compared } from "./compared.ts";
+import { readRunList, readShownRun, type RunSummary, type ShownRun } from "./shown_run.ts";
+import { exitsOf, waterfall } from "./waterfall.ts";
+
+const DEFAULT_LIMIT = 20;
+const LAST = "last";
+const JSON_OPTION = { json: { type: "flag", help: "Print what the server says as JSON" } } as const;
+
+const listCommand = defineCommand({
+  name: "runs list",
+  summary: "List the runs that a server knows, live ones first",
+  maxArguments: 0,
+  options: {
+    ...URL_OPTION,
+    limit: {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 1000,
+      help: `Most of them; ${DEFAULT_LIMIT} by default`,
+    },
+    state: {
+      type: "text",
+      value: "STATE",
+      choices: ["running", "done", "failed", "cancelled"],
+      help: "Only these",
+    },
+    ...JSON_OPTION,
+  },
+  details: `Examples:
+  canopy runs list
+  canopy runs list --state failed --url http://gpu1:8000`,
+  run: async (values, _, io) => {
+    const server = serverOf(values.url, io);
+    // Of one state there may be few among the newest.
+    const limit = values.limit ?? DEFAULT_LIMIT;
+    const body = await getJson(
+      io.transport,
+      server,
+      `/v1/runs?limit=${values.state === undefined ? limit : 1000}`,
+      io.stop,
+    );
+    const runs = readRunList(body).filter(({ state }) => values.state === undefined || state === values.state)
+      .slice(0, limit);
+    if (values.json) io.out.write(`${JSON.stringify(runs, null, 2)}\n`);
+    else if (runs.length === 0) io.out.write(`The server at ${server.url} knows no such run\n`);
+    else io.out.write(`${listTable(runs, io).join("\n")}\n`);
+    return 0;
+  },
+});
+
+function listTable(runs: readonly RunSummary[], io: Io): string[] {
+  const nowSeconds = (io.clock.unixEpochMs + io.clock.now()) / 1000;
+  const rows = runs.map((run) => [
+    run.id,
+    run.graph,
+    run.usage.degraded === undefined ? run.state : `${run.state}, degraded`,
+    age(nowSeconds - run.created),
+    run.duration_ms === undefined ? "" : seconds(run.duration_ms),
+    String(run.usage.calls),
+    String(run.usage.completion_tokens),
+  ]);
+  const right = "right" as const;
+  return table(["run", "graph", "state", "age", "took", "calls", "tokens"], rows, [
+    "left",
+    "left",
+    "left",
+    right,
+    right,
+    right,
+    right,
+  ]);
+}
+
+/** `12 s`, `4 min`, `3 h`, `2 d`. */
+function age(passedSeconds: number): string {
+  const steps = [[86_400, "d"], [3600, "h"], [60, "min"]] as const;
+  const [unit, name] = steps.find(([length]) => passedSeconds >= length) ?? [1, "s"];
+  return `${Math.max(0, Math.floor(passedSeconds / unit))} ${name}`;
+}
+
+const showCommand = defineCommand({
+  name: "runs show",
+  summary: "Show what each agent of a run did, and when",
+  arguments: "[RUN]",
+  maxArguments: 1,
+  options: {
+    ...URL_OPTION,
+    texts: { type: "flag", help: "Print what each agent said, too" },
+    ...JSON_OPTION,
+  },
+  details: `RUN is a run's id, as in an answer's x-canopy-run-id; without it the newest one.
+
+Examples:
+  canopy runs show
+  canopy runs show run_0123456789abcdef --texts`,
+  run: async (values, [id = LAST], io) => {
+    const server = serverOf(values.url, io);
+    const body = await runBody(server, id, io);
+    if (values.json) io.out.write(`${JSON.stringify(body, null, 2)}\n`);
+    else io.out.write(`${shown(readShownRun(body), values.texts, io).join("\n")}\n`);
+    return 0;
+  },
+});
+
+function shown(run: ShownRun, texts: boolean, io: Io): string[] {
+  const colors = colorsOf(io.out, io.env);
+  const { usage } = run;
+  const cached = usage.cached_tokens === 0 ? "" : `, ${usage.cached_tokens} of them cached`;
+  const took = run.duration_ms === undefined ? "" : ` in ${seconds(run.duration_ms)}`;
+  return [
+    colors.bold(`${run.id}: ${run.graph}, ${run.state}${took}`),
+    `${usage.calls} calls, ${usage.prompt_tokens} tokens read${cached}, ${usage.completion_tokens} written, ` +
+    `${usage.wasted_tokens} of them in vain`,
+    ...(run.error === undefined || run.error === null ? [] : [colors.red(oneLine(run.error.message))]),
+    "",
+    ...waterfall(run, io.out.columns, colors),
+    ...exitsOf(run).map((line) => colors.dim(line)),
+    ...(texts
+      ? run.agents.flatMap((
+        { id, model, text },
+      ) => ["", colors.cyan(`----- ${id} (${model}) -----`), printable(text).trim()])
+      : []),
+  ];
+}
+
+const exportCommand = defineCommand({
+  name: "runs export",
+  summary: "Write whole records of runs as JSON lines, for canopy tune and for keeping",
+  arguments: "[FILE]",
+  maxArguments: 1,
+  options: {
+    ...URL_OPTION,
+    limit: {
+      type: "number",
+      value: "N",
+      min: 1,
+      max: 1000,
+      help: "Most of them, the newest; 1000 by default",
+    },
+    model: { type: "text", value: "NAME", help: "Only runs of this graph" },
+    force: { type: "flag", help: "Write over a FILE that is there" },
+  },
+  details:
+    `Without FILE they are printed. Runs that still go on are left out. Records hold what was asked and said.
+
+Examples:
+  canopy runs export runs.jsonl --model moa
+  canopy tune runs.jsonl --risk 0.02 --confidence 0.95`,
+  run: async (values, [file], io) => {
+    const server = serverOf(values.url, io);
+    const list = readRunList(
+      await getJson(io.transport, server, `/v1/runs?limit=${values.limit ?? 1000}`, io.stop),
+    );
+    const wanted = list.filter(({ state, graph }) =>
+      state !== "running" && (values.model === undefined || graph === values.model)
+    );
+    const lines: string[] = [];
+    for (const { id } of wanted) lines.push(JSON.stringify(await runBody(server, id, io)));
+    const text = lines.map((line) => `${line}\n`).join("");
+    if (file === undefined) io.out.write(text);
+    else {
+      const path = resolve(io.cwd, file);
+      if (!values.force && existsSync(path)) throw new UsageError(`${file} is there already: add --force`);
+      writeFileSync(path, text);
+      io.err.write(`${lines.length} runs in ${file}\n`);
+    }
+    return 0;
+  },
+});
+
+const diffCommand = defineCommand({
+  name: "runs diff",
+  summary: "Compare two runs: times, tokens, and what each agent said",
+  arguments: "RUN RUN",
+  maxArguments: 2,
+  options: { ...URL_OPTION },
+  details: `Example:
+  canopy runs diff run_0123456789abcdef last`,
+  run: async (values, [first, second], io) => {
+    if (first === undefined || second === undefined) {
+      throw new UsageError("runs diff needs two runs: RUN RUN");
+    }
+    const server = serverOf(values.url, io);
+    const [a, b] = [
+      readShownRun(await runBody(server, first, io)),
+      readShownRun(await runBody(server, second, io)),
+    ];
+    io.out.write(`${compared(a, b).join("\n")}\n`);
+    return 0;
+  },
+});
+
+const cancelCommand = defineCommand({
+  name: "runs cancel",
+  summary: "End a run that goes on, on all its engines",
+  arguments: "RUN",
+  maxArguments: 1,
+  options: { ...URL_OPTION },
+  run: async (values, [id], io) => {
+    if (id === undefined) throw new UsageError("runs cancel needs a run: RUN");
+    const server = serverOf(values.url, io);
+    const path = `/v1/runs/${encodeURIComponent(await idOf(server, id, io))}/cancel`;
+    await postJson(io.transport, server, { path, body: {} }, io.stop);
+    io.out.write(`${id} is cancelled\n`);
+    return 0;
+  },
+});
+
+/** A run's record as the server gives it. */
+async function runBody(server: Server, id: string, io: Io): Promise<Json> {
+  return await getJson(
+    io.transport,
+    server,
+    `/v1/runs/${encodeURIComponent(await idOf(server, id, io))}`,
+    io.stop,
+  );
+}
+
+/** An id as it was given, or that of the newest run. */
+async function idOf(server: Server, id: string, io: Io): Promise<string> {
+  if (id !== LAST) return id;
+  const [newest] = readRunList(await getJson(io.transport, server, "/v1/runs?limit=1", io.stop));
+  if (newest !== undefined) return newest.id;
+  throw new CanopyError(`The server at ${server.url} knows no run yet`, {
+    code: "run_not_found",
+    status: 404,
+  });
+}
+
+/** `canopy runs`: what a server's runs did. */
+export const runsCommand = commandGroup({
+  name: "runs",
+  summary: "List, show, compare, export and cancel the runs of a server",
+  noun: "action",
+  commands: [listCommand, showCommand, diffCommand, exportCommand, cancelCommand],
+});

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import picocolors from "picocolors";
+import { chatCommand } from "../../../cli/chat/chat.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { runsCommand } from "../../../cli/runs/runs.ts";
+import { readShownRun } from "../../../cli/runs/shown_run.ts";
+import { exitsOf, waterfall } from "../../../cli/runs/waterfall.ts";
+import { tuneCommand } from "../../../cli/tune/tune.ts";
+import { withServedDemo, withSystem } from "../served.ts";
+
+const counts = (tokens: number) => ({
+  calls: 1,
+  prompt_tokens: 10,
+  completion_tokens: tokens,
+  cached_tokens: null,
+  wasted_tokens: 0,
+});
+const agent = (
+  id: string,
+  state: string,
+  times: readonly (number | null)[],
+  error: string | null = null,
+) => ({
+  id,
+  model: "4b",
+  state,
+  text: "x",
+  error,
+  started_at_ms: times[0] ?? null,
+  first_token_at_ms: times[1] ?? null,
+  ended_at_ms: times[2] ?? null,
+});
+
+const RUN = readShownRun({
+  id: "run_1",
+  object: "run",
+  graph: "moa",
+  state: "done",
+  created: 0,
+  duration_ms: 1000,
+  error: null,
+  usage: {
+    ...counts(30),
+    agents: [{ agent: "l1.c1.a1", ...counts(21) }, { agent: "l2.c1.a1", ...counts(9) }],
+  },
+  agents: [
+    agent("l1.c1.a1", "done", [0, 100, 500]),
+    agent("l1.c1.a2", "cancelled", [0, 250, 500]),
+    agent("l1.c1.a3", "failed", [0, null, 250], "no such\nmodel"),
+    agent("l2.c1.a1", "done", [500, 600, 1000]),
+    agent("l3.c1.a1", "waiting", []),
+  ],
+  exits: [{ cluster: "l1.c1", metric: "answer", at_ms: 500, completions: 1, exit: true, late: false, ms: 1 }],
+  root_skipped: true,
+});
+
+test("a run is drawn as a waterfall: waiting for the first token, writing, cut off, failed with its reason", () => {
+  assert.deepEqual(waterfall(RUN, 71, picocolors.createColors(false)), [
+    "              0                     1.00 s",
+    "l1.c1.a1  4b  ░░░███████████                   21 tok    50/s   0.50 s",
+    "l1.c1.a2  4b  ░░░░░░░███████×                                   0.50 s  cancelled",
+    "l1.c1.a3  4b  ░░░░░░░×                                          0.25 s  failed",
+    "l2.c1.a1  4b                ░░░███████████      9 tok    20/s   0.50 s",
+    "l3.c1.a1  4b                                waiting",
+    "l1.c1.a3 failed: no such model",
+  ]);
+  assert.deepEqual(exitsOf(RUN), [
+    "l1.c1 went on after 1 answers, by answer, at 0.50 s",
+    "the root was not asked: the answer is one of those before it",
+  ]);
+});
+
+test("canopy runs lists, shows, compares and exports what a server has done; tune reads the export", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-runs-"));
+  const canopy = (url: string, ...args: string[]) =>
+    withSystem(async (io) => {
+      const code = await runCommand([runsCommand, chatCommand, tuneCommand], args, io);
+      return { code, out: io.out.text, err: io.err.text };
+    }, { cwd: folder, env: { CANOPY_URL: url } });
+  try {
+    await withServedDemo(async (url) => {
+      assert.match((await canopy(url, "runs", "list")).out, /knows no such run/);
+      const none = await canopy(url, "runs", "show");
+      assert.equal(none.code, 1);
+      assert.match(none.err, /knows no run yet/);
+      for (const model of ["moa", "moa-dense"]) await canopy(url, "chat", "How much?", "--model", model);
+      const listed = await canopy(url, "runs", "list");
+      assert.match(
+        listed.out,
+        /^run +graph +state +age +took +calls +tokens\n─.*\nrun_\w+ +moa-dense +done .*\nrun_\w+ +moa +done /,
+      );
+      assert.equal(JSON.parse((await canopy(url, "runs", "list", "--json", "--limit", "1")).out).length, 1);
+      assert.match((await canopy(url, "runs", "list", "--state", "failed")).out, /knows no such run/);
+      const shown = await canopy(url, "runs", "show", "--texts");
+      assert.match(shown.out, /^run_\w+: moa-dense, done in \d+\.\d\d s\n19 calls, /);
+      assert.equal(shown.out.match(/^l\d\.c\d\.a\d +\d+b .*[░█▏].* tok /gm)?.length, 19);
+      assert.equal(shown.out.match(/^----- l\d/gm)?.length, 19);
+      const id = JSON.parse((await canopy(url, "runs", "show", "--json")).out).id;
+      const diff = await canopy(url, "runs", "diff", id, "last");
+      assert.match(diff.out, /^A run_\w+: moa-dense, done.*\nB run_\w+: moa-dense/);
+      assert.equal(diff.out.match(/ same$/gm)?.length, 19);
+      assert.equal((await canopy(url, "runs", "diff", id)).code, 2);
+      assert.equal((await canopy(url, "runs", "cancel")).code, 2);
+      assert.match((await canopy(url, "runs", "cancel", "run_nope")).err, /There is no run "run_nope"/);
+      const exported = await canopy(url, "runs", "export", "runs.jsonl", "--model", "moa");
+      assert.equal(exported.err, "1 runs in runs.jsonl\n");
+      const lines = readFileSync(join(folder, "runs.jsonl"), "utf8").trim().split("\n");
+      assert.equal(JSON.parse(lines[0]!).agents.length, 13);
+      const again = await canopy(url, "runs", "export", "runs.jsonl");
+      assert.match(again.err, /runs\.jsonl is there already: add --force/);
+      const tuned = await canopy(url, "tune", join(folder, "runs.jsonl"), "--risk", "0.02");
+      assert.match(tuned.out + tuned.err, /runs/);
+    });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
