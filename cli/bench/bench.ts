@@ -1,6 +1,7 @@
 import { benchAllCommand } from "./all.ts";
 import { benchExitCommand, benchTauCommand } from "./exit.ts";
 import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./experiment.ts";
+import { benchGradeCommand } from "./grade.ts";
 import { benchLaboratoryCommand } from "./laboratory.ts";
 import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
@@ -23,5 +24,6 @@ export const benchCommand = commandGroup({
     benchLaboratoryCommand,
     benchLoadCommand,
     benchQuestionsCommand,
+    benchGradeCommand,
   ],
 });

@@ -42,7 +42,8 @@ export function normalText(text: string): string {
       (word, at: number, whole: string) => whole[at - 1] === "\\" ? word : word.toLowerCase(),
     )
     .replaceAll(/(?<!\d)\s+|\s+(?!\d)/gu, "")
-    .replaceAll(/(?<=[\w})])\*(?=[\\a-zA-Z(])/gu, "");
+    // 11·½ is no 11½.
+    .replaceAll(/(?<=[\w})])(?<!\d(?=\*\\frac))\*(?=[\\a-zA-Z(])/gu, "");
 }
 
 /** Two asterisks are a power between two values, markdown's emphasis elsewhere. */

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { benchCommand } from "../../../cli/bench/bench.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { fakeIo } from "../fake_io.ts";
+
+async function grade(answers: string, ...args: string[]) {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-grade-"));
+  try {
+    writeFileSync(join(cwd, "answers.jsonl"), answers);
+    const io = fakeIo({ cwd, columns: 120 });
+    const code = await runCommand([benchCommand], ["bench", "grade", ...args], io);
+    const verdicts = args.includes("--out") && code === 0 ? readFileSync(join(cwd, "out.jsonl"), "utf8") : "";
+    return { code, out: io.out.text, err: io.err.text, verdicts };
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
+}
+
+test("bench grade counts right, wrong and ungradable answers, and writes each verdict", async () => {
+  const answers = [
+    { id: "sample/0", text: "#### 25" },
+    { id: "sample/3", text: "The answer is 42." },
+    { id: "sample/13", text: "I would have to think." },
+  ].map((line) => JSON.stringify(line)).join("\n");
+  const { code, out, err, verdicts } = await grade(answers, "gsm8k", "answers.jsonl", "--out", "out.jsonl");
+  assert.equal(code, 0, err);
+  assert.match(out, /^GSM8K sample \(21 questions by Canopy, not the data set\)/);
+  assert.match(out, /^ +3 +1 +1 +1 +33\.3 % +6\.1 % – 79\.2 %$/m);
+  assert.deepEqual(verdicts.trim().split("\n").map((line) => JSON.parse(line)), [
+    { id: "sample/0", outcome: "right", stated: "25", answer: "25" },
+    { id: "sample/3", outcome: "wrong", stated: "42", answer: "24" },
+    { id: "sample/13", outcome: "ungradable", stated: null, answer: "96" },
+  ]);
+});
+
+test("bench grade says which line it cannot use, and refuses sets whose grader is not there", async () => {
+  const refused: readonly (readonly [string, string, number, RegExp])[] = [
+    [
+      '{"id":"sample/0"}',
+      "gsm8k",
+      1,
+      /Line 1 of answers\.jsonl is no JSON object with the texts "id" and "text"/,
+    ],
+    [
+      '{"id":"x","text":""}',
+      "gsm8k",
+      1,
+      /Line 1 of answers\.jsonl answers "x", which is no question of GSM8K sample/,
+    ],
+    ["", "gsm8k", 1, /answers\.jsonl has no answers/],
+    ['{"id":"sample/0","text":"x"}', "ifbench", 1, /Cannot grade question sample\/0: its checkers/],
+  ];
+  for (const [answers, set, code, message] of refused) {
+    const result = await grade(answers, set, "answers.jsonl");
+    assert.equal(result.code, code);
+    assert.match(result.err, message);
+  }
+  assert.match((await grade("", "gsm8k")).err, /Needs a data set and a file of answers/);
+});
