@@ -1,3 +1,4 @@
+import type { RunLimits } from "../../router/moa/graph/run_input.ts";
 import { type ExitRun, runExitTrial } from "./exit_run.ts";
 import { dense991, type GraphSettings, type Slots, tree931 } from "./graphs.ts";
 import type { ExperimentOptions } from "./modes.ts";
@@ -69,6 +70,12 @@ const RUN_RULES: readonly { readonly name: string; readonly consensus: ExitSetti
   { name: "posterior 0.95", consensus: { posterior: 0.95 } },
 ];
 
+/** Budgets of each question, in a tree without early exit. */
+const BUDGETS: readonly { readonly name: string; readonly budget: RunLimits }[] = [
+  { name: "budget of 6,000 tokens", budget: { tokens: 6_000 } },
+  { name: "budget of 30 s", budget: { latencyMs: 30_000 } },
+];
+
 /** Modes #1 to #4 over questions with scripted answers; mode #4 with several metrics, and with chance instead. */
 export async function compareExits(options: ExitOptions): Promise<ExitComparison[]> {
   const comparisons: ExitComparison[] = [];
@@ -101,6 +108,12 @@ export async function compareExits(options: ExitOptions): Promise<ExitComparison
     for (const { name, consensus } of RUN_RULES) {
       const graph = treeWithExit({ scope: "run", consensus }, slots);
       modes.push(figures("#4", name, await run(`#4 ${name}`, graph)));
+    }
+    for (const { name, budget } of BUDGETS) {
+      options.onPart?.(`${workload}: #4 ${name}`);
+      const graph = { ...tree931({ mode: "auto" }, slots), answer_tokens: 1_000 };
+      const runs = await runExitTrial({ ...options, graph, questions, concurrency, budget });
+      modes.push(figures("#4", name, runs));
     }
     const graph = treeWithExit({ scope: "run" }, slots);
     options.onPart?.(`${workload}: #4 oracle`);

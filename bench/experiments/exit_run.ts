@@ -10,6 +10,7 @@ import {
 import { makeExperimentWorld, type Serving, SIZES } from "./world.ts";
 import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
+import type { RunLimits } from "../../router/moa/graph/run_input.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
@@ -32,6 +33,8 @@ export interface ExitTrialOptions {
   readonly signal: AbortSignal;
   /** Ends each run as soon as somebody has said the right answer: no rule can do better. */
   readonly oracle?: boolean | undefined;
+  /** Of each question. */
+  readonly budget?: RunLimits | undefined;
 }
 
 /** One question's run. */
@@ -84,7 +87,7 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
       const askOn = async () => {
         for (let index = next++; index < questions.length; index = next++) {
           signal.throwIfAborted();
-          runs[index] = await ask(router, questions[index]!, signal);
+          runs[index] = await ask(router, questions[index]!, options);
         }
       };
       await Promise.all(Array.from({ length: Math.min(concurrency, questions.length) }, askOn));
@@ -140,12 +143,20 @@ class Oracle implements RunExitPolicy {
     return { agent: first?.agent, agreeing: first === undefined ? [] : [first.agent], numbers: {} };
   }
 
+  leader(state: RunVotes): string | undefined {
+    return this.#reader.leader(state);
+  }
+
   says(answer: FinalAnswer, ballot: Ballot, question: string): boolean {
     return this.#reader.says(answer, ballot, question);
   }
 }
 
-async function ask(router: Router, question: ScriptedExitQuestion, signal: AbortSignal): Promise<ExitRun> {
+async function ask(
+  router: Router,
+  question: ScriptedExitQuestion,
+  { budget, signal }: Pick<ExitTrialOptions, "budget" | "signal">,
+): Promise<ExitRun> {
   const { moa } = router.services;
   const served = moa.graphs.get(GRAPH);
   if (served === undefined) throw new Error(`Cannot ask: the router does not serve the graph "${GRAPH}"`);
@@ -154,6 +165,7 @@ async function ask(router: Router, question: ScriptedExitQuestion, signal: Abort
     question: { kind: "chat", messages: [{ role: "user", content: question.text }] },
     rootSampling: {},
     choices: 1,
+    budget,
   }, signal);
   let answer = "";
   for await (const event of run.output) if (event.type === "delta") answer += event.delta.text;

@@ -74,6 +74,10 @@ export const modelSchema = z.strictObject({
     "Longest wait for the first answer of a SGLang pair that has been idle for a minute, before another attempt is " +
       "made beside it; absent: none is",
   ),
+  price: z.strictObject({
+    prompt: z.number().min(0).describe("Of a million prompt tokens"),
+    completion: z.number().min(0).describe("Of a million completion tokens"),
+  }).optional().describe("In whatever currency; needed where requests have a budget of cost"),
   sampling: samplingSchema.optional().describe("Used where graph, layer and agent say nothing"),
   chat_template_arguments: z.record(z.string(), z.json()).default({}).describe(
     "Passed to the chat template, such as enable_thinking",
@@ -249,6 +253,9 @@ const graphRules = {
     "What happens to the text of an agent that is cut",
   ),
   early_exit: earlyExitSchema.prefault({}),
+  answer_tokens: z.int().min(1).default(512).describe(
+    "Tokens that an agent's answer is expected to have: where a request has a budget, as many agents start as fit",
+  ),
   effort: effortSchema.describe(
     "How far a run goes by the request's `reasoning_effort`; \"root\": it goes to the root's engine as it came",
   ),
@@ -385,6 +392,7 @@ export type WorkerConfig = z.infer<typeof workerSchema>;
 export type PromptConfig = z.infer<typeof promptSchema>;
 export type AgentConfig = z.infer<typeof agentSchema>;
 export type LayerConfig = z.infer<typeof layerSchema>;
+export type PriceConfig = NonNullable<ModelConfig["price"]>;
 export type GraphConfig = z.infer<typeof graphSchema>;
 export type LayeredGraphConfig = z.infer<typeof layeredGraphSchema>;
 export type ExplicitGraphConfig = z.infer<typeof explicitGraphSchema>;

@@ -168,6 +168,12 @@ export type AnswerKind = (typeof ANSWER_KINDS)[number];
 /** Every cluster waits for all its members. */
 export const noEarlyExit: EarlyExitConfig = earlyExitSchema.parse({});
 
+/** Settings with which a run's answers are counted, and never end it. */
+export const countingOnly: EarlyExitConfig = earlyExitSchema.parse({
+  scope: "run",
+  consensus: { agree: Number.MAX_SAFE_INTEGER },
+});
+
 /** Answers that are there before anything is decided: two, or one where the paper's algorithm is followed to the letter. */
 export function leastAnswers({ metric, min_agents, paper_literal }: EarlyExitConfig): number {
   return min_agents ?? (metric === "q" && paper_literal ? 1 : 2);

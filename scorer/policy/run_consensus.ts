@@ -60,6 +60,8 @@ export interface RunExitPolicy {
   /** The part of an unfinished text that holds its announced answer, and can be given. */
   given(text: string): string;
   decide(state: RunVotes): RunDecision;
+  /** The agent whose text is best of the largest group of equal answers; undefined where nobody agrees. */
+  leader(state: RunVotes): string | undefined;
   /** True for a whole text whose final answer is equal to this one. */
   says(answer: FinalAnswer, ballot: Ballot, question: string): boolean;
 }
@@ -116,6 +118,12 @@ export class RunConsensusPolicy implements RunExitPolicy {
         ...numbers,
       },
     };
+  }
+
+  leader({ votes, bySize }: RunVotes): string | undefined {
+    const groups = voteGroups(votes).filter(({ length }) => length > 1);
+    const most = Math.max(...groups.map(({ length }) => length));
+    return this.#best(groups.filter(({ length }) => length === most).flat(), bySize)?.agent;
   }
 
   says(answer: FinalAnswer, ballot: Ballot, question: string): boolean {

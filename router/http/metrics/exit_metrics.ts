@@ -27,6 +27,7 @@ export interface ExitCounts {
   readonly audits: FamilyValues<number>;
   readonly rewrites: FamilyValues<number>;
   readonly efforts: FamilyValues<number>;
+  readonly budgets: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
@@ -63,6 +64,10 @@ export class ExitMetrics {
     "canopy_efforts_total",
     "Runs by the effort that their requests asked for.",
   );
+  readonly #budgets = new Counter(
+    "canopy_budgets_total",
+    "Runs with a budget, by the limit that ended them or kept agents from starting; none: they stayed below.",
+  );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
   /** By model. */
@@ -70,6 +75,7 @@ export class ExitMetrics {
 
   /** Counts a run that has ended. */
   add(graph: string, { state, exits, usage, agents, audit, effort, rewrite, rootSkipped }: RunRecord): void {
+    if (usage.spent !== undefined) this.#budgets.add({ graph, limit: usage.spent.endedBy ?? "none" });
     if (effort !== undefined) this.#efforts.add({ graph, effort });
     if (audit !== undefined) this.#off.set(graph, audit.off);
     if (audit?.found !== undefined) this.#audits.add({ graph, found: audit.found });
@@ -102,17 +108,19 @@ export class ExitMetrics {
       audits: this.#audits.values(),
       rewrites: this.#rewrites.values(),
       efforts: this.#efforts.values(),
+      budgets: this.#budgets.values(),
       off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
   absorb(
-    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, off, shares }: ExitCounts,
+    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, budgets, off, shares }: ExitCounts,
   ): void {
     this.#audits.absorb(audits);
     this.#rewrites.absorb(rewrites);
     this.#efforts.absorb(efforts);
+    this.#budgets.absorb(budgets);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
@@ -129,7 +137,7 @@ export class ExitMetrics {
 
   write(text: MetricsText): void {
     const families = [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits];
-    for (const family of [...families, this.#rewrites, this.#efforts]) family.write(text);
+    for (const family of [...families, this.#rewrites, this.#efforts, this.#budgets]) family.write(text);
     text.gauge(
       "canopy_exits_switched_off",
       "1 where audited exits answered too often other than whole runs, so that there are none any more.",

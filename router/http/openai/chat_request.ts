@@ -4,6 +4,7 @@ import type { Turns } from "../../../base/turns.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import { INLINE_MESSAGES } from "../../../ml/tokenizers/long_texts.ts";
 import { fieldError, isSet } from "../gate/fields.ts";
+import { readBudget } from "./run_reach.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type ChatRequest, chatRequestSchema } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
@@ -49,6 +50,7 @@ export function* readChat(
       rootLogprobs: logprobs,
       choices: common.choices,
       root: common.root,
+      budget: readBudget(request),
       whole: !common.stream && ownStops.length === 0,
       headers,
     }],

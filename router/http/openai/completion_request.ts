@@ -2,6 +2,7 @@ import { badRequest } from "../../../base/errors.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import { fieldError, isSet, shown } from "../gate/fields.ts";
 import { textOfIds } from "../../../ml/tokenizers/tokenise.ts";
+import { readBudget } from "./run_reach.ts";
 import { commonPlan, type CompletionPlan, requireLogprobs, type RunTarget, splitStops } from "./plan.ts";
 import { type CompletionRequest, completionRequestSchema, MAX_PROMPTS } from "./request_schema.ts";
 import { readSampling } from "./sampling.ts";
@@ -34,6 +35,7 @@ export async function readCompletion(
       rootLogprobs: logprobs,
       choices: common.choices,
       root: common.root,
+      budget: readBudget(request),
       whole: !common.stream && ownStops.length === 0,
       headers,
     })),

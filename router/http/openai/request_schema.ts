@@ -61,6 +61,13 @@ const commonFields = {
     root: rootStartSchema.nullish().describe(
       "staircase: the root starts on the first words of its precursors; wait: when they are done; default: as the graph says",
     ),
+    budget: z.strictObject({
+      latency_ms: z.number().positive().nullish().describe("From the run's start to its last word"),
+      tokens: z.int().positive().nullish().describe("Prompts and answers of all agents together"),
+      cost: z.number().positive().nullish().describe("In the currency of the models' prices"),
+    }).nullish().describe(
+      "Limits of the run: at the first that is reached, the best answer known by then is given",
+    ),
   }).nullish().describe("Canopy's own options"),
   user: z.unknown().optional().describe("Accepted and ignored"),
   metadata: z.unknown().optional().describe("Accepted and ignored"),

@@ -10,7 +10,7 @@ import type { Run } from "../../moa/run/run.ts";
 /** Counts for `usage`: of a run, or of one agent. */
 type Usage = Pick<
   RunUsage,
-  "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens" | "degraded"
+  "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens" | "degraded" | "spent"
 >;
 
 /**
@@ -35,6 +35,22 @@ export function usageBody(usages: readonly Usage[], answerTokens?: number): Json
     ...(cachedKnown ? { prompt_tokens_details: { cached_tokens: sum.cached } } : {}),
     completion_tokens_details: { reasoning_tokens: sum.reasoning, ...answer },
     ...degradedBody(usages),
+    ...spentBody(usages),
+  };
+}
+
+/** `spent`: what the runs of a request with a budget have spent, side by side and all together. */
+function spentBody(usages: readonly Pick<Usage, "spent">[]): JsonObject {
+  const all = usages.flatMap(({ spent }) => spent ?? []);
+  if (all.length === 0) return {};
+  const priced = all.some(({ cost }) => cost !== undefined);
+  return {
+    spent: {
+      latency_ms: Math.round(Math.max(...all.map(({ latencyMs }) => latencyMs))),
+      tokens: all.reduce((sum, { tokens }) => sum + tokens, 0),
+      ...(priced ? { cost: all.reduce((sum, { cost = 0 }) => sum + cost, 0) } : {}),
+      ended_by: all.find(({ endedBy }) => endedBy !== undefined)?.endedBy ?? null,
+    },
   };
 }
 
@@ -115,6 +131,7 @@ export function breakdown(usage: RunUsage): JsonObject {
   return {
     ...countsBody(usage),
     ...degradedBody([usage]),
+    ...spentBody([usage]),
     agents: usage.agents.map((agent): Json => ({
       agent: agent.agent,
       model: agent.model,

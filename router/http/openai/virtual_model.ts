@@ -11,8 +11,8 @@ import { ChatAnswer } from "./chat_answer.ts";
 import { readChat } from "./chat_request.ts";
 import { CompletionAnswer } from "./completion_answer.ts";
 import { readCompletion } from "./completion_request.ts";
-import { atEffort } from "./effort.ts";
 import { type CompletionPlan, refuseStaircase, type RunTarget } from "./plan.ts";
+import { atEffort, checkBudget } from "./run_reach.ts";
 import { canopyBody, runHeaders, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
 import { REWRITE_AGENT } from "../../moa/exit/agreed_rewrite.ts";
@@ -47,6 +47,7 @@ export async function serveVirtual(
     : await readCompletion(body, target, headers, scope.signal);
   const path = request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions";
   guardRoot(target, plan, path);
+  for (const input of plan.inputs.slice(0, 1)) checkBudget(input, graph, http.models);
   refuseStaircase(target, plan);
   const timer = http.metrics.models.begin({
     model: graph.name,

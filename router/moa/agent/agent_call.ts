@@ -297,9 +297,9 @@ export class AgentCall {
    * Ends a call that has begun to answer as `done`: its text so far is enough. Its engine is told; `run` resolves once
    * it knows. False, and nothing happens, for a call that has said nothing yet or has ended.
    */
-  satisfy(): boolean {
+  satisfy(finishReason: FinishReason = "stop"): boolean {
     if (this.#state !== "running") return false;
-    this.#complete({ finishReason: "stop" });
+    this.#complete({ finishReason });
     this.#controller.abort(new Error("Its text is enough"));
     return true;
   }

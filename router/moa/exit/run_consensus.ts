@@ -2,7 +2,7 @@ import { logger } from "../../../base/log.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
 import type { ExitAudit } from "../../../scorer/exit_audit.ts";
-import type { AgentVote, RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
+import type { AgentVote, RunExitPolicy, RunVotes } from "../../../scorer/policy/run_consensus.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
@@ -94,6 +94,16 @@ export class RunConsensus {
     return audit && { found: this.#found, off: audit.off };
   }
 
+  /** The answer that most agents agree on so far; undefined where no two do. */
+  leader(): PanelAnswer | undefined {
+    const agent = this.#options.policy.leader(this.#state());
+    const call = agent === undefined ? undefined : this.#votes.get(agent)?.call;
+    if (call === undefined) return undefined;
+    const { id, model } = call.node;
+    const tokens = call.usage()?.completionTokens ?? 0;
+    return { agent: id, model, text: this.#textOf(call), logprobs: undefined, cut: false, tokens };
+  }
+
   /** True when the log-probabilities of an agent's tokens are looked at. */
   wantsLogprobs(node: AgentNode): boolean {
     return this.#open && this.#options.policy.needsLogprobs && node !== this.#options.graph.root;
@@ -154,16 +164,22 @@ export class RunConsensus {
     }
   }
 
-  #decide(): void {
-    const { policy, graph: { agents }, bySize, settings, trace } = this.#options;
-    const { never_skip: neverSkip } = settings;
+  #state(): RunVotes {
     const votes = [...this.#votes.values()].map(({ call, answer }): AgentVote => ({
       agent: call.node.id,
       model: call.node.model,
       answer,
       logprobs: call.log.logprobs.length === 0 ? undefined : call.log.logprobs.map(({ logprob }) => logprob),
     }));
-    const { agent, agreeing, numbers } = policy.decide({ votes, leaves: this.#leaves, bySize });
+    return { votes, leaves: this.#leaves, bySize: this.#options.bySize };
+  }
+
+  #decide(): void {
+    const { policy, graph: { agents }, settings, trace } = this.#options;
+    const { never_skip: neverSkip } = settings;
+    const state = this.#state();
+    const { votes } = state;
+    const { agent, agreeing, numbers } = policy.decide(state);
     const waitsFor = agents.find(({ id, model }) =>
       (neverSkip.includes(id) || neverSkip.includes(model)) && !this.#votes.has(id)
     );

@@ -141,6 +141,7 @@ class GraphBuilder {
         refusal,
       },
       onOverflow: on_overflow,
+      answerTokens: this.#graph.answer_tokens,
     };
   }
 

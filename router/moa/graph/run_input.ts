@@ -7,6 +7,16 @@ export type Question =
   | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] }
   | { readonly kind: "text"; readonly text: string };
 
+/** Limits of one run; each may be absent. */
+export interface RunLimits {
+  /** From the run's start to its last word. */
+  readonly latencyMs?: number | undefined;
+  /** Prompts and answers of all agents together. */
+  readonly tokens?: number | undefined;
+  /** In the currency of the models' prices. */
+  readonly cost?: number | undefined;
+}
+
 /** One request to a graph. */
 export interface RunInput {
   readonly question: Question;
@@ -22,6 +32,8 @@ export interface RunInput {
   readonly owner?: string | undefined;
   /** The client gets the answer in one piece: until its end it may be begun anew. */
   readonly whole?: boolean | undefined;
+  /** Ends the run with the best answer known by then, and lets fewer agents start. */
+  readonly budget?: RunLimits | undefined;
   /** Headers to pass on to the engines. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }

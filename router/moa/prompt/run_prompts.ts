@@ -89,6 +89,11 @@ export class RunPrompts {
     return length;
   }
 
+  /** Characters of the texts in an agent's open prompt. */
+  textLength(node: AgentNode): number {
+    return textsOf(this.#openOf(node)).reduce((sum, text) => sum + text.length, 0);
+  }
+
   /** True for prompts that are made in turns of the event loop: their texts are long, or many. */
   isLong(node: AgentNode, answers: readonly AgentAnswer[] = []): boolean {
     const written = answers.reduce((sum, { text }) => sum + text.length, 0);
@@ -319,8 +324,7 @@ export class RunPrompts {
     const { maxTokenBytes } = target.served.tokenizer ?? {};
     if (limit === undefined || maxTokenBytes === undefined) return;
     // A UTF-16 unit is at least one byte.
-    const length = textsOf(this.#openOf(target.node)).reduce((sum, text) => sum + text.length, 0);
-    const least = Math.ceil(length / maxTokenBytes);
+    const least = Math.ceil(this.textLength(target.node) / maxTokenBytes);
     if (least > limit.tokens) throw limit.tooLong(least);
   }
 

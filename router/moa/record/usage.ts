@@ -32,6 +32,20 @@ export interface RunUsage extends Tokens {
   readonly agents: readonly AgentUsage[];
   /** Present when agents have failed whose answers the run did without. */
   readonly degraded?: Degraded | undefined;
+  /** Present where the request has a budget. */
+  readonly spent?: Spent | undefined;
+}
+
+/** What a run with a budget has spent. */
+export interface Spent {
+  /** From the run's start. */
+  readonly latencyMs: number;
+  /** Of prompts and answers; a prompt whose length no engine has told is estimated. */
+  readonly tokens: number;
+  /** Undefined where the budget has no limit on it. */
+  readonly cost: number | undefined;
+  /** The limit that ended the run, or kept agents from starting. */
+  readonly endedBy: "latency_ms" | "tokens" | "cost" | undefined;
 }
 
 /** The agents that a run did without because they failed. */

@@ -2,6 +2,7 @@ import type { Clock } from "../../../base/clock.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
+import { countingOnly } from "../../../cfgs/schema/early_exit.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Span, Spans } from "../../tracing/spans.ts";
 import { turnByTurn } from "../../../base/turns.ts";
@@ -12,6 +13,7 @@ import { OpenWork } from "../agent/open_work.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { PanelAnswer } from "../exit/panel.ts";
 import { RootSkip } from "../exit/root_skip.ts";
+import { bestAnswer, withinLimits } from "../exit/best_answer.ts";
 import { AgreedRewrite, REWRITE_AGENT } from "../exit/agreed_rewrite.ts";
 import { modelsBySize, smallestModel } from "../exit/model_sizes.ts";
 import { type RunAgreement, RunConsensus } from "../exit/run_consensus.ts";
@@ -20,6 +22,7 @@ import { StagedStart, stagesOf } from "../exit/staged_start.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import { type AgentGraph, type AgentNode, type ClusterNode, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
+import { segmentsOf } from "../graph/template.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
 import { pythonStrip } from "../prompt/compat_moa_vllm.ts";
 import { refuseMedia } from "../prompt/refuse_media.ts";
@@ -30,7 +33,7 @@ import type { RunRecord } from "../record/run_record.ts";
 import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { isStaircase, RunStairs, staircaseRefusal } from "../stairs/run_stairs.ts";
-import { type AgentUsage, type RunUsage, runUsage, withExtraTokens } from "../record/usage.ts";
+import { type AgentUsage, type RunUsage, runUsage, type Spent, withExtraTokens } from "../record/usage.ts";
 import type { Answered, Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
 import type { Run } from "./run.ts";
 import { RunCalls } from "./run_calls.ts";
@@ -44,6 +47,7 @@ import {
   rootFailure,
   runOverdue,
 } from "./run_failures.ts";
+import { RunBudget } from "./run_budget.ts";
 import { RunOutput } from "./run_output.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import { runTrace } from "./run_trace.ts";
@@ -55,6 +59,8 @@ const log = logger("moa");
 
 /** A request whose prompt is whole. */
 type WholeRequest = AgentRequest & { readonly asked: Asked | Promise<Asked> };
+/** Fewer than most texts have, so that estimates of prompts are rather too long. */
+const CHARACTERS_PER_TOKEN = 3;
 
 /** Options of a `MoaRun`. */
 export interface MoaRunOptions {
@@ -98,6 +104,14 @@ export class MoaRun implements Run {
   /** Undefined where all leaves start at once. */
   readonly #stages: StagedStart | undefined;
   readonly #context: AgentContext;
+  /** Undefined where the request has none. */
+  readonly #budget: RunBudget | undefined;
+  /** Agents for which the budget had no room. */
+  readonly #refused: AgentNode[] = [];
+  /** The budget is spent, and nobody has said anything yet: the first answer is the run's. */
+  #overdue = false;
+  /** The last word is on its way to a slow reader. */
+  #isEnding = false;
   /** Writes up what the agents agree on: nobody else works any more. */
   #rewrite: AgreedRewrite | undefined;
   /** Undefined where every agent waits for its precursors. */
@@ -162,7 +176,7 @@ export class MoaRun implements Run {
       : graph.agents.map((node) => checkContext(this.#calls.target(node), prompts));
     this.#checks = checks.filter((check) => check !== undefined);
     for (const check of this.#checks) check.catch(() => {});
-    this.#stairs = isStaircase(graph, input)
+    this.#stairs = isStaircase(graph, input) && input.budget === undefined
       ? new RunStairs({
         graph,
         agents: this.#calls,
@@ -186,6 +200,23 @@ export class MoaRun implements Run {
     this.#rootSkip = new RootSkip({ graph, input, sampling, trace, exits: this.#exits });
     this.#consensus = this.#makeConsensus(sampling);
     this.#stages = this.#makeStages();
+    this.#budget = this.#makeBudget();
+  }
+
+  #makeBudget(): RunBudget | undefined {
+    const { graph: { answerTokens = 512 }, input: { budget: limits }, models, clock } = this.#options;
+    if (limits === undefined) return undefined;
+    const budget = new RunBudget({
+      limits,
+      answerTokens,
+      priceOf: (model) => models.get(model)?.served.config.price,
+      usages: () => this.#usages(),
+      clock,
+      trace: this.#trace,
+      onSpent: (limit) => this.#onSpent(limit),
+    });
+    for (const call of this.#calls.all()) call.log.subscribe(() => budget.check());
+    return budget;
   }
 
   #makeStages(): StagedStart | undefined {
@@ -206,7 +237,11 @@ export class MoaRun implements Run {
 
   #makeConsensus(sampling: Sampling): RunConsensus | undefined {
     const { graph, input, models, exitPolicies } = this.#options;
-    const { runExit: settings, root, joined, clusters } = graph;
+    const { root, joined, clusters } = graph;
+    const counted = input.budget === undefined || exitPolicies.services === undefined
+      ? undefined
+      : countingOnly;
+    const settings = graph.runExit ?? counted;
     const policy = settings && exitPolicies.ofRun(settings);
     const last = root?.reads[0] ?? clusters[0];
     if (settings === undefined || policy === undefined || joined !== undefined || last === undefined) {
@@ -236,10 +271,12 @@ export class MoaRun implements Run {
     this.#trace.add("run_started", {
       data: { graph: graph.name, choices: input.choices, ...(effort === undefined ? {} : { effort }) },
     });
-    const staircaseOff = staircaseRefusal(graph, input);
+    const withBudget = isStaircase(graph, input) && input.budget !== undefined;
+    const staircaseOff = withBudget ? "the request has a budget" : staircaseRefusal(graph, input);
     if (staircaseOff !== undefined) this.#trace.add("staircase_off", { data: { reason: staircaseOff } });
     if (signal.aborted) this.#onClientGone();
     else signal.addEventListener("abort", this.#onClientGone, { once: true });
+    this.#budget?.start();
     if (graph.deadlineMs !== undefined) {
       clock.sleep(graph.deadlineMs, this.#deadline.signal).then(
         () => {
@@ -303,11 +340,21 @@ export class MoaRun implements Run {
   }
 
   usage(): RunUsage {
+    const usage = runUsage(this.#usages());
+    const degraded = degradedBy(this.#options.graph, this.#calls.all());
+    const spent = this.#budget?.spent(this.#durationMs ?? this.#trace.nowMs);
+    return {
+      ...usage,
+      ...(degraded === undefined ? {} : { degraded }),
+      ...(spent === undefined ? {} : { spent }),
+    };
+  }
+
+  /** Of everything that engines have done for the run. */
+  #usages(): AgentUsage[] {
     const usages = this.#calls.all().map((call) => this.#usageOf(call));
     const known = [...usages, this.#rewrite?.usage()].filter((usage) => usage !== undefined);
-    const usage = runUsage([...known, ...this.#exits.usages()]);
-    const degraded = degradedBy(this.#options.graph, this.#calls.all());
-    return degraded === undefined ? usage : { ...usage, degraded };
+    return [...known, ...this.#exits.usages()];
   }
 
   record(): RunRecord {
@@ -373,6 +420,10 @@ export class MoaRun implements Run {
   /** Starts an agent whose clusters are all closed. */
   #launch(node: AgentNode): void {
     if (!this.#isOpen) return;
+    if (!this.#fitsBudget(node)) {
+      this.#refused.push(node);
+      return this.#endIfStarved();
+    }
     const calls = this.#calls.of(node);
     let request: WholeRequest;
     try {
@@ -482,10 +533,12 @@ export class MoaRun implements Run {
   #onCallEnded(call: AgentCall): void {
     const { node } = call;
     this.#warming.answered(node);
+    this.#budget?.ended(node.id);
     if (!this.#isOpen) return;
     if (call.state === "failed") this.#warn(call);
     if (call.state === "done") this.#consensus?.answered(call);
     if (!this.#isOpen) return;
+    if (this.#overdue && call.state === "done" && this.#endWithBest()) return;
     if (node === soleRoot(this.#options.graph)) this.#onRootEnded(call);
     else if (call.state === "done") this.#onAnswer(call);
     else if (call.state === "failed") {
@@ -497,6 +550,7 @@ export class MoaRun implements Run {
     else this.#stages?.startAll();
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
+    this.#endIfStarved();
   }
 
   #warn({ id: agent, node: { model }, worker, error }: AgentCall): void {
@@ -585,7 +639,84 @@ export class MoaRun implements Run {
 
   /** True while agents work: the answer is not settled. */
   get #isOpen(): boolean {
-    return this.#state === "running" && this.#rewrite === undefined;
+    return this.#state === "running" && this.#rewrite === undefined && !this.#isEnding;
+  }
+
+  #fitsBudget(node: AgentNode): boolean {
+    if (this.#budget === undefined) return true;
+    const answers = this.#clusters.answersFor(node);
+    const own = segmentsOf(node.template).map((part) => part.kind === "literal" ? part.text.length : 0);
+    const read = [...own, ...answers.map(({ text }) => text.length)];
+    const length = read.reduce((sum, one) => sum + one, this.#prompts.textLength(node));
+    const { sampling } = this.#calls.target(node);
+    return this.#budget.admits({
+      id: node.id,
+      model: node.model,
+      promptTokens: Math.ceil(length / CHARACTERS_PER_TOKEN),
+      maxTokens: sampling.max_tokens,
+    });
+  }
+
+  /** The budget has no room for those that are left, and nobody is at work any more. */
+  #endIfStarved(): void {
+    if (!this.#isOpen || this.#refused.length === 0) return;
+    const isBusy = this.#calls.all().some(({ state }) => state === "queued" || state === "running");
+    if (!isBusy) this.#endWithBest();
+  }
+
+  /** A limit of the budget is reached: the run answers with what it has. */
+  #onSpent(limit: NonNullable<Spent["endedBy"]>): void {
+    if (this.#state !== "running" || this.#isEnding) return;
+    if (this.#rewrite !== undefined) return this.#rewrite.giveUp(new Error(`The budget's ${limit} is spent`));
+    const [root] = this.#calls.ofRoot;
+    if (root === undefined || root.log.text === "") this.#overdue = !this.#endWithBest();
+    else this.#cutRoot(root);
+  }
+
+  /** False where nobody has said anything yet. */
+  #endWithBest(): boolean {
+    const { models, input } = this.#options;
+    const best = bestAnswer({
+      agreed: this.#consensus?.leader(),
+      calls: this.#calls.all(),
+      bySize: modelsBySize([...models.values()].map(({ served }) => served)),
+    });
+    if (best === undefined) return false;
+    const { agent, text, cut } = withinLimits(best, input.rootSampling);
+    this.#noteSpent(agent, cut);
+    this.#rootSkipped = agent !== this.#options.graph.root?.id;
+    this.#isEnding = true;
+    this.#calls.spareOthers(agent, new Error("The budget is spent"), cut ? "length" : "stop");
+    this.output.say(0, text, cut ? "length" : "stop");
+    this.#finish("done", undefined);
+    return true;
+  }
+
+  /** The root's text ends where it is. */
+  #cutRoot(root: AgentCall): void {
+    const { id } = root.node;
+    this.#noteSpent(id, true);
+    this.#isEnding = true;
+    this.#calls.spareOthers(id, new Error("The budget is spent"), "length");
+    if (this.#options.input.whole === true) {
+      this.output.say(0, root.log.text, "length");
+      return this.#finish("done", undefined);
+    }
+    this.output.cut(0).then(() => this.#finish("done", undefined)).catch(this.#onInternalError);
+  }
+
+  #noteSpent(agent: string, cut: boolean): void {
+    const { latencyMs, tokens, cost, endedBy } = this.#budget!.spent(this.#trace.nowMs);
+    this.#trace.add("budget_spent", {
+      agent,
+      data: {
+        limit: endedBy ?? null,
+        cut,
+        latency_ms: latencyMs,
+        tokens,
+        ...(cost === undefined ? {} : { cost }),
+      },
+    });
   }
 
   /** Enough agents agree: the answer is the text of one, or is written up from the texts of all. */
@@ -661,6 +792,7 @@ export class MoaRun implements Run {
     this.#error = error;
     this.#durationMs = this.#trace.nowMs;
     this.#deadline.abort();
+    this.#budget?.close();
     this.#stopAgents(error ?? new Error("The run is over"));
     if (error === undefined) this.output.close();
     else {

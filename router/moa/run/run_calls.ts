@@ -1,5 +1,6 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { Turns } from "../../../base/turns.ts";
+import type { FinishReason } from "../../engines/engine.ts";
 import { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import { type AgentGraph, type AgentNode, answeringAgents, soleRoot } from "../graph/graph_types.ts";
@@ -119,9 +120,9 @@ export class RunCalls implements WarmedAgents {
   }
 
   /** Ends all calls but those of one agent, whose text is enough; what that saves is estimated by all that are done. */
-  spareOthers(agent: string, reason: unknown): void {
+  spareOthers(agent: string, reason: unknown, finishReason: FinishReason = "stop"): void {
     const all = this.all();
-    for (const call of all) if (call.node.id === agent) call.satisfy();
+    for (const call of all) if (call.node.id === agent) call.satisfy(finishReason);
     for (const call of all) this.#spare(call, reason, all);
   }
 

@@ -1,7 +1,7 @@
 import { AsyncQueue } from "../../../base/queue.ts";
 import { pythonStripper } from "../prompt/compat_moa_vllm.ts";
 import type { EventSink } from "../agent/agent_call.ts";
-import type { GenerateEvent } from "../../engines/engine.ts";
+import type { FinishReason, GenerateEvent } from "../../engines/engine.ts";
 import type { RunEvent } from "./run.ts";
 
 /** Events that wait for the reader before the engines' streams are paused. */
@@ -51,10 +51,15 @@ export class RunOutput implements AsyncIterable<RunEvent> {
   }
 
   /** Says the whole of choice `index` at once: nothing else has been said. */
-  say(index: number, text: string): void {
+  say(index: number, text: string, finishReason: FinishReason = "stop"): void {
     // There is room: nobody has pushed anything.
     void this.#queue.push({ type: "delta", index, delta: { type: "delta", text } });
-    void this.#queue.push({ type: "end", index, finishReason: "stop" });
+    void this.#queue.push({ type: "end", index, finishReason });
+  }
+
+  /** Ends choice `index` where it is; resolves when the reader has room for that, or has gone. */
+  async cut(index: number): Promise<void> {
+    await this.#queue.push({ type: "end", index, finishReason: "length" }).catch(() => {});
   }
 
   /** Ends the output after what is in it. */

@@ -18,6 +18,8 @@ export function solution(answer: string, steps = 4): string[] {
 export interface Setting {
   readonly consensus?: JsonObject;
   readonly more?: JsonObject;
+  /** More settings of the models. */
+  readonly fields?: JsonObject;
   /** More settings of the graph. */
   readonly graph?: JsonObject;
   /** By the agent's place among the leaves, from 0; of the others the script of the aggregators. */
@@ -35,6 +37,7 @@ export function consensusWorld(
     consensus = { agree: 3 },
     more = {},
     graph = {},
+    fields = {},
     leaf,
     later = { pieces: ["root"] },
     rewrite,
@@ -53,7 +56,7 @@ export function consensusWorld(
       ...graph,
     },
     models: [a, b],
-    modelFields: { model: "org/model" },
+    modelFields: { model: "org/model", ...fields },
     prompts: {
       propose: "leaf [input_prompts]",
       aggregate: "mid [responses]",

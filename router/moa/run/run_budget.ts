@@ -1,0 +1,163 @@
+import type { Clock } from "../../../base/clock.ts";
+import type { PriceConfig } from "../../../cfgs/schema/config.ts";
+import type { RunLimits } from "../graph/run_input.ts";
+import type { Trace } from "../record/trace.ts";
+import type { AgentUsage, Spent } from "../record/usage.ts";
+
+/** A limit of a budget. */
+type Limit = Spent["endedBy"];
+
+/** Options of a `RunBudget`. */
+export interface RunBudgetOptions {
+  readonly limits: RunLimits;
+  /** Tokens that an answer is expected to have, unless its `max_tokens` are fewer. */
+  readonly answerTokens: number;
+  /** Of a model, by its key. */
+  readonly priceOf: (model: string) => PriceConfig | undefined;
+  /** Of everything that engines have done for the run so far. */
+  readonly usages: () => readonly AgentUsage[];
+  readonly clock: Clock;
+  readonly trace: Trace;
+  /** Called once: a limit is reached. */
+  readonly onSpent: (limit: NonNullable<Limit>) => void;
+}
+
+/** An agent that is to start. */
+export interface PlannedAgent {
+  readonly id: string;
+  readonly model: string;
+  /** Estimate of its prompt's tokens. */
+  readonly promptTokens: number;
+  readonly maxTokens: number | undefined;
+}
+
+interface Cost {
+  readonly tokens: number;
+  readonly cost: number;
+}
+
+const MILLION = 1_000_000;
+
+/** Limits of one run: which agents may start, when it has to end, and what it has spent. */
+export class RunBudget {
+  readonly #options: RunBudgetOptions;
+  readonly #planned = new Map<string, PlannedAgent>();
+  /** Agents that have started and not ended. */
+  readonly #working = new Set<string>();
+  #endedBy: Limit;
+  #isOver = false;
+  #cancelTimer = () => {};
+
+  constructor(options: RunBudgetOptions) {
+    this.#options = options;
+  }
+
+  /** Its time begins. */
+  start(): void {
+    const { limits: { latencyMs }, clock } = this.#options;
+    if (latencyMs !== undefined) {
+      this.#cancelTimer = clock.timer(latencyMs, () => this.#reached("latency_ms"));
+    }
+  }
+
+  /** True for an agent that may start: the first one, and those whose prompt and expected answer fit into what is left. */
+  admits(agent: PlannedAgent): boolean {
+    const { limits, trace } = this.#options;
+    const spent = this.#total();
+    const open = [...this.#working].map((id) => this.#rest(id));
+    const own = this.#costOf(agent.model, agent.promptTokens, this.#answerOf(agent));
+    const sum = (of: (cost: Cost) => number) =>
+      of(spent) + of(own) + open.reduce((all, one) => all + of(one), 0);
+    const limit = this.#planned.size === 0
+      ? undefined
+      : sum(({ tokens }) => tokens) > (limits.tokens ?? Infinity)
+      ? "tokens"
+      : sum(({ cost }) => cost) > (limits.cost ?? Infinity)
+      ? "cost"
+      : undefined;
+    if (limit !== undefined) {
+      this.#endedBy ??= limit;
+      trace.add("budget_refused", {
+        agent: agent.id,
+        data: { limit, spent_tokens: spent.tokens, planned_tokens: own.tokens },
+      });
+      return false;
+    }
+    this.#planned.set(agent.id, agent);
+    this.#working.add(agent.id);
+    return true;
+  }
+
+  /** An agent has ended. */
+  ended(id: string): void {
+    this.#working.delete(id);
+  }
+
+  /** Something has been written. */
+  check(): void {
+    const { limits: { tokens = Infinity, cost = Infinity } } = this.#options;
+    if (this.#isOver || tokens === Infinity && cost === Infinity) return;
+    const spent = this.#total();
+    if (spent.tokens >= tokens) this.#reached("tokens");
+    else if (spent.cost >= cost) this.#reached("cost");
+  }
+
+  /** What was spent until `atMs` from the run's start. */
+  spent(atMs: number): Spent {
+    const { tokens, cost } = this.#total();
+    const priced = this.#options.limits.cost !== undefined;
+    return { latencyMs: atMs, tokens, cost: priced ? cost : undefined, endedBy: this.#endedBy };
+  }
+
+  /** The run is over. */
+  close(): void {
+    this.#isOver = true;
+    this.#cancelTimer();
+  }
+
+  #reached(limit: NonNullable<Limit>): void {
+    if (this.#isOver) return;
+    this.#endedBy ??= limit;
+    this.close();
+    this.#options.onSpent(limit);
+  }
+
+  #total(): Cost {
+    let tokens = 0;
+    let cost = 0;
+    for (const { agent, model, calls, promptTokens, completionTokens } of this.#options.usages()) {
+      // An engine that has not ended yet mostly has not said how long its prompt is.
+      const prompt = promptTokens === 0 && calls > 0
+        ? this.#planned.get(agent)?.promptTokens ?? 0
+        : promptTokens;
+      const own = this.#costOf(model, prompt, completionTokens);
+      tokens += own.tokens;
+      cost += own.cost;
+    }
+    return { tokens, cost };
+  }
+
+  /** Expected tokens that an agent at work has yet to cost. */
+  #rest(id: string): Cost {
+    const agent = this.#planned.get(id)!;
+    const own = this.#options.usages().find((usage) => usage.agent === id);
+    const prompt = own === undefined || own.calls === 0 ? agent.promptTokens : 0;
+    return this.#costOf(
+      agent.model,
+      prompt,
+      Math.max(0, this.#answerOf(agent) - (own?.completionTokens ?? 0)),
+    );
+  }
+
+  #answerOf({ maxTokens = Infinity }: PlannedAgent): number {
+    return Math.min(maxTokens, this.#options.answerTokens);
+  }
+
+  #costOf(model: string, prompt: number, completion: number): Cost {
+    const price = this.#options.priceOf(model);
+    return {
+      tokens: prompt + completion,
+      cost: price === undefined ? 0 : (prompt * price.prompt + completion * price.completion) / MILLION,
+    };
+  }
+}
