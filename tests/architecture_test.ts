@@ -441,6 +441,7 @@ test("names of files are snake_case, and tests mirror the tree", () => {
     "chaos",
     "e2e",
     "engines",
+    "browser",
   ]);
   for (const file of tests) {
     const [, folder] = relative(ROOT, join(ROOT, file.path)).split(/[\\/]/);

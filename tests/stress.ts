@@ -94,7 +94,7 @@ function argumentsOf({ runtime, only }: Plan, report: string): string[] {
     const paths = only.length > 0 ? only : ["--ignore=tests/engines,tests/e2e", "tests"];
     return ["test", "-A", "--no-check", "--parallel", `--junit-path=${report}`, ...paths];
   }
-  const without = ["e2e", "engines"].map((folder) => `--path-ignore-patterns=tests/${folder}/**`);
+  const without = ["e2e", "engines", "browser"].map((folder) => `--path-ignore-patterns=tests/${folder}/**`);
   const paths = only.length > 0 ? only.map((path) => `./${path}`) : [...without, "./tests"];
   return [
     "test",

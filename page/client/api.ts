@@ -29,12 +29,15 @@ export interface ApiRequest {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The browser's `fetch`. */
+type Fetching = (path: string, request: RequestInit) => Promise<Response>;
+
 /** The router's public routes, asked with the user's key. */
 export class Api {
   readonly #storage: Pick<Storage, "getItem" | "setItem" | "removeItem">;
-  readonly #fetch: typeof fetch;
+  readonly #fetch: Fetching;
 
-  constructor(storage: Pick<Storage, "getItem" | "setItem" | "removeItem">, fetches: typeof fetch) {
+  constructor(storage: Pick<Storage, "getItem" | "setItem" | "removeItem">, fetches: Fetching) {
     this.#storage = storage;
     this.#fetch = fetches;
   }

@@ -71,7 +71,7 @@ export interface RunView {
   readonly lastMs: number;
   readonly agents: readonly AgentView[];
   readonly decisions: readonly DecisionView[];
-  /** As the record has it. */
+  /** As the record has it; undefined while the run goes on. */
   readonly usage: unknown;
 }
 
@@ -88,7 +88,7 @@ export function plannedRun(record: unknown): RunView {
     lastMs: 0,
     agents: listField(record, "agents").map(plannedAgent),
     decisions: [],
-    usage: fieldOf(record, "usage"),
+    usage: undefined,
   };
 }
 
@@ -120,6 +120,7 @@ export function recordedRun(record: unknown): RunView {
   const records = new Map(listField(record, "agents").map((agent) => [textField(agent, "id"), agent]));
   return {
     ...run,
+    usage: fieldOf(record, "usage"),
     state: textField(record, "state") || run.state,
     error: textField(record, "error", "message"),
     durationMs: numberAt(record, "duration_ms"),

@@ -1,15 +1,22 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { ChartsPage } from "./charts_page.ts";
 import { ConfigPage } from "./config_page.ts";
 import { EnginesPage } from "./engines_page.ts";
 import type { PageContext } from "./page_context.ts";
+import { PlaygroundPage } from "./playground_page.ts";
 import { KeyForm } from "./problem.ts";
+import { ComparePage, RunPage } from "./run_page.ts";
+import { RunsPage } from "./runs_page.ts";
 import { Api } from "../client/api.ts";
 import { hashOf, type PageAddress, readAddress } from "../state/address.ts";
 
 const VIEWS = [
+  ["playground", "Playground"],
+  ["runs", "Runs"],
   ["engines", "Engines"],
+  ["charts", "Charts"],
   ["config", "Config"],
 ] as const;
 
@@ -20,7 +27,7 @@ export function App(): VNode {
   const [address, setAddress] = useState(() => readAddress(location.hash));
   const [keyCount, setKeyCount] = useState(0);
   const [asksKey, setAsksKey] = useState(false);
-  const api = useMemo(() => new Api(sessionStorage, (...request) => fetch(...request)), []);
+  const api = useMemo(() => new Api(sessionStorage, (path, request) => fetch(path, request)), []);
   useEffect(() => {
     const onChange = () => setAddress(readAddress(location.hash));
     addEventListener("hashchange", onChange);
@@ -71,8 +78,18 @@ function viewOf(address: PageAddress, page: PageContext): VNode {
   switch (address.view) {
     case "engines":
       return html`<${EnginesPage} key=${key} page=${page} />`;
-    default:
+    case "runs":
+      return html`<${RunsPage} key=${key} page=${page} />`;
+    case "run":
+      return html`<${RunPage} key=${key} page=${page} id=${address.id} />`;
+    case "compare":
+      return html`<${ComparePage} key=${key} page=${page} ids=${address.ids} />`;
+    case "charts":
+      return html`<${ChartsPage} key=${key} page=${page} />`;
+    case "config":
       return html`<${ConfigPage} key=${key} page=${page} />`;
+    default:
+      return html`<${PlaygroundPage} key=${key} page=${page} />`;
   }
 }
 

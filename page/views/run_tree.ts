@@ -1,0 +1,65 @@
+import { html } from "htm/preact";
+import type { VNode } from "preact";
+import { wholeNumber } from "./numbers.ts";
+import { layersOf } from "../state/layers.ts";
+import type { AgentPhase, AgentView } from "../state/run_view.ts";
+
+/** Phases in words. */
+export const PHASE_NAMES: Readonly<Record<AgentPhase, string>> = {
+  waiting: "waits",
+  reading: "reads ahead",
+  queued: "queued",
+  prefill: "reads its prompt",
+  writing: "writes",
+  done: "done",
+  failed: "failed",
+  cancelled: "not waited for",
+};
+
+/** Characters of a text that a card shows: its end, where something happens. */
+const SHOWN_CHARACTERS = 120;
+
+/** Options of `RunTree`. */
+export interface RunTreeOptions {
+  readonly agents: readonly AgentView[];
+  readonly selected: string;
+  readonly onSelect: (agent: string) => void;
+}
+
+/** A run's agents, layer by layer, each of which can be chosen. */
+export function RunTree({ agents, selected, onSelect }: RunTreeOptions): VNode {
+  return html`<div class="tree" role="group" aria-label="Agents, layer by layer">
+    ${
+    layersOf(agents).map((clusters, at) =>
+      html`<div class="layer" key=${at}>
+      ${
+        clusters.map(({ id, agents: members }) =>
+          html`<div class="cluster" key=${id}>
+        ${members.map((agent) => card(agent, agent.id === selected, onSelect))}
+      </div>`
+        )
+      }
+    </div>`
+    )
+  }
+  </div>`;
+}
+
+function card(agent: AgentView, selected: boolean, onSelect: RunTreeOptions["onSelect"]): VNode {
+  const { id, model, phase, text, reasoning, tokens, reason, warms } = agent;
+  const written = text === "" ? reasoning : text;
+  const note = phase === "failed" || phase === "cancelled" ? reason : written.slice(-SHOWN_CHARACTERS);
+  return html`
+    <button type="button" key=${id} class=${`agent ${phase}`} data-agent=${id} aria-pressed=${selected}
+      onClick=${() => onSelect(id)}>
+      <span class="top"><b><bdi>${id}</bdi></b> <span class="model"><bdi>${model}</bdi></span></span>
+      <span class="top"><span class="phase">${PHASE_NAMES[phase]}</span>
+          <span class="count">${tokens === undefined ? "" : `${wholeNumber(tokens)} tokens`}
+            ${warms.length > 0
+              ? html`<span class="ahead" title="Parts of its prompt were read ahead">⇢${warms.length}</span>`
+              : null}
+          </span></span>
+      <span class="tail text">${note}</span>
+    </button>
+  `;
+}
