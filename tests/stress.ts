@@ -91,7 +91,7 @@ function programOf(runtime: Runtime): string {
 /** The arguments of the runtime: those of `task test`, or of these paths alone, with a report. */
 function argumentsOf({ runtime, only }: Plan, report: string): string[] {
   if (runtime === "deno") {
-    const paths = only.length > 0 ? only : ["--ignore=tests/engines,tests/e2e", "tests"];
+    const paths = only.length > 0 ? only : ["--ignore=tests/engines,tests/e2e,tests/browser", "tests"];
     return ["test", "-A", "--no-check", "--parallel", `--junit-path=${report}`, ...paths];
   }
   const without = ["e2e", "engines", "browser"].map((folder) => `--path-ignore-patterns=tests/${folder}/**`);
