@@ -34,6 +34,8 @@ export interface RunFigures {
   readonly e2eMs: number;
   /** From the start to the first token of the answer. */
   readonly ttftMs: number;
+  /** Longest silence between two steps of the root's answer, until there is more to read; 0 for one without steps. */
+  readonly stallMs: number;
   readonly calls: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -54,6 +56,7 @@ export function runFigures(graph: Graph, record: RunRecord): RunFigures {
   return {
     e2eMs: root.endedAtMs,
     ttftMs: root.firstTokenAtMs,
+    stallMs: stallOf(record.agents.find(({ id }) => id === graph.root.id)),
     calls: usage.calls,
     promptTokens: usage.promptTokens,
     completionTokens: usage.completionTokens,
@@ -96,6 +99,14 @@ function pathFigures(graph: Graph, agents: ReadonlyMap<string, AgentFigures>): P
     node = precursors.find((precursor) => figuresOf(precursor, agents).endedAtMs === own.readyAtMs);
   }
   return path;
+}
+
+function stallOf(root: AgentRecord | undefined): number {
+  const steps = root?.steps ?? [];
+  const waits = steps.map(({ startedAtMs }, index) =>
+    index === 0 ? 0 : startedAtMs - (steps[index - 1]?.endedAtMs ?? startedAtMs)
+  );
+  return Math.max(0, ...waits);
 }
 
 function agentFigures(node: AgentNode, records: ReadonlyMap<string, AgentRecord>): AgentFigures {

@@ -22,12 +22,13 @@ function agents(layer: number, first: number, count: number): GraphSettings[] {
   }));
 }
 
-const ROOT = { agents: [{ model: "32b", sampling: { seed: 300 } }] };
+/** The root alone: the largest model. */
+export const ROOT_LAYER: GraphSettings = { agents: [{ model: "32b", sampling: { seed: 300 } }] };
 
 /** The paper's baseline: nine proposers, nine aggregators that read them all, one root. */
 export function dense991(): GraphSettings {
   return {
-    layers: [{ agents: agents(1, 0, 9) }, { agents: agents(2, 0, 9) }, ROOT],
+    layers: [{ agents: agents(1, 0, 9) }, { agents: agents(2, 0, 9) }, ROOT_LAYER],
     incremental_prefill: { mode: "off" },
   };
 }
@@ -41,7 +42,7 @@ export function tree931(
     layers: [
       { clusters: [0, 3, 6].map((first) => ({ agents: agents(1, first, 3) })) },
       { agents: agents(2, 0, 3) },
-      ROOT,
+      ROOT_LAYER,
     ],
     incremental_prefill: incrementalPrefill,
     slots,

@@ -14,6 +14,8 @@ export interface LaboratoryRow {
   /** The whole answer; absent for a vote. */
   readonly text?: string | undefined;
   readonly latencyMs: number;
+  /** Time to the first token that a client gets; absent for a vote, and in rows that were kept before it was noted. */
+  readonly firstMs?: number | undefined;
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly wastedTokens: number;
@@ -86,6 +88,8 @@ export function rowOf(
     stated: stated?.value ?? null,
     text,
     latencyMs: record.durationMs ?? NaN,
+    // Of a root that was skipped no word comes before the end.
+    firstMs: record.agents.find(({ id }) => id === graph.root.id)?.firstTokenAtMs ?? record.durationMs,
     promptTokens: usage.promptTokens,
     completionTokens: usage.completionTokens,
     wastedTokens: usage.wastedTokens,

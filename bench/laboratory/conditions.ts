@@ -1,7 +1,7 @@
 import { denseGraph, LABORATORY_SIZES, singleGraph, treeGraph } from "./laboratory_graphs.ts";
 
 /** A part of the experiment that can be left out. */
-export type LaboratoryPart = "singles" | "samples" | "modes" | "exits" | "predictors";
+export type LaboratoryPart = "singles" | "samples" | "modes" | "staircase" | "exits" | "predictors";
 
 /** One way to answer questions: a graph, or several answers of one that vote. */
 export interface Condition {
@@ -18,7 +18,15 @@ export interface Condition {
 export const DENSE = "#1 dense 9-9-1";
 export const TREE = "#2 tree 9-3-1";
 export const OVERLAPPED = "#3 tree, incremental prefill";
+export const STAIRCASE = "#3 with a staircase root";
+export const STAIRCASE_OF_ALL = "#3 with a staircase of all layers";
 export const BEST_SINGLE = `${LABORATORY_SIZES.at(-1)} alone`;
+
+/**
+ * Steps for answers of some 60 tokens: the sizes that are usual for long ones would never be reached. The laboratory's
+ * models end a short solution with its result.
+ */
+const SMALL_STEPS = { first_tokens: 8, chunk_tokens: 12, steps: 4, write_tokens: 4, ahead_tokens: 16 };
 
 /** How often the largest model is asked for self-consistency. */
 const SAMPLES = [3, 5, 9, 13, 19];
@@ -59,6 +67,11 @@ export function conditionsOf(parts: ReadonlySet<LaboratoryPart>, seed: number): 
     { name: DENSE, part: "modes", graph: denseGraph({ seed }) },
     { name: TREE, part: "modes", graph: treeGraph({ seed }) },
     { name: OVERLAPPED, part: "modes", graph: tree() },
+    ...(["root", "all"] as const).map((climbs): Condition => ({
+      name: climbs === "root" ? STAIRCASE : STAIRCASE_OF_ALL,
+      part: "staircase",
+      graph: { ...tree(), root: "staircase", staircase: { ...SMALL_STEPS, climbs } },
+    })),
     ...SAMPLES.map((samples): Condition => ({
       name: `${LABORATORY_SIZES.at(-1)}, vote of ${samples}`,
       part: "samples",

@@ -23,6 +23,8 @@ export interface ConditionFigures {
   readonly accuracy: number;
   readonly interval: Interval;
   readonly latencyMs: Summary;
+  /** Mean time to the first token; undefined where it was not noted. */
+  readonly firstMs: number | undefined;
   readonly promptTokens: number;
   readonly completionTokens: number;
   readonly wastedTokens: number;
@@ -56,6 +58,7 @@ export function conditionFigures(
   { condition: { name, part }, rows }: LaboratoryResult["conditions"][number],
 ): ConditionFigures {
   const mean = (of: (row: LaboratoryRow) => number) => meanOf(rows.map(of));
+  const firsts = rows.flatMap(({ firstMs }) => firstMs ?? []);
   const right = rows.filter((row) => row.right).length;
   return {
     name,
@@ -64,6 +67,7 @@ export function conditionFigures(
     accuracy: right / rows.length,
     interval: wilsonInterval(right, rows.length),
     latencyMs: summaryOf(rows.map(({ latencyMs }) => latencyMs)),
+    firstMs: firsts.length < rows.length ? undefined : meanOf(firsts),
     promptTokens: mean((row) => row.promptTokens),
     completionTokens: mean((row) => row.completionTokens),
     wastedTokens: mean((row) => row.wastedTokens),
@@ -87,7 +91,7 @@ export function comparisonsOf({ conditions }: LaboratoryResult, seed: string): C
     [TREE, tokens],
     [TREE, time],
     ...conditions.flatMap(({ condition: { name, part } }) =>
-      part === "exits" ? [[name, OVERLAPPED] as const] : []
+      part === "exits" || part === "staircase" ? [[name, OVERLAPPED] as const] : []
     ),
     ...conditions.flatMap(({ condition: { name, asOftenAs } }) =>
       asOftenAs === undefined ? [] : [[asOftenAs, name] as const]

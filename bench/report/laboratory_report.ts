@@ -1,5 +1,12 @@
 import type { LaboratoryRow } from "../laboratory/ask.ts";
-import { BEST_SINGLE, DENSE, OVERLAPPED, TREE } from "../laboratory/conditions.ts";
+import {
+  BEST_SINGLE,
+  DENSE,
+  OVERLAPPED,
+  STAIRCASE,
+  STAIRCASE_OF_ALL,
+  TREE,
+} from "../laboratory/conditions.ts";
 import type { LaboratoryResult } from "../laboratory/experiment.ts";
 import {
   comparisonsOf,
@@ -89,6 +96,8 @@ function findingsTable(
     ["Does q, as printed, beat chance?", "#4 q, as printed", "#4 chance, as often as q, as printed"],
     ["Does q, as we read it, beat chance?", "#4 q, ours", "#4 chance, as often as q, ours"],
     ["Do final answers beat chance?", "#4 answer", "#4 chance, as often as answer"],
+    ["What does a staircase root cost?", STAIRCASE, OVERLAPPED],
+    ["… a staircase of all layers?", STAIRCASE_OF_ALL, OVERLAPPED],
     ["What does exit by agreement cost, and spare?", "#4 agreement", OVERLAPPED],
     ["What does exit of the whole run cost, and spare?", "#4 run, 4 agree", OVERLAPPED],
   ];
@@ -118,11 +127,12 @@ function verdictOf({ difference, p }: ConditionComparison): string {
 function accuracyTable(figures: readonly ConditionFigures[]): ReportTable {
   return {
     title: "Every way to answer",
-    head: ["way", "right", "95 %", "mean", "p50", "p90", "read", "written", "wasted"],
+    head: ["way", "right", "95 %", "first word", "mean", "p50", "p90", "read", "written", "wasted"],
     rows: figures.map((one) => [
       one.name,
       shareText(one.accuracy),
       intervalText(one.interval),
+      durationText(one.firstMs ?? NaN),
       durationText(one.latencyMs.mean),
       durationText(one.latencyMs.p50),
       durationText(one.latencyMs.p90),

@@ -6,6 +6,7 @@ import { benchLaboratoryCommand } from "./laboratory.ts";
 import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
 import { benchQuestionsCommand } from "./questions.ts";
+import { benchStaircaseCommand } from "./staircase.ts";
 import { commandGroup } from "../kit/command_group.ts";
 
 /** `canopy bench`: experiments with simulated engines and with real small models, and load on real endpoints. */
@@ -19,6 +20,7 @@ export const benchCommand = commandGroup({
     benchChunkCommand,
     benchExitCommand,
     benchTauCommand,
+    benchStaircaseCommand,
     benchPlacingCommand,
     benchAllCommand,
     benchLaboratoryCommand,

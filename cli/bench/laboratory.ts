@@ -21,7 +21,7 @@ import { makeScorer } from "../kit/router/make_early_exit.ts";
 
 /** Questions by default: some minutes on two cores, and enough for a look; differences of some per cent take hundreds. */
 const DEFAULT_QUESTIONS = 20;
-const PARTS = ["singles", "modes", "samples", "exits", "predictors"] as const;
+const PARTS = ["singles", "modes", "samples", "staircase", "exits", "predictors"] as const;
 /** A cache so small that a way to answer finds nothing of the one before it. */
 const CACHE_BYTES = 16 * 1024 * 1024;
 
