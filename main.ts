@@ -16,6 +16,7 @@ import { runsCommand } from "./cli/runs/runs.ts";
 import { scoreCommand } from "./cli/score/score.ts";
 import { serveCommand } from "./cli/serve/serve.ts";
 import { simCommand } from "./cli/sim/sim.ts";
+import { topCommand } from "./cli/top/top.ts";
 import { tuneCommand } from "./cli/tune/tune.ts";
 
 const commands = [
@@ -24,6 +25,7 @@ const commands = [
   serveCommand,
   chatCommand,
   runsCommand,
+  topCommand,
   checkCommand,
   doctorCommand,
   planCommand,

@@ -96,7 +96,7 @@ function checkConfiguration(
   if (path === undefined) {
     const text = `none of ${
       DEFAULT_CONFIG_FILES.join(", ")
-    } is in this folder: write one, or name a file or preset`;
+    } is in this folder: let "canopy init" write one, or name a file or preset`;
     return { config: undefined, found: [{ level: "warning", subject, text }] };
   }
   try {

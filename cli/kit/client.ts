@@ -96,6 +96,19 @@ export async function getJson(
   return await jsonOf(server, path, await send(transport, server, request, signal));
 }
 
+/** GETs a text. Throws `CanopyError` with the server's own words. */
+export async function getText(
+  transport: Transport,
+  server: Server,
+  path: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const request = { method: "GET", url: server.url + path, headers: headersOf(server) } as const;
+  const response = await send(transport, server, request, signal);
+  if (response.status !== 200) throw await refusal(server, response);
+  return await readResponseText(response, MAX_JSON_BYTES);
+}
+
 /** POSTs a JSON document and gives the one that is answered. Throws `CanopyError` with the server's own words. */
 export async function postJson(
   transport: Transport,
