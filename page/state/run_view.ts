@@ -57,6 +57,15 @@ export interface DecisionView {
   readonly data: unknown;
 }
 
+/** Something in a run that has no place in its tree, its times or its decisions: a retry, what was left off, and why. */
+export interface NoteView {
+  readonly atMs: number;
+  readonly type: string;
+  /** Empty for what concerns the whole run. */
+  readonly agent: string;
+  readonly data: unknown;
+}
+
 /** A run as the page shows it. */
 export interface RunView {
   readonly id: string;
@@ -71,6 +80,7 @@ export interface RunView {
   readonly lastMs: number;
   readonly agents: readonly AgentView[];
   readonly decisions: readonly DecisionView[];
+  readonly notes: readonly NoteView[];
   /** As the record has it; undefined while the run goes on. */
   readonly usage: unknown;
 }
@@ -88,6 +98,7 @@ export function plannedRun(record: unknown): RunView {
     lastMs: 0,
     agents: listField(record, "agents").map(plannedAgent),
     decisions: [],
+    notes: [],
     usage: undefined,
   };
 }
@@ -149,13 +160,21 @@ function isEnd(state: string): state is "done" | "failed" | "cancelled" {
   return state === "done" || state === "failed" || state === "cancelled";
 }
 
+/** Events that the tree, the times and the decisions show, as far as they show them at all. */
+const PLACED =
+  /^$|^(?:agent_(?:delta|queued|placed|first_token|step|done|failed|cancelled)|warm_(?:held|sent|done|stopped)|cluster_closed|(?:exit|consensus)_decided|run_\w+)$/;
+
 /** The run after one event of GET /v1/runs/ID/events; what is not known changes nothing. */
 export function withEvent(run: RunView, event: unknown): RunView {
   const type = textField(event, "type");
   const id = textField(event, "agent");
   const atMs = numberAt(event, "at_ms");
-  const seen = atMs === undefined ? run : { ...run, lastMs: Math.max(run.lastMs, atMs) };
   const data = fieldOf(event, "data");
+  const seen = atMs === undefined ? run : {
+    ...run,
+    lastMs: Math.max(run.lastMs, atMs),
+    notes: PLACED.test(type) ? run.notes : [...run.notes, { atMs, type, agent: id, data }],
+  };
   if (type === "exit_decided" || type === "consensus_decided") {
     const cluster = type === "exit_decided" ? textField(event, "cluster") : undefined;
     const decision = { atMs: atMs ?? 0, cluster, exit: fieldOf(data, "exit") === true, data };

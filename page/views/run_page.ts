@@ -5,6 +5,7 @@ import { AgentDetail } from "./agent_detail.ts";
 import { DecisionList } from "./decision_list.ts";
 import { GanttChart } from "./gantt_chart.ts";
 import type { PageContext } from "./page_context.ts";
+import { NoteList } from "./note_list.ts";
 import { problem } from "./problem.ts";
 import { RunFacts } from "./run_facts.ts";
 import { RunTree } from "./run_tree.ts";
@@ -37,7 +38,8 @@ export function RunPage({ page, id }: RunPageOptions): VNode {
       <${RunTree} agents=${run.agents} selected=${selected} onSelect=${setSelected} />
       <${AgentDetail} run=${run} agent=${selected} />
       <${GanttChart} run=${run} />
-      <${DecisionList} run=${run} />`
+      <${DecisionList} run=${run} />
+      <${NoteList} run=${run} />`
   }`;
 }
 

@@ -150,6 +150,11 @@ test("canopy check is wrong usage when there is nothing to check", async () => {
   assert.equal((await check("x", "--set", "server.port")).code, 2);
 });
 
+test("--no-page serves without the page, and is named as where that comes from", async () => {
+  const { out } = await checkFile("canopy.jsonc", GOOD, "--effective", "--no-page");
+  assert.match(out, /^server\.page = false +# --no-page$/m);
+});
+
 test("canopy check says how many threads serve, and refuses more than one for models in this process", async () => {
   const two = await checkFile("canopy.jsonc", GOOD, "--workers", "2");
   assert.match(two.out, /^server: 127\.0\.0\.1:8000, 2 threads$/m);

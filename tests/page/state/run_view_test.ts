@@ -125,3 +125,11 @@ test("queue, prefill and decode of an agent follow each other without gaps, and 
     for (const { fromMs, toMs } of segments) assert.ok(fromMs <= toMs);
   }
 });
+
+test("what has no place in the tree is a note with its reason, and nothing that the tree shows is one", () => {
+  assert.deepEqual(recordedRun(record).notes, []);
+  const data = { reason: "the router does not know the model's tokenizer" };
+  const run = withEvent(planned, { at_ms: 4, type: "warm_off", agent: "l2.c1.a1", data });
+  assert.deepEqual(run.notes, [{ atMs: 4, type: "warm_off", agent: "l2.c1.a1", data }]);
+  assert.deepEqual(run.agents, planned.agents);
+});
