@@ -253,6 +253,9 @@ const graphRules = {
     "What happens to the text of an agent that is cut",
   ),
   early_exit: earlyExitSchema.prefault({}),
+  end_loops: z.boolean().default(true).describe(
+    "Ends an agent that reads nobody when its last 1,500 characters are one piece again and again, as if it were cut",
+  ),
   answer_tokens: z.int().min(1).default(512).describe(
     "Tokens that an agent's answer is expected to have: where a request has a budget, as many agents start as fit",
   ),

@@ -28,6 +28,7 @@ export interface ExitCounts {
   readonly rewrites: FamilyValues<number>;
   readonly efforts: FamilyValues<number>;
   readonly budgets: FamilyValues<number>;
+  readonly loops: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
@@ -68,6 +69,10 @@ export class ExitMetrics {
     "canopy_budgets_total",
     "Runs with a budget, by the limit that ended them or kept agents from starting; none: they stayed below.",
   );
+  readonly #loops = new Counter(
+    "canopy_agents_looped_total",
+    "Agents that were ended because they repeated themselves.",
+  );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
   /** By model. */
@@ -86,6 +91,7 @@ export class ExitMetrics {
       this.#seconds.observe({ metric }, ms / 1000);
     }
     for (const { model, calls } of usage.agents) this.#of(model).calls += calls;
+    for (const { model, endedFor } of agents) if (endedFor !== undefined) this.#loops.add({ model });
     if (state !== "done") return;
     if (rootSkipped) this.#roots.add({ graph });
     if (rewrite !== undefined) this.#rewrites.add({ graph, given: rewrite.given });
@@ -109,18 +115,21 @@ export class ExitMetrics {
       rewrites: this.#rewrites.values(),
       efforts: this.#efforts.values(),
       budgets: this.#budgets.values(),
+      loops: this.#loops.values(),
       off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
   absorb(
-    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, budgets, off, shares }: ExitCounts,
+    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, budgets, loops, off, shares }:
+      ExitCounts,
   ): void {
     this.#audits.absorb(audits);
     this.#rewrites.absorb(rewrites);
     this.#efforts.absorb(efforts);
     this.#budgets.absorb(budgets);
+    this.#loops.absorb(loops);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
@@ -137,7 +146,9 @@ export class ExitMetrics {
 
   write(text: MetricsText): void {
     const families = [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits];
-    for (const family of [...families, this.#rewrites, this.#efforts, this.#budgets]) family.write(text);
+    for (const family of [...families, this.#rewrites, this.#efforts, this.#budgets, this.#loops]) {
+      family.write(text);
+    }
     text.gauge(
       "canopy_exits_switched_off",
       "1 where audited exits answered too often other than whole runs, so that there are none any more.",

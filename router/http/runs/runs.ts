@@ -174,6 +174,7 @@ function agentBody(agent: AgentRecord): Json {
     reasoning: agent.reasoning,
     finish_reason: agent.finishReason ?? null,
     error: agent.error ?? null,
+    ended_for: agent.endedFor ?? null,
     started_at_ms: agent.startedAtMs ?? null,
     first_token_at_ms: agent.firstTokenAtMs ?? null,
     ended_at_ms: agent.endedAtMs ?? null,

@@ -123,6 +123,7 @@ export class AgentCall {
   /** Steps of an answer that is begun before its prompt is whole. */
   readonly #steps = new StepLog();
   #finishReason: FinishReason | undefined;
+  #endedFor: string | undefined;
   #span: Span | undefined;
   #startedAtMs: number | undefined;
   #placedAtMs: number | undefined;
@@ -304,6 +305,14 @@ export class AgentCall {
     return true;
   }
 
+  /** Ends a call whose text goes round in circles as `done` and cut. Its engine is told; `run` resolves once it knows. */
+  endLoop(period: number): void {
+    if (this.#state !== "running") return;
+    this.#endedFor = `it repeated the same ${period} characters, and was ended`;
+    this.#note("agent_looped", { period, tokens: this.usage()?.completionTokens ?? 0 });
+    this.satisfy("length");
+  }
+
   /** Ends the call without an answer; its text is not used. Its engine is told; `run` resolves once it knows. */
   cancel(reason: unknown): void {
     this.#finish("cancelled", reason);
@@ -360,6 +369,7 @@ export class AgentCall {
       reasoning: this.log.reasoning,
       finishReason: this.#finishReason,
       error: this.#error === undefined ? undefined : messageOf(this.#error),
+      endedFor: this.#endedFor,
       startedAtMs: this.#startedAtMs,
       firstTokenAtMs: this.#firstTokenAtMs,
       endedAtMs: this.#endedAtMs,

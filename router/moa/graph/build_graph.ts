@@ -142,6 +142,7 @@ class GraphBuilder {
       },
       onOverflow: on_overflow,
       answerTokens: this.#graph.answer_tokens,
+      endLoops: this.#graph.end_loops && compat === undefined,
     };
   }
 

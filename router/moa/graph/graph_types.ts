@@ -71,6 +71,8 @@ export interface AgentGraph {
   readonly runExit?: EarlyExitConfig | undefined;
   /** Prompt of the model that writes up what a run's agents agree on; absent: one agent's text is given. */
   readonly rewriteTemplate?: PromptTemplate | undefined;
+  /** Leaves whose text repeats itself are ended. */
+  readonly endLoops?: boolean | undefined;
   /** Tokens that an agent's answer is expected to have, where a request has a budget. */
   readonly answerTokens?: number | undefined;
   /** The level of effort that the request has chosen; undefined where it chose none. */

@@ -37,6 +37,8 @@ export interface AgentRecord {
   readonly reasoning: string;
   readonly finishReason: FinishReason | undefined;
   readonly error: string | undefined;
+  /** The reason why the router ended it, though it had not ended by itself and was not limited; its text is used. */
+  readonly endedFor?: string | undefined;
   readonly startedAtMs: number | undefined;
   readonly firstTokenAtMs: number | undefined;
   readonly endedAtMs: number | undefined;

@@ -9,6 +9,7 @@ import { turnByTurn } from "../../../base/turns.ts";
 import type { AgentCall, AgentRequest, Asked, EventSink } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
+import { watchLoops } from "../agent/loops.ts";
 import { OpenWork } from "../agent/open_work.ts";
 import type { ExitPolicies } from "../exit/exit_policies.ts";
 import type { PanelAnswer } from "../exit/panel.ts";
@@ -201,6 +202,14 @@ export class MoaRun implements Run {
     this.#consensus = this.#makeConsensus(sampling);
     this.#stages = this.#makeStages();
     this.#budget = this.#makeBudget();
+    if (graph.endLoops === true) this.#endLoops();
+  }
+
+  #endLoops(): void {
+    for (const node of this.#leaves()) {
+      if (node === soleRoot(this.#options.graph)) continue;
+      for (const call of this.#calls.of(node)) watchLoops(call.log, (period) => call.endLoop(period));
+    }
   }
 
   #makeBudget(): RunBudget | undefined {
