@@ -121,6 +121,31 @@ test(
   },
 );
 
+test("one question is asked of two models beside each other, and stopped", { skip }, async () => {
+  await withLaboratory({}, async (url) => {
+    await withChromium(LOOKS["light"] ?? {}, async ({ page, errors }) => {
+      await page.goto(`${url}/`);
+      await page.waitForSelector("option", { state: "attached" });
+      await page.selectOption("#also", "l");
+      await ask(page, QUESTION);
+      await page.waitForSelector(IDLE);
+      const answers = await page.locator(".answer").allInnerTexts();
+      assert.equal(answers.length, 2);
+      assert.ok(answers.every((answer) => /The answer is/.test(answer)), answers.join());
+      assert.equal(await page.locator(".agent").count(), 13, "an engine model has no tree");
+      await picture(page, "beside");
+      await page.selectOption("#also", "moa");
+      await ask(page, QUESTION);
+      await page.waitForSelector(".agent");
+      await page.click("text=Stop");
+      await page.waitForSelector(IDLE);
+      await page.goto(`${url}/#/runs`);
+      await page.waitForSelector("text=cancelled");
+      assert.deepEqual(errors, []);
+    });
+  });
+});
+
 test("what models say executes nothing, wherever it is shown", { skip }, async () => {
   const hostile =
     '<script>window.hacked = 1</script><img src=x onerror="window.hacked = 1"><svg onload="window.hacked=1">' +
