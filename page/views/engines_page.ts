@@ -42,7 +42,7 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
       </table>
     </div>
         <h2>Work of runs, by model</h2>
-        ${problem(metrics.error, page)}
+        ${metrics.error?.message === workers.error?.message ? null : problem(metrics.error, page)}
         <div class="scroll" tabindex="0" role="region" aria-label="Work of runs, by model">
       <table>
         <thead>
