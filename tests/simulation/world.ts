@@ -10,6 +10,7 @@ import { PdFabric } from "../../simulator/pd/fabric.ts";
 import type { PdOptions, Simulator, SimulatorOptions } from "../../simulator/server/simulator_options.ts";
 import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { createSimulator } from "../../simulator/simulator.ts";
+import type { ScriptedAnswers } from "../../simulator/text/scripted.ts";
 import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
 
 /** A simulated worker of the model `model`. */
@@ -81,6 +82,8 @@ export function makeWorld(options: {
   tokenizerPath?: string | undefined;
   /** Longest prompt plus answer of the servers. */
   contextTokens?: number;
+  /** Answers of the models of a size; random words by default. */
+  answersOf?: (size: Size) => ScriptedAnswers;
   earlyExit?: (clock: VirtualClock) => EarlyExitServices;
   spans?: (clock: VirtualClock) => Spans;
   /** Answers some requests in place of the worker that they go to. */
@@ -103,6 +106,7 @@ export function makeWorld(options: {
       ...(options.contextTokens === undefined ? {} : { contextTokens: options.contextTokens }),
       clock,
       seed: options.seed,
+      answers: options.answersOf?.(name),
     });
   const worker = (
     model: string,

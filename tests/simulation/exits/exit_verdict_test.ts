@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createRouter } from "../../router/router.ts";
-import type { ExitPolicy } from "../../scorer/policy/exit_policy.ts";
-import { builtinTokenizer } from "../../simulator/server/backend.ts";
-import { services } from "../router/moa/fake_scorer.ts";
-import { ask } from "./warm_world.ts";
-import { makeWorld, sizes } from "./world.ts";
+import { createRouter } from "../../../router/router.ts";
+import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
+import { builtinTokenizer } from "../../../simulator/server/backend.ts";
+import { services } from "../../router/moa/fake_scorer.ts";
+import { ask } from "../warm_world.ts";
+import { makeWorld, sizes } from "../world.ts";
 
 /** Asks for the verdict on the first two answers, and waits whatever it says. */
 const policy: ExitPolicy = {

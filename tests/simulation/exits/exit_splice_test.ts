@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Random } from "../../base/random.ts";
-import type { RunRecord } from "../../router/moa/record/run_record.ts";
-import type { TraceEvent } from "../../router/moa/record/trace.ts";
-import { createRouter } from "../../router/router.ts";
-import type { ExitPolicy } from "../../scorer/policy/exit_policy.ts";
-import { builtinTokenizer } from "../../simulator/server/backend.ts";
-import { services } from "../router/moa/fake_scorer.ts";
-import { ask } from "./warm_world.ts";
-import { engineTotals, makeWorld, sizes } from "./world.ts";
+import { Random } from "../../../base/random.ts";
+import type { RunRecord } from "../../../router/moa/record/run_record.ts";
+import type { TraceEvent } from "../../../router/moa/record/trace.ts";
+import { createRouter } from "../../../router/router.ts";
+import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
+import { builtinTokenizer } from "../../../simulator/server/backend.ts";
+import { services } from "../../router/moa/fake_scorer.ts";
+import { ask } from "../warm_world.ts";
+import { engineTotals, makeWorld, sizes } from "../world.ts";
 
 /** Exits at random, and keeps some of the answers. */
 function randomPolicy(random: Random): ExitPolicy {

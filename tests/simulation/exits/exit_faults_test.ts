@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import { isJsonObject } from "../../base/json.ts";
-import { Random } from "../../base/random.ts";
-import type { RunRecord } from "../../router/moa/record/run_record.ts";
-import { type ExitFault, exitFaults, ExitWorld } from "./exit_world.ts";
-import { engineTotals, makeWorld, sizes } from "./world.ts";
+import { isJsonObject } from "../../../base/json.ts";
+import { Random } from "../../../base/random.ts";
+import type { RunRecord } from "../../../router/moa/record/run_record.ts";
+import { type ExitFault, exitFaults, ExitWorld } from "../exit_world.ts";
+import { engineTotals, makeWorld, sizes } from "../world.ts";
 
 const settings = { deadline_ms: 300, diversity_guard: false };
 
