@@ -410,7 +410,10 @@ test("types are not switched off", () => {
 test("nothing is exported as default, and no file only exports what others hold", () => {
   const found: string[] = [];
   for (const file of sources) {
-    found.push(...findings(file, /\bexport\s+default\b/, "export it by name"));
+    // Declarations say how files that are imported as texts are given by the runtimes.
+    if (!file.path.endsWith(".d.ts")) {
+      found.push(...findings(file, /\bexport\s+default\b/, "export it by name"));
+    }
     found.push(...findings(file, /\bexport\s+\*/, "import from the file that holds it"));
   }
   assertNone(found);

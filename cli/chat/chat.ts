@@ -23,11 +23,7 @@ export const chatCommand = defineCommand({
     show: { type: "flag", help: "Print what each agent said, as soon as it has said it" },
     json: { type: "flag", help: "Print the server's answer as JSON; with --show what its agents said, too" },
     model: { type: "text", value: "NAME", help: "Model to ask; by default moa, else the server's first" },
-    url: {
-      type: "text",
-      value: "URL",
-      help: `A running server; by default CANOPY_URL, else that of this folder`,
-    },
+    ...URL_OPTION,
     config: {
       type: "text",
       value: "FILE",

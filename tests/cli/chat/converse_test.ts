@@ -115,13 +115,13 @@ test("in a conversation commands are obeyed, and not sent to the model", async (
 });
 
 test("Ctrl-C stops an answer, whose beginning stays in the conversation; at the prompt it ends that", async () => {
-  let io: FakeIo | undefined;
+  const held: { io?: FakeIo } = {};
   const { transport, asked } = serverOf(function* () {
     yield "Once ";
-    if (asked.length === 1) io?.interrupt();
+    if (asked.length === 1) held.io?.interrupt();
     yield "upon a time";
   });
-  io = fakeIo({ transport, typed: ["tell", "go on"], terminal: true, env });
+  const io = held.io = fakeIo({ transport, typed: ["tell", "go on"], terminal: true, env });
   const { code, out, err } = await talk(io);
   assert.equal(code, 0);
   assert.equal(err, "");

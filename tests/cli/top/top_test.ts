@@ -48,10 +48,10 @@ const worker = (id: string, more: JsonObject = {}) => ({
 
 test("canopy top draws again on a terminal until Ctrl-C: ill workers with their reason, rates, runs that go on", async () => {
   let looks = 0;
-  let io: FakeIo | undefined;
+  const held: { io?: FakeIo } = {};
   const answers: Record<string, () => string> = {
     "/workers": () => {
-      if (++looks === 2) io?.interrupt();
+      if (++looks === 2) held.io?.interrupt();
       return JSON.stringify({
         workers: [
           worker("a", { served: 10 * looks }),
@@ -93,7 +93,7 @@ test("canopy top draws again on a terminal until Ctrl-C: ill workers with their 
     },
     close: () => Promise.resolve(),
   };
-  io = fakeIo({ transport, terminal: true, columns: 120, env: { NO_COLOR: "1" } });
+  const io = held.io = fakeIo({ transport, terminal: true, columns: 120, env: { NO_COLOR: "1" } });
   // Nothing here waits for anything but turns of the loop, until the command sleeps on its virtual clock.
   const ended = top(io, "--url", "http://s", "--every", "2");
   for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
