@@ -1,4 +1,5 @@
 import { benchAllCommand } from "./all.ts";
+import { benchEvalCommand } from "./eval.ts";
 import { benchExitCommand, benchTauCommand } from "./exit.ts";
 import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./experiment.ts";
 import { benchGradeCommand } from "./grade.ts";
@@ -27,5 +28,6 @@ export const benchCommand = commandGroup({
     benchLoadCommand,
     benchQuestionsCommand,
     benchGradeCommand,
+    benchEvalCommand,
   ],
 });

@@ -1,0 +1,98 @@
+import {
+  type Interval,
+  mcnemarProbability,
+  type Summary,
+  summaryOf,
+  sumOf,
+  wilsonInterval,
+} from "../statistics/statistics.ts";
+import type { EvalRecord } from "./eval_record.ts";
+
+/** Figures of one mode on one set; times in ms, tokens of all agents. */
+export interface EvalFigures {
+  readonly set: string;
+  readonly mode: string;
+  readonly answers: number;
+  readonly right: number;
+  readonly wrong: number;
+  readonly ungradable: number;
+  /** Of all answers, ungradable ones included. */
+  readonly accuracy: number;
+  readonly interval: Interval;
+  readonly latencyMs: Summary;
+  readonly completionTokens: number;
+}
+
+/** Two modes over the same questions and repeats. */
+export interface EvalPair {
+  readonly set: string;
+  readonly mode: string;
+  readonly against: string;
+  readonly answers: number;
+  /** Of the shares of right answers. */
+  readonly difference: number;
+  /** Answers that only the first, only the second got right. */
+  readonly gained: number;
+  readonly lost: number;
+  /** McNemar's exact test. */
+  readonly p: number;
+}
+
+/** Figures of each set and mode, in the order of the records. */
+export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
+  return [...Map.groupBy(records, ({ set, mode }) => `${set}\0${mode}`).values()].map(
+    (group): EvalFigures => {
+      const { set, mode } = group[0]!;
+      const count = (outcome: EvalRecord["outcome"]) =>
+        group.filter((record) => record.outcome === outcome).length;
+      const right = count("right");
+      return {
+        set,
+        mode,
+        answers: group.length,
+        right,
+        wrong: count("wrong"),
+        ungradable: count("ungradable"),
+        accuracy: right / group.length,
+        interval: wilsonInterval(right, group.length),
+        latencyMs: summaryOf(group.map(({ latencyMs }) => latencyMs)),
+        completionTokens: sumOf(group.map(({ completionTokens }) => completionTokens)) / group.length,
+      };
+    },
+  );
+}
+
+/** Each mode beside the first one, over what both have answered. */
+export function evalPairs(records: readonly EvalRecord[], modes: readonly string[]): EvalPair[] {
+  const [against, ...others] = modes;
+  if (against === undefined) return [];
+  return [...Map.groupBy(records, ({ set }) => set)].flatMap(([set, group]) =>
+    others.flatMap((mode): EvalPair[] => {
+      const rightOf = (name: string) =>
+        new Map(
+          group.filter((record) => record.mode === name).map((record) =>
+            [`${record.question}\0${record.repeat}`, record.outcome === "right"] as const
+          ),
+        );
+      const [first, second] = [rightOf(mode), rightOf(against)];
+      const both = [...first].flatMap(([key, right]) => {
+        const other = second.get(key);
+        return other === undefined ? [] : [[right, other] as const];
+      });
+      if (both.length === 0) return [];
+      const gained = both.filter(([right, other]) => right && !other).length;
+      const lost = both.filter(([right, other]) => !right && other).length;
+      const difference = (gained - lost) / both.length;
+      return [{
+        set,
+        mode,
+        against,
+        answers: both.length,
+        difference,
+        gained,
+        lost,
+        p: mcnemarProbability(gained, lost),
+      }];
+    })
+  );
+}
