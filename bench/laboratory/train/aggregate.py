@@ -1,8 +1,9 @@
 """Makes the aggregator's examples of sampled candidates: a question, 2 to 9 of its solutions (mostly 3), the gold one.
 
-    python aggregate.py CANDIDATES… --out data/aggregate.jsonl [--each 3] [--seed 1]
+    python aggregate.py CANDIDATES… --out data/aggregate.jsonl [--each 3] [--slips 20000] [--seed 1]
 
-Where all candidates agree there is little to learn: most of those are left out.
+Where all candidates agree there is little to learn: most of those are left out. `--slips` adds examples whose wrong
+candidates are made of the right solution (slips.py).
 """
 import argparse
 import json
@@ -10,6 +11,7 @@ import pathlib
 import random
 
 from sample import answer_of
+from slips import slipped
 from texts import aggregate_text, read_lines
 
 parser = argparse.ArgumentParser()
@@ -17,6 +19,9 @@ parser.add_argument("candidates", nargs="+")
 parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
 parser.add_argument("--out", default="data/aggregate.jsonl")
 parser.add_argument("--each", type=int, default=3, help="examples of a question")
+parser.add_argument("--slips", type=int, default=0, help="examples with made mistakes")
+parser.add_argument("--from", dest="first", type=int, default=100_000, help="first question for --slips")
+parser.add_argument("--data", default="data/train.jsonl")
 parser.add_argument("--seed", type=int, default=1)
 options = parser.parse_args()
 
@@ -28,10 +33,25 @@ def main():
     for path in options.candidates:
         for line in read_lines(home / path):
             examples += [example for _ in range(options.each) if (example := one(line, chance)) is not None]
+    for line in read_lines(home / options.data, options.first, options.slips):
+        examples += [example] if (example := one(made(line, chance), chance)) is not None else []
     chance.shuffle(examples)
     with open(home / options.out, "w") as file:
         file.writelines(json.dumps(example) + "\n" for example in examples)
     print(len(examples), "examples; with a right candidate:", sum(e["any_right"] for e in examples) / len(examples))
+
+
+def made(line, chance):
+    """The line with nine candidates, of which a share drawn at random is right; wrong ones are often wrong alike."""
+    share, alike, usual = chance.uniform(0.1, 0.9), chance.random() < 0.5, slipped(line["solution"], chance)
+    candidates = []
+    for _ in range(9):
+        if chance.random() < share:
+            text = line["solution"]
+        else:
+            text = usual if alike and chance.random() < 0.6 else slipped(line["solution"], chance)
+        candidates.append({"model": chance.choice("sml"), "text": text, "right": answer_of(text) == line["answer"]})
+    return line | {"candidates": candidates}
 
 
 def one(line, chance):

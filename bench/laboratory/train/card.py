@@ -79,8 +79,8 @@ def main():
     text = f"""# The laboratory's models
 
 Three tiny language models of the Qwen3 architecture and a tiny embedding model of Qwen3-Embedding's form, trained from
-nothing on word problems that `bench/datasets/laboratory` writes (`story`: a number is asked for; `choice`: yes or no). With them the whole method of Canopy
-runs on real tokens, real mistakes and real engines, on any laptop, without a download.
+nothing on word problems that `bench/datasets/laboratory` writes (`story`: a number is asked for; `choice`: yes or no).
+With them the whole method of Canopy runs on real tokens, real mistakes and real engines, on any laptop, without a download.
 
 They are for: measuring trees, overlap and exits; tests; demonstrations; learning how Canopy works.
 They are not for: anything else. They know some 700 words, answer only questions of these forms, write nonsense to all
@@ -114,11 +114,13 @@ Raw figures: `training/evaluation.json`, by `bench/laboratory/train/evaluate.py`
 
 ## Training
 
-Adam and Muon in float32, loss on the solution only; the aggregator's examples hold 2 or 3 solutions sampled from the
-models themselves at temperatures of 0.7 to 1. Scripts and commands: `bench/laboratory/train`. `m` and `l` were grown from
-a checkpoint of `s` (970 steps) and trained on. Up to step 970 of `s` and step 457 of `l` the second kind of question were
-small tables, then, until step 1319 of `s`, 958 of `m` and 1364 of `l`, options with letters; neither was learnt above
-chance, and both have gone from the generator. The tokenizer was trained on the first of these texts.
+Adam and Muon in float32, loss on the solution only; the aggregator's examples hold 2 to 9 solutions, sampled from the
+models themselves at temperatures of 0.7 to 1, or made of the right one by a slip (`slips.py`). Scripts and commands:
+`bench/laboratory/train`. `m` was grown from a checkpoint of `s` (970 steps), `l` from a first one of five layers and 96
+wide (2,574 steps, curve: `training/l-first.jsonl`), itself grown from that of `s`. Up to step 970 of `s` and 457 of the
+first `l` the second kind of question were small tables, then, until step 1319 of `s`, 958 of `m` and 1364 of the first
+`l`, options with letters; neither was learnt above chance, and both have gone from the generator. The tokenizer was
+trained on the first of these texts.
 
 {chr(10).join(training(home, models, size) for size in [*SIZES, "embedding"])}
 

@@ -6,7 +6,7 @@ from torch import nn
 SIZES = {
     "s": dict(hidden=96, layers=3, heads=4, kv_heads=2, ffn=256),
     "m": dict(hidden=96, layers=4, heads=4, kv_heads=2, ffn=288),
-    "l": dict(hidden=96, layers=5, heads=4, kv_heads=2, ffn=320),
+    "l": dict(hidden=128, layers=7, heads=4, kv_heads=2, ffn=384),
     "embedding": dict(hidden=96, layers=3, heads=4, kv_heads=2, ffn=256),
 }
 HEAD = 32

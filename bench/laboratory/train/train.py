@@ -30,6 +30,7 @@ parser.add_argument("--tokens", type=int, default=4096)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--lines", type=int, default=100_000, help="of a file at most; candidates are sampled behind them")
 parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--weight", type=float, default=1, help="in the loss, of what follows an `is`: below or above, yes or no")
 parser.add_argument("--every", type=float, default=4, help="minutes between checkpoints")
 options = parser.parse_args()
 
@@ -69,6 +70,7 @@ def main():
         sources.append((read_lines(home / path, count=options.lines), float(share or 1)))
     tune = read_lines(home / "data/tune.jsonl", count=240)
     print(options.size, sum(p.numel() for p in model.parameters()), "parameters; from step", step, flush=True)
+    decides = tokenizer.encode("It is").ids[-1]
     stream = batches(tokenizer, sources, options.tokens, options.seed * 1_000_003 + step)
     begun = last = time.monotonic()
     before, losses, seen = spent, [], 0
@@ -81,14 +83,17 @@ def main():
         for group, rate in zip((g for opt in opts for g in opt.param_groups), rates):
             group["lr"] = rate * factor
         chosen = targets >= 0
-        loss = F.cross_entropy(model.logits(model(ids)[chosen]), targets[chosen])
+        each = F.cross_entropy(model.logits(model(ids)[chosen]), targets[chosen], reduction="none")
+        follows = F.pad(targets[:, :-1] == decides, (1, 0))[chosen]
+        weight = 1 + (options.weight - 1) * follows
+        loss = (each * weight).sum() / weight.sum()
         loss.backward()
         for opt in opts:
             opt.step()
             opt.zero_grad()
         step += 1
         seen += ids.numel()
-        losses.append(loss.item())
+        losses.append(each.mean().item())
         spent = before + (time.monotonic() - begun) / 60
         if step % 50 == 0:
             print(step, round(spent, 1), round(sum(losses[-50:]) / 50, 4), flush=True)
