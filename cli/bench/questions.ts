@@ -1,10 +1,9 @@
-import { writeFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
 import { DATA_SETS } from "../../bench/datasets/catalog.ts";
 import { ownRow } from "../../bench/datasets/own_questions.ts";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { CanopyError } from "../../base/errors.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
+import { writeResult } from "../kit/report_output.ts";
 import { colorsOf, oneLine, table, truncate } from "../kit/terminal.ts";
 import { type PickedSet, pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
 
@@ -95,14 +94,5 @@ function writeQuestions(path: string, sets: readonly PickedSet[], io: Io): void 
   const text = rows.map(({ set, row = {} }) =>
     `${JSON.stringify(sets.length > 1 ? { ...row, id: `${set.name}/${String(row["id"])}` } : row)}\n`
   ).join("");
-  try {
-    writeFileSync(isAbsolute(path) ? path : join(io.cwd, path), text);
-  } catch (cause) {
-    throw new CanopyError(`Cannot write ${path}: ${messageOf(cause)}`, {
-      code: "cannot_write",
-      status: 500,
-      cause,
-    });
-  }
-  io.err.write(`Wrote ${path}\n`);
+  writeResult(path, text, io);
 }

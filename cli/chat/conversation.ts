@@ -21,7 +21,6 @@ export interface Conversation {
 export interface SaidAnswer {
   readonly text: string;
   readonly usage: JsonObject | undefined;
-  readonly runId: string | undefined;
   /** True when the signal has cut it short. */
   readonly stopped: boolean;
 }
@@ -55,17 +54,15 @@ export async function ask(
   const body: JsonObject = { ...parameters, messages: [...messages], ...include };
   let text = "";
   let usage: JsonObject | undefined;
-  let runId: string | undefined;
   let stopped = false;
   try {
     for await (const event of streamChat(io.transport, server, body, signal, run?.requestId)) {
-      if (event.type === "head") runId = event.runId;
-      else if (event.type === "text") {
+      if (event.type === "text") {
         if (text === "") await screen.begin();
         text += event.text;
         screen.text(event.text);
       } else if (event.type === "usage") usage = event.usage;
-      else screen.canopy(event.canopy);
+      else if (event.type === "canopy") screen.canopy(event.canopy);
     }
   } catch (error) {
     if (!signal.aborted || io.stop.aborted) throw error;
@@ -74,7 +71,7 @@ export async function ask(
     await screen.end(text);
   }
   messages.push({ role: "assistant", content: text });
-  return { text, usage, runId, stopped };
+  return { text, usage, stopped };
 }
 
 function screenOf(

@@ -32,14 +32,15 @@ export async function writeReport(
   lines.push("", ...report.notes.map((note) => colors.dim(note)));
   io.out.write(lines.map((line) => `${line}\n`).join(""));
   if (files.json !== undefined) {
-    write(files.json, `${JSON.stringify({ canopy: version, ...report.data }, null, 2)}\n`, io);
+    writeResult(files.json, `${JSON.stringify({ canopy: version, ...report.data }, null, 2)}\n`, io);
   }
-  if (files.svg !== undefined) write(files.svg, await svgOf(report), io);
-  if (files.html !== undefined) write(files.html, await htmlOf(report), io);
+  if (files.svg !== undefined) writeResult(files.svg, await svgOf(report), io);
+  if (files.html !== undefined) writeResult(files.html, await htmlOf(report), io);
   return 0;
 }
 
-function write(path: string, text: string, io: Io): void {
+/** Writes a file, seen from the working folder, and says so. Throws 500 `cannot_write`. */
+export function writeResult(path: string, text: string, io: Io): void {
   try {
     writeFileSync(isAbsolute(path) ? path : join(io.cwd, path), text);
   } catch (cause) {

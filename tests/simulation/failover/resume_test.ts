@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fc } from "../../properties.ts";
-import { type OutgoingRequest, TransportError } from "../../../base/transport.ts";
+import type { OutgoingRequest } from "../../../base/transport.ts";
 import type { RunRecord } from "../../../router/moa/record/run_record.ts";
 import type { RunEvent } from "../../../router/moa/run/run.ts";
 import type { Router } from "../../../router/router.ts";
 import { makeWarmWorld } from "../warm_world.ts";
+import { resetAfter } from "../reset_after.ts";
 import { engineTotals, type World } from "../world.ts";
 
 const greedy = { temperature: 0 };
@@ -101,7 +102,7 @@ async function answerOf(
       broken = true;
       return async (outgoing, signal) => {
         const response = await worker.simulator.handle(outgoing, signal);
-        return { ...response, body: cut(response.body, cutAfter ?? 0, request.url) };
+        return { ...response, body: resetAfter(response.body, cutAfter ?? 0, request.url) };
       };
     },
   });
@@ -125,21 +126,6 @@ async function answerOf(
 /** True for a request whose answer is a stream of tokens. */
 function isAnswered({ body }: OutgoingRequest): boolean {
   return typeof body === "string" && body.includes('"stream":true');
-}
-
-async function* cut(
-  body: AsyncIterable<Uint8Array>,
-  chunks: number,
-  url: string,
-): AsyncGenerator<Uint8Array> {
-  let sent = 0;
-  if (chunks > 0) {
-    for await (const chunk of body) {
-      yield chunk;
-      if (++sent >= chunks) break;
-    }
-  }
-  throw new TransportError("reset_in_body", url);
 }
 
 for (const kind of kinds) {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TransportError } from "../../../base/transport.ts";
 import type { RunRecord } from "../../../router/moa/record/run_record.ts";
 import type { RunInput } from "../../../router/moa/graph/run_input.ts";
 import { fc } from "../../properties.ts";
 import { ExitWorld } from "../exit_world.ts";
 import { eventsOf, makeWarmWorld } from "../warm_world.ts";
+import { resetAfter } from "../reset_after.ts";
 import { engineTotals } from "../world.ts";
 
 const small = { first_tokens: 12, chunk_tokens: 20, steps: 3, write_tokens: 5, ahead_tokens: 12 };
@@ -59,7 +59,7 @@ async function askTree(
       if (worker === undefined || chunks === undefined) return undefined;
       return async (request, signal) => {
         const response = await worker.simulator.handle(request, signal);
-        return { ...response, body: cut(response.body, chunks, request.url) };
+        return { ...response, body: resetAfter(response.body, chunks, request.url) };
       };
     },
   });
@@ -98,21 +98,6 @@ async function askTree(
     await router.close();
     return { texts, text: texts.join(""), finish, firstMs, record: run.record() };
   });
-}
-
-async function* cut(
-  body: AsyncIterable<Uint8Array>,
-  chunks: number,
-  url: string,
-): AsyncGenerator<Uint8Array> {
-  let sent = 0;
-  if (chunks > 0) {
-    for await (const chunk of body) {
-      yield chunk;
-      if (++sent >= chunks) break;
-    }
-  }
-  throw new TransportError("reset_in_body", url);
 }
 
 const rootOf = ({ agents }: RunRecord) => agents.at(-1)!;
