@@ -12,6 +12,8 @@ export interface HeldWorker {
   healthy: boolean;
   /** Holds answers after their first piece until `release`. */
   hold(): void;
+  /** Answers what comes from now on; what it holds stays held until `release`. */
+  holdNoMore(): void;
   release(): void;
   close(): Promise<void>;
 }
@@ -88,6 +90,7 @@ export async function startHeldWorker(): Promise<HeldWorker> {
       state.healthy = healthy;
     },
     hold: () => held = true,
+    holdNoMore: () => held = false,
     release: () => {
       held = false;
       for (const go of waiting) go();

@@ -265,6 +265,7 @@ test("a drain waits for the streams of all threads, and refuses what is new", as
     worker.hold();
     const streams = times(20, () => chat("m", { stream: true, max_tokens: 4 }));
     await until("all streams run", () => worker.running === 20);
+    worker.holdNoMore();
     const drained = threaded.router.drain();
     await until("it is not ready", async () => (await get("/readiness")).status === 503);
     await until(
@@ -289,6 +290,8 @@ test("all threads go on by a new configuration, also those that are started then
       worker.hold();
       const streams = times(10, () => chat("m", { stream: true, max_tokens: 3 }));
       await until("all streams run", () => worker.running === 10);
+      // A thread that has not heard of it yet asks the old one.
+      worker.holdNoMore();
       const { m } = config.models;
       const moved = { ...config, models: { m: { ...m!, workers: [second.url] } } };
       threaded.router.reconfigure(moved);
@@ -338,10 +341,12 @@ test("models come, go and are served anew in all threads, and no stream is lost"
       worker.hold();
       const asked = [...streams("other"), ...streams("m")];
       await until("all streams run", () => second.running === 8 && worker.running === 8);
+      second.holdNoMore();
+      worker.holdNoMore();
       // The one goes, the other is served anew by the worker of both.
       reconfigure({ m: { ...other, chat_template_arguments: { thinking: false } } });
       await until("nobody has it any more", () => answered("other", 404));
-      assert.deepEqual([second.running, worker.running], [8, 8]);
+      await until("the streams alone run", () => second.running === 8 && worker.running === 8);
       second.release();
       worker.release();
       await assertWhole(asked);
