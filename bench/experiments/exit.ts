@@ -67,6 +67,8 @@ const RUN_RULES: readonly { readonly name: string; readonly consensus: ExitSetti
   ...[3, 4, 5].map((agree) => ({ name: `${agree} of the run agree`, consensus: { agree } })),
   { name: "4 of the run agree, staged", consensus: { agree: 4, start: "staged" } },
   { name: "4 of the run agree, written up", consensus: { agree: 4, finish: "rewrite" } },
+  { name: "6 of the run agree", consensus: { agree: 6 } },
+  { name: "6 of the run agree, the needless cut", consensus: { agree: 6, cut: "decided" } },
   { name: "posterior 0.95", consensus: { posterior: 0.95 } },
 ];
 

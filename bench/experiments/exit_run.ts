@@ -147,6 +147,11 @@ class Oracle implements RunExitPolicy {
     return this.#reader.leader(state);
   }
 
+  /** One answer ends the run: every vote may matter. */
+  outlook(): undefined {}
+
+  settled(): undefined {}
+
   says(answer: FinalAnswer, ballot: Ballot, question: string): boolean {
     return this.#reader.says(answer, ballot, question);
   }

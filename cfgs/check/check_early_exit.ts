@@ -131,7 +131,7 @@ function checkRewrite(
 
 /** Says which models of learned skills are not there, and which rules nothing looks at beside the others. */
 function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigPath): ConfigFinding[] {
-  const { skills, difficulties, posterior, audit, most_wrong, start, stage_ms } = rules;
+  const { skills, difficulties, posterior, audit, most_wrong, start, stage_ms, cut } = rules;
   const unset = noEarlyExit.consensus;
   const known = [
     { skills, place: [...at, "skills"] },
@@ -163,6 +163,12 @@ function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigP
       value: stage_ms,
       isIdle: stage_ms !== unset.stage_ms && start === "all",
       without: 'start "staged"',
+    },
+    {
+      field: "cut",
+      value: cut,
+      isIdle: cut !== unset.cut && posterior !== undefined,
+      without: "agree or share: any vote may change a posterior",
     },
   ].filter(({ isIdle }) => isIdle);
   return [

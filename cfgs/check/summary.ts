@@ -111,7 +111,7 @@ function effortText({ effort, early_exit }: GraphConfig, { joined }: ExpandedGra
 }
 
 function consensusText({ consensus }: EarlyExitConfig): string {
-  const { agree, share, posterior, start, audit, finish, rewrite } = consensus;
+  const { agree, share, posterior, start, cut, audit, finish, rewrite } = consensus;
   const rule = posterior !== undefined
     ? `the leading answer is right with probability ${posterior}`
     : agree !== undefined
@@ -120,10 +120,13 @@ function consensusText({ consensus }: EarlyExitConfig): string {
     ? `as many final answers agree as ${share === 1 / 3 ? "a third" : share} of the agents that read nobody`
     : "as many final answers agree as 4 of 9 agents that read nobody";
   const staged = start === "staged" ? "; the smallest models start first" : "";
+  const cuts = cut === "decided" && posterior === undefined
+    ? "; members whose votes cannot matter any more are ended"
+    : "";
   const written = finish === "rewrite"
     ? `; ${rewrite.model ?? "its smallest model"} writes the answer up`
     : "";
-  return `ends early when ${rule}${staged}${written}${
+  return `ends early when ${rule}${staged}${cuts}${written}${
     audit > 0 ? `; ${audit} of the exits are audited` : ""
   }`;
 }

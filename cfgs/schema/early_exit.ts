@@ -66,6 +66,9 @@ export const consensusSchema = z.strictObject({
     "staged: agents that read nobody start by model, the smallest first; the next ones when these have answered without ending the run",
   ),
   stage_ms: z.number().positive().default(30_000).describe("staged: longest wait for the answers of a stage"),
+  cut: z.enum(["never", "decided"]).default("never").describe(
+    "decided: members of a cluster are ended when its most frequent answer cannot change by theirs, and the run cannot end by `agree` or `share` any more",
+  ),
   best: z.enum(["largest", "confident", "first"]).default("largest").describe(
     "Whose text is the run's answer among those that agree: the largest model's, the most confident one, the first",
   ),

@@ -7,6 +7,7 @@ import { streamedAnswer, wholeSentences } from "../answers/streamed_answer.ts";
 import { confidenceOf } from "./confidence.ts";
 import { isCreative } from "./diversity.ts";
 import { finite } from "./evidence.ts";
+import { majorityIsSettled } from "./stop_rules.ts";
 import { unusable } from "./unusable.ts";
 import { questionKindsOf, rightProbability } from "./vote_model.ts";
 
@@ -40,6 +41,14 @@ export interface RunVotes {
   readonly bySize: readonly string[];
 }
 
+/** The equal answers that end a run, and those that there may still be. */
+export interface VoteOutlook {
+  /** Equal answers that end the run. */
+  readonly needed: number;
+  /** No answer can be that of more agents than so many. */
+  readonly most: number;
+}
+
 /** Decision to end a run with one agent's answer, or to wait, with every number that it rests on. */
 export interface RunDecision {
   /** The agent whose text is the answer; undefined: the run goes on. */
@@ -62,6 +71,13 @@ export interface RunExitPolicy {
   decide(state: RunVotes): RunDecision;
   /** The agent whose text is best of the largest group of equal answers; undefined where nobody agrees. */
   leader(state: RunVotes): string | undefined;
+  /** What may still come of the votes; `open`: the agents that may vote yet, or anew. Undefined where the rule is no count. */
+  outlook(state: RunVotes, open: ReadonlySet<string>): VoteOutlook | undefined;
+  /**
+   * The agents of the largest group of equal answers, where it stays the largest whatever so many others answer;
+   * undefined where it may not, and where no two agree.
+   */
+  settled(votes: readonly AgentVote[], remaining: number): readonly string[] | undefined;
   /** True for a whole text whose final answer is equal to this one. */
   says(answer: FinalAnswer, ballot: Ballot, question: string): boolean;
 }
@@ -97,10 +113,7 @@ export class RunConsensusPolicy implements RunExitPolicy {
 
   decide(state: RunVotes): RunDecision {
     const groups = voteGroups(state.votes);
-    const leader = groups.reduce<readonly AgentVote[]>(
-      (best, group) => group.length > best.length ? group : best,
-      [],
-    );
+    const leader = largestOf(groups);
     const { holds, numbers } = this.#rule(groups, leader, state);
     const best = holds ? this.#best(leader, state.bySize) : undefined;
     return {
@@ -126,6 +139,22 @@ export class RunConsensusPolicy implements RunExitPolicy {
     return this.#best(groups.filter(({ length }) => length === most).flat(), bySize)?.agent;
   }
 
+  outlook({ votes, leaves }: RunVotes, open: ReadonlySet<string>): VoteOutlook | undefined {
+    if (this.#rules.posterior !== undefined) return undefined;
+    const cast = votes.filter(({ agent }) => !open.has(agent));
+    const most = Math.max(0, ...cast.map((vote) => equalTo(vote, cast).length)) + open.size;
+    return { needed: this.#needed(leaves), most };
+  }
+
+  settled(votes: readonly AgentVote[], remaining: number): readonly string[] | undefined {
+    const leader = largestOf(voteGroups(votes));
+    const others = votes.filter((vote) => !leader.includes(vote));
+    // Some may agree with one of the leading group, too: equality in doubt is none, so that it has gaps.
+    const rival = Math.max(0, ...others.map((vote) => equalTo(vote, votes).length));
+    if (leader.length < 2 || !majorityIsSettled([leader.length, rival], remaining)) return undefined;
+    return leader.map(({ agent }) => agent);
+  }
+
   says(answer: FinalAnswer, ballot: Ballot, question: string): boolean {
     const said = this.read(ballot, question);
     return said !== undefined && equalAnswers(said, answer);
@@ -136,7 +165,7 @@ export class RunConsensusPolicy implements RunExitPolicy {
     leader: readonly AgentVote[],
     { leaves }: RunVotes,
   ): { readonly holds: boolean; readonly numbers: JsonObject } {
-    const { posterior: level, agree, share = USUAL_SHARE } = this.#rules;
+    const { posterior: level } = this.#rules;
     if (level !== undefined) {
       const models = groups.map((group) => group.map(({ model }) => model));
       const posterior = rightProbability(models, groups.indexOf(leader), questionKindsOf(this.#rules));
@@ -145,9 +174,14 @@ export class RunConsensusPolicy implements RunExitPolicy {
         numbers: { rule: "posterior", posterior: finite(posterior), level },
       };
     }
-    // 4/9 of 9 is 4, whatever the rounding of 4/9.
-    const needed = agree ?? Math.max(2, Math.ceil(share * leaves - 1e-9));
+    const needed = this.#needed(leaves);
     return { holds: leader.length >= needed, numbers: { rule: "agree", agreeing: leader.length, needed } };
+  }
+
+  #needed(leaves: number): number {
+    const { agree, share = USUAL_SHARE } = this.#rules;
+    // 4/9 of 9 is 4, whatever the rounding of 4/9.
+    return agree ?? Math.max(2, Math.ceil(share * leaves - 1e-9));
   }
 
   #best(leader: readonly AgentVote[], bySize: readonly string[]): AgentVote | undefined {
@@ -172,4 +206,13 @@ export function voteGroups<Vote extends Pick<AgentVote, "answer">>(votes: readon
     else group.push(vote);
   }
   return groups;
+}
+
+function largestOf(groups: readonly (readonly AgentVote[])[]): readonly AgentVote[] {
+  return groups.reduce((best, group) => group.length > best.length ? group : best, []);
+}
+
+/** Those of the votes that a vote is equal to, itself included. */
+function equalTo({ answer }: AgentVote, votes: readonly AgentVote[]): AgentVote[] {
+  return votes.filter((other) => equalAnswers(other.answer, answer));
 }

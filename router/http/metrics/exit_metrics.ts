@@ -29,6 +29,7 @@ export interface ExitCounts {
   readonly efforts: FamilyValues<number>;
   readonly budgets: FamilyValues<number>;
   readonly loops: FamilyValues<number>;
+  readonly cuts: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
@@ -73,13 +74,20 @@ export class ExitMetrics {
     "canopy_agents_looped_total",
     "Agents that were ended because they repeated themselves.",
   );
+  readonly #cuts = new Counter(
+    "canopy_agents_cut_total",
+    "Agents that were ended because their votes could not matter any more.",
+  );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
   /** By model. */
   readonly #shares = new Map<string, ModelShare>();
 
   /** Counts a run that has ended. */
-  add(graph: string, { state, exits, usage, agents, audit, effort, rewrite, rootSkipped }: RunRecord): void {
+  add(
+    graph: string,
+    { state, exits, usage, agents, audit, effort, rewrite, cuts, rootSkipped }: RunRecord,
+  ): void {
     if (usage.spent !== undefined) this.#budgets.add({ graph, limit: usage.spent.endedBy ?? "none" });
     if (effort !== undefined) this.#efforts.add({ graph, effort });
     if (audit !== undefined) this.#off.set(graph, audit.off);
@@ -92,6 +100,9 @@ export class ExitMetrics {
     }
     for (const { model, calls } of usage.agents) this.#of(model).calls += calls;
     for (const { model, endedFor } of agents) if (endedFor !== undefined) this.#loops.add({ model });
+    for (const { agent } of cuts ?? []) {
+      this.#cuts.add({ graph, model: agents.find(({ id }) => id === agent)?.model ?? "" });
+    }
     if (state !== "done") return;
     if (rootSkipped) this.#roots.add({ graph });
     if (rewrite !== undefined) this.#rewrites.add({ graph, given: rewrite.given });
@@ -116,13 +127,14 @@ export class ExitMetrics {
       efforts: this.#efforts.values(),
       budgets: this.#budgets.values(),
       loops: this.#loops.values(),
+      cuts: this.#cuts.values(),
       off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
   absorb(
-    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, budgets, loops, off, shares }:
+    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, budgets, loops, cuts, off, shares }:
       ExitCounts,
   ): void {
     this.#audits.absorb(audits);
@@ -130,6 +142,7 @@ export class ExitMetrics {
     this.#efforts.absorb(efforts);
     this.#budgets.absorb(budgets);
     this.#loops.absorb(loops);
+    this.#cuts.absorb(cuts);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
@@ -146,7 +159,9 @@ export class ExitMetrics {
 
   write(text: MetricsText): void {
     const families = [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits];
-    for (const family of [...families, this.#rewrites, this.#efforts, this.#budgets, this.#loops]) {
+    for (
+      const family of [...families, this.#rewrites, this.#efforts, this.#budgets, this.#loops, this.#cuts]
+    ) {
       family.write(text);
     }
     text.gauge(

@@ -143,6 +143,12 @@ function recordBody(record: RunRecord): JsonObject {
     ...summaryBody(record),
     draw_seed: record.drawSeed,
     exits: record.exits.map(exitBody),
+    cuts: (record.cuts ?? []).map(({ agent, cluster, atMs, savedTokens }) => ({
+      agent,
+      cluster,
+      at_ms: atMs,
+      saved_tokens: savedTokens,
+    })),
     exit_audit: record.audit === undefined
       ? null
       : { found: record.audit.found ?? null, off: record.audit.off },

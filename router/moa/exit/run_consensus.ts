@@ -1,3 +1,4 @@
+import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
@@ -5,13 +6,13 @@ import type { ExitAudit } from "../../../scorer/exit_audit.ts";
 import type { AgentVote, RunExitPolicy, RunVotes } from "../../../scorer/policy/run_consensus.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
-import type { AgentGraph, AgentNode } from "../graph/graph_types.ts";
+import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import type { AgentAnswer } from "../prompt/answer.ts";
 import type { AuditRecord, ExitRecord } from "../record/run_record.ts";
 import type { Trace } from "../record/trace.ts";
 import { rootNeededFor, whyNotGiven } from "./answer_for_root.ts";
-import type { PanelAnswer } from "./panel.ts";
+import type { Panel, PanelAnswer } from "./panel.ts";
 
 const log = logger("moa");
 
@@ -43,6 +44,13 @@ export interface RunAgreement {
   readonly texts: readonly AgentAnswer[];
   /** True for a whole text that gives the same final answer. */
   readonly isSaidBy: (text: string) => boolean;
+}
+
+/** A cluster whose members at work may be ended: their votes cannot matter. */
+export interface DecidedCluster {
+  readonly node: ClusterNode;
+  /** The figures of that, for the trace. */
+  readonly figures: JsonObject;
 }
 
 /** The vote of an agent, and the call that it is read from. */
@@ -131,6 +139,36 @@ export class RunConsensus {
     if (call.node === this.#options.graph.root) return this.#endAudit(call);
     if (!this.#open) return;
     this.#read(call, { text: call.answer, whole: true, cut: call.cut });
+  }
+
+  /**
+   * Clusters whose members at work cannot change anything by their votes: the run's rule cannot be met any more,
+   * whatever those say who may vote yet, and the most frequent answer of each cluster that waits for them cannot change.
+   */
+  decided(panels: readonly Panel[], calls: readonly AgentCall[]): DecidedCluster[] {
+    const { policy, settings: { consensus, never_skip: neverSkip }, graph: { root } } = this.#options;
+    if (!this.#open || consensus.cut !== "decided") return [];
+    const open = new Set(calls.flatMap(({ node, ended }) => ended || node === root ? [] : [node.id]));
+    const state = this.#state();
+    const outlook = policy.outlook(state, open);
+    if (outlook === undefined || outlook.most >= outlook.needed) return [];
+    const found = new Map<Panel, readonly string[]>();
+    for (const panel of panels) {
+      const { node, unfinished } = panel;
+      const isAwaited = unfinished.some(({ id, model }) =>
+        neverSkip.includes(id) || neverSkip.includes(model)
+      );
+      if (!panel.open || unfinished.length === 0 || isAwaited || node.agents.length < 2) continue;
+      const own = state.votes.filter(({ agent }) => panel.answers.some((answer) => answer.agent === agent));
+      const agreeing = policy.settled(own, unfinished.length);
+      if (agreeing !== undefined) found.set(panel, agreeing);
+    }
+    dropShared(found, panels);
+    return [...found].map(([{ node, unfinished }, agreeing]) => {
+      const { needed, most } = outlook;
+      const cut = unfinished.map(({ id }) => id);
+      return { node, figures: { cut, agreeing: [...agreeing], open: [...open], needed, most } };
+    });
   }
 
   /** The run is over, or its root has begun to answer. */
@@ -258,5 +296,17 @@ export class RunConsensus {
     return reason === undefined
       ? { agent, model: call.node.model, text, logprobs: undefined, cut, tokens }
       : { reason };
+  }
+}
+
+/** Leaves out clusters with a member at work that another cluster, which is not decided, waits for. */
+function dropShared(found: Map<Panel, unknown>, panels: readonly Panel[]): void {
+  const undecided = panels.filter((panel) => panel.open && !found.has(panel));
+  for (let panel = undecided.pop(); panel !== undefined; panel = undecided.pop()) {
+    for (const other of found.keys()) {
+      if (!other.unfinished.some((agent) => panel!.unfinished.includes(agent))) continue;
+      found.delete(other);
+      undecided.push(other);
+    }
   }
 }

@@ -65,6 +65,16 @@ export interface ExitRecord {
   readonly ms: number;
 }
 
+/** An agent that was ended because its vote could not matter any more. */
+export interface CutRecord {
+  readonly agent: string;
+  /** The cluster that was decided without it. */
+  readonly cluster: string;
+  readonly atMs: number;
+  /** Estimate of the completion tokens that it was spared. */
+  readonly savedTokens: number;
+}
+
 /** What the audit of early exit knows of a run. */
 export interface AuditRecord {
   /** Of a run that would have ended early: whether the whole one has answered the same; undefined for others. */
@@ -101,6 +111,8 @@ export interface RunRecord {
   /** Seed of what was drawn for early exit: the request's `seed`, or one of the run's own. */
   readonly drawSeed: string;
   readonly exits: readonly ExitRecord[];
+  /** Undefined where nobody was. */
+  readonly cuts?: readonly CutRecord[] | undefined;
   /** Undefined where exits are not audited. */
   readonly audit?: AuditRecord | undefined;
   /** Undefined where nothing was written up. */

@@ -30,7 +30,7 @@ import { refuseMedia } from "../prompt/refuse_media.ts";
 import { checkContext, fitContext, type FittedPrompt } from "../prompt/context_budget.ts";
 import type { CutAnswer } from "../prompt/cut_answers.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
-import type { RunRecord } from "../record/run_record.ts";
+import type { CutRecord, RunRecord } from "../record/run_record.ts";
 import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { isStaircase, RunStairs, staircaseRefusal } from "../stairs/run_stairs.ts";
@@ -119,6 +119,8 @@ export class MoaRun implements Run {
   readonly #stairs: RunStairs | undefined;
   /** Answers that were cut for the agents that read them. */
   readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
+  /** Agents whose votes could not matter any more. */
+  readonly #cutRecords: CutRecord[] = [];
   readonly #deadline = new AbortController();
   readonly #resolveEnded: () => void;
   readonly #onClientGone = () => void this.cancel(this.#options.signal.reason);
@@ -382,6 +384,7 @@ export class MoaRun implements Run {
       drawSeed: this.#drawSeed,
       exits: [...this.#exits.records, ...this.#consensus?.records ?? []],
       audit: this.#consensus?.audit,
+      cuts: this.#cutRecords.length === 0 ? undefined : [...this.#cutRecords],
       rewrite: this.#rewrite?.record,
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
@@ -559,7 +562,24 @@ export class MoaRun implements Run {
     else this.#stages?.startAll();
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
+    this.#cutNeedless();
     this.#endIfStarved();
+  }
+
+  /** Ends members of clusters whose votes cannot matter any more. */
+  #cutNeedless(): void {
+    if (!this.#isOpen) return;
+    for (const { node, figures } of this.#consensus?.decided(this.#clusters.all(), this.#calls.all()) ?? []) {
+      const cluster = this.#clusters.of(node);
+      const reason = new Error(`Its vote could not matter: ${node.id} is decided without it`);
+      this.#apply(cluster.exit(cluster.answers.map(({ agent }) => agent)), cluster, { reason });
+      for (const call of this.#calls.all().filter(({ error }) => error === reason)) {
+        const savedTokens = this.#calls.savedTokens(call);
+        this.#cutRecords.push({ agent: call.id, cluster: node.id, atMs: this.#trace.nowMs, savedTokens });
+        const data = { reason: "its vote could not matter", saved_tokens: savedTokens, ...figures };
+        this.#trace.add("agent_cut", { agent: call.id, cluster: node.id, data });
+      }
+    }
   }
 
   #warn({ id: agent, node: { model }, worker, error }: AgentCall): void {
@@ -591,7 +611,7 @@ export class MoaRun implements Run {
       if (!cluster.open) continue;
       this.#exits.consider(
         cluster,
-        ({ keep, consensus }) => this.#apply(cluster.exit(keep), cluster, consensus),
+        ({ keep, consensus }) => this.#apply(cluster.exit(keep), cluster, { consensus }),
       )?.catch(this.#onInternalError);
     }
   }
@@ -616,8 +636,12 @@ export class MoaRun implements Run {
       (this.#calls.ofRoot.length > 0 && this.#calls.ofRoot.every((call) => call.state === "done"));
   }
 
-  /** `consensus`: what the answers agree on, where an exit policy has told already. */
-  #apply(step: ClusterStep, cluster: Cluster, consensus?: Consensus): void {
+  /** `consensus`: what the answers agree on, where an exit policy has told already; `reason`: why members are ended. */
+  #apply(
+    step: ClusterStep,
+    cluster: Cluster,
+    { consensus, reason }: { consensus?: Consensus | undefined; reason?: Error } = {},
+  ): void {
     if (this.#state !== "running" || step.kind === "waits") return;
     const { node, answers, completions } = cluster;
     if (step.kind === "failed") return this.#onClusterFailed(node, step.failures);
@@ -632,7 +656,7 @@ export class MoaRun implements Run {
     });
     for (const agent of this.#clusters.idle(step.dropped)) {
       for (const call of this.#calls.of(agent)) {
-        this.#calls.spare(call, new Error(`Cluster ${node.id} closed without it`));
+        this.#calls.spare(call, reason ?? new Error(`Cluster ${node.id} closed without it`));
       }
     }
     if (node === this.#options.graph.outputs) this.#finish("done", undefined);

@@ -26,8 +26,8 @@ function stepEvents({ staircase, agents }: AgentGraph, choices: number): number 
 
 /** Events of the decisions on early exit: their verdicts are calls with events of their own. */
 function exitEvents(graph: AgentGraph): number {
-  // Each agent's answer is a vote, which it may change once.
-  let events = graph.runExit === undefined ? 0 : 2 * graph.agents.length;
+  // Each agent's answer is a vote, which it may change once; in the end it may be needless.
+  let events = graph.runExit === undefined ? 0 : 3 * graph.agents.length;
   for (const { agents, earlyExit } of graph.clusters) {
     const asked = earlyExit.metric === "none" ? 0 : agents.length;
     events += asked * (2 + 4 * Math.min(asked, 16));

@@ -105,7 +105,7 @@ test("the comparison of metrics and the sweep over tau become reports", async ()
     "#1",
     "#2",
     "#3",
-    ...Array(17).fill("#4"),
+    ...Array(19).fill("#4"),
   ]);
   await checkReport(exitReport(comparisons, "Simulated", {}));
   const sweeps = await sweepTau({ ...options, taus: [0.5], gammas: [0.5] });

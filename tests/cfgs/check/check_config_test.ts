@@ -233,6 +233,12 @@ test("A run's consensus is a graph's own, counts final answers, and says where i
     "most_wrong has no effect without audit",
     'stage_ms has no effect without start "staged"',
   ]);
+  const needless = run({ consensus: { posterior: 0.9, cut: "decided" } });
+  assert.match(
+    needless[0] ?? "",
+    /cut has no effect without agree or share: any vote may change a posterior/,
+  );
+  assert.deepEqual(run({ consensus: { share: 0.5, cut: "decided" } }), []);
   const written = (rewrite: object, finish = "rewrite") => run({ consensus: { agree: 2, finish, rewrite } });
   assert.deepEqual(written({ model: "8b", deadline_ms: 500 }), []);
   assert.match(written({ model: "9b" })[0] ?? "", /consensus\.rewrite\.model is "9b"/);

@@ -92,3 +92,42 @@ test("a creative question is guarded, unless the guard is off; several rules at 
   assert.equal(policyOf({}).guard(QUESTION), undefined);
   assert.throws(() => consensusSchema.parse({ agree: 3, share: 0.5 }), /one of agree, share and posterior/);
 });
+
+test("the most that answers may still come to be equal, and a leader that nobody can overtake, are those of all outcomes", () => {
+  const answers = ["5", "7", "8"];
+  const policy = policyOf({ agree: 4 });
+  const largest = (votes: readonly AgentVote[]) => {
+    const { groups } = policy.decide(state(votes)).numbers;
+    return Math.max(0, ...(groups as string[][]).map(({ length }) => length));
+  };
+  const outcomes = (count: number): string[][] =>
+    count === 0 ? [[]] : outcomes(count - 1).flatMap((rest) => answers.map((answer) => [...rest, answer]));
+  for (let cast = 0; cast <= 4; cast++) {
+    for (let open = 0; open <= 2; open++) {
+      for (const known of outcomes(cast)) {
+        const all = outcomes(open).map((rest) =>
+          votesOf(...[...known, ...rest].map((answer) => `m:${answer}`))
+        );
+        const [votes = []] = all;
+        const waited = new Set(votes.slice(cast).map(({ agent }) => agent));
+        // What those say so far whose votes may change counts for nothing.
+        assert.deepEqual(policy.outlook(state(votes), waited), {
+          needed: 4,
+          most: Math.max(...all.map(largest)),
+        });
+        const leads = all.map((outcome) => {
+          const counts = answers.map((answer) =>
+            outcome.filter(({ answer: { value } }) => value === `number:${answer}`).length
+          );
+          const most = Math.max(...counts);
+          return counts.filter((one) => one === most).length === 1 ? counts.indexOf(most) : undefined;
+        });
+        const settled = policy.settled(votes.slice(0, cast), open);
+        const isDecided = leads[0] !== undefined && leads.every((lead) => lead === leads[0]);
+        assert.equal(settled !== undefined, isDecided && largest(votes.slice(0, cast)) > 1);
+        if (settled !== undefined) assert.equal(settled.length, largest(votes.slice(0, cast)));
+      }
+    }
+  }
+  assert.equal(policyOf({ posterior: 0.9 }).outlook(state([]), new Set(["a1"])), undefined);
+});

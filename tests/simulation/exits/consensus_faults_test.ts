@@ -61,6 +61,7 @@ function randomGraph(random: Random): object {
         ...rule,
         best: random.pick(["largest", "first"]),
         finish: random.pick(["text", "text", "rewrite"]),
+        cut: random.pick(["never", "decided"]),
         ...(random.int(3) === 0 ? { start: "staged", stage_ms: 1 + random.int(3_000) } : {}),
       },
     },

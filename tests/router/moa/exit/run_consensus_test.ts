@@ -144,7 +144,7 @@ test("1,000 seeds with failures, hangs and clients that leave: what is answered 
     };
     const staged = random.int(3) === 0 ? { start: "staged", stage_ms: 1 + random.int(200) } : {};
     const world = consensusWorld({
-      consensus: { agree, ...staged },
+      consensus: { agree, ...staged, ...(seed % 2 === 0 ? { cut: "decided" } : {}) },
       leaf: script,
       later: script(),
       names: random.int(2) === 0 ? ["1b", "8b"] : ["8b", "1b"],
