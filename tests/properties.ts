@@ -10,6 +10,19 @@ const DEFAULT_SEED = 14;
  */
 export const SEED = seedOf(process.env["CANOPY_SEED"]);
 
+/**
+ * How many cases a test plays: `usual` of them, or with `CANOPY_TIMES=10` ten times as many. The usual number is small,
+ * since the suite is run many times a day; whoever changes what the test is about plays more.
+ */
+export function often(usual: number): number {
+  return Math.ceil(usual * TIMES);
+}
+
+const TIMES = Number(process.env["CANOPY_TIMES"] || 1);
+if (!(TIMES > 0)) {
+  throw new Error(`CANOPY_TIMES must be a number above 0: current value is "${process.env["CANOPY_TIMES"]}"`);
+}
+
 function seedOf(asked: string | undefined): number {
   if (asked === undefined || asked === "") return DEFAULT_SEED;
   if (asked === "random") return Math.floor(Math.random() * 2 ** 31);

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { often } from "../properties.ts";
 import { playSeeds } from "./play.ts";
 
 /** Bun takes six times as long for a virtual timer: there the first of the same seeds have to do. */
-const SEEDS = "Deno" in globalThis ? 150 : 25;
+const SEEDS = "Deno" in globalThis ? often(50) : often(15);
 
 test(`${SEEDS} seeds of faults at random moments: nothing savable is lost, no answer differs, nothing is left`, async () => {
   assert.deepEqual(await playSeeds({ from: 0, seeds: SEEDS }), []);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { often } from "../properties.ts";
 import { Random } from "../../base/random.ts";
 import type { Router } from "../../router/router.ts";
 import type { Fault } from "../../simulator/engine/faults.ts";
@@ -95,7 +96,7 @@ async function inWorld(world: World, use: (router: Router) => Promise<void>): Pr
 test("a single fault before the first token, whatever it is and whichever half it strikes, loses no request", async () => {
   const kinds = faultKinds.filter((kind) => !kind.startsWith("slow") && kind !== "truncate");
   for (const kind of kinds) {
-    for (let seed = 0; seed < 20; seed++) {
+    for (let seed = 0; seed < often(7); seed++) {
       const random = new Random(`${kind}-${seed}`);
       const world = pairWorld(`${kind}-${seed}`, random, 1);
       await inWorld(world, async (router) => {

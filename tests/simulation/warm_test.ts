@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { often } from "../properties.ts";
 import { Random } from "../../base/random.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import { ask, eventsOf, figure, makeWarmWorld } from "./warm_world.ts";
@@ -60,9 +61,11 @@ async function play(
   assert.equal(world.clock.pendingTimers, 0, "a timer is left");
 }
 
-test("200 seeds: every prompt and every answer is the same with warming on, off and at any pace", async () => {
+const paces = often(40);
+
+test(`${paces} seeds: every prompt and every answer is the same with warming on, off and at any pace`, async () => {
   let warms = 0;
-  for (let index = 0; index < 200; index++) {
+  for (let index = 0; index < paces; index++) {
     const random = new Random(`pace ${index}`);
     const graph = randomGraph(random);
     const pace = random.pick([
@@ -82,7 +85,7 @@ test("200 seeds: every prompt and every answer is the same with warming on, off 
     }
     assert.deepEqual(said[1], said[0], `seed ${index}, ${JSON.stringify(pace)}`);
   }
-  assert.ok(warms > 1000, `${warms} warms`);
+  assert.ok(warms > 5 * paces, `${warms} warms`);
 });
 
 /** Three writers of two other models, and one reader on a server of its own. */
@@ -172,7 +175,7 @@ test("A reader's warms and its prompt go to one worker", async () => {
 });
 
 test("A client that leaves at any time leaves nothing running", async () => {
-  for (let index = 0; index < 40; index++) {
+  for (let index = 0; index < often(12); index++) {
     const random = new Random(`leave ${index}`);
     await play(`leave ${index}`, aside({ mode: "on" }, "declared", 400), async (world, record) => {
       const client = new AbortController();
@@ -186,7 +189,8 @@ test("A client that leaves at any time leaves nothing running", async () => {
 
 test("Broken workers never change an answer because of a warm", async () => {
   let failedWarms = 0;
-  for (let index = 0; index < 40; index++) {
+  const seeds = often(12);
+  for (let index = 0; index < seeds; index++) {
     const random = new Random(`broken ${index}`);
     const graph = { ...aside({ mode: "on" }, "declared", 400), deadline_ms: 60_000 };
     let whole: unknown;
@@ -209,5 +213,5 @@ test("Broken workers never change an answer because of a warm", async () => {
       }, 2);
     }
   }
-  assert.ok(failedWarms > 10, `${failedWarms} warms failed`);
+  assert.ok(failedWarms > seeds / 4, `${failedWarms} warms failed`);
 });

@@ -7,7 +7,7 @@ import { toCanopy } from "../../../cfgs/formats/canopy.ts";
 import { loadConfig } from "../../../cfgs/load/load.ts";
 import { presetNames } from "../../../cfgs/presets/presets.ts";
 import { load } from "../helpers.ts";
-import { fc } from "../../properties.ts";
+import { fc, often } from "../../properties.ts";
 
 const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs");
 
@@ -115,7 +115,7 @@ test("Any config written as canopy text loads to the same config", () => {
       assert.deepEqual(load(text).config, first);
       assert.equal(toCanopy(load(text).config), text);
     }),
-    { numRuns: 150 },
+    { numRuns: often(50) },
   );
 });
 
@@ -125,7 +125,7 @@ test("Any config loads from YAML as from JSON", () => {
       const plain: unknown = JSON.parse(JSON.stringify(given));
       assert.deepEqual(load(stringify(plain), { path: "c.yaml" }).config, load(JSON.stringify(plain)).config);
     }),
-    { numRuns: 50 },
+    { numRuns: often(20) },
   );
 });
 

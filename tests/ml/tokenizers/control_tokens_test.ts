@@ -4,7 +4,7 @@ import { Random } from "../../../base/random.ts";
 import { atOnce } from "../../../base/turns.ts";
 import { ControlTokens, isUnmarked, TURN_LENGTH, unmarked } from "../../../ml/tokenizers/control_tokens.ts";
 import { HfTokenizer } from "../../../ml/tokenizers/hf_tokenizer.ts";
-import { fc } from "../../properties.ts";
+import { fc, often } from "../../properties.ts";
 import { loadFixture, randomText, shapes } from "./tokenizer_shapes.ts";
 
 const { tokenizer: qwen } = await loadFixture("tiny-qwen3");
@@ -94,7 +94,7 @@ for (const { name, tokenizer } of await shapes()) {
       );
       return parts.join("");
     };
-    for (let round = 0; round < 600; round++) {
+    for (let round = 0; round < often(150); round++) {
       const texts = [text(), text()];
       const whole = texts.map((one) => control.mark(one)).join("");
       assert.equal(unmarked(control.mark(texts[0]!)), texts[0]);
@@ -141,6 +141,6 @@ test("a marked text is compared with what it was in turns, wherever these cut it
         assert.equal(atOnce(isUnmarked(marked + "!", text)), false);
       },
     ),
-    { numRuns: 30 },
+    { numRuns: often(15) },
   );
 });

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc } from "../../properties.ts";
+import { fc, often } from "../../properties.ts";
 import { openAiRequest } from "./openai/bodies.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
 
-const BODIES = 400;
+const BODIES = often(120);
 
 for (const { name: root, engine, version } of sizes) {
   test(`${BODIES} bodies through whole trees with a root on ${engine} ${version} give only 2xx and 4xx`, async () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc } from "../../properties.ts";
+import { fc, often } from "../../properties.ts";
 import { findJsonFault, findValue } from "../../../router/wire/json_scan.ts";
 
 const encode = (text: string) => new TextEncoder().encode(text);
@@ -28,7 +28,7 @@ test("findJsonFault agrees with JSON.parse on damaged JSON", () => {
       assert.equal(fault === undefined, valid, text);
       if (fault !== undefined) assert.ok(fault.at >= 0 && fault.at <= bytes.length);
     }),
-    { numRuns: 2000 },
+    { numRuns: often(600) },
   );
 });
 

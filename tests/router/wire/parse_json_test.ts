@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc } from "../../properties.ts";
+import { fc, often } from "../../properties.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { readInt64 } from "../../../base/int64.ts";
 import { atOnce } from "../../../base/turns.ts";
@@ -24,7 +24,7 @@ const json = fc.oneof(
 test("parsed in turns, JSON is what JSON.parse makes of it, in whatever batches", () => {
   fc.assert(
     fc.property(json, small, (text, options) => assert.deepEqual(parse(text, options), JSON.parse(text))),
-    { numRuns: 1000 },
+    { numRuns: often(300) },
   );
 });
 
@@ -46,7 +46,7 @@ test("a fault is found where it is found at once, in whatever batches", () => {
         assert.equal(error.at, expected?.at, text);
       }
     }),
-    { numRuns: 1000 },
+    { numRuns: often(300) },
   );
 });
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
+import { often } from "../../properties.ts";
 import { isJsonObject } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
 import type { RunRecord } from "../../../router/moa/record/run_record.ts";
@@ -127,10 +128,10 @@ function checkAnswer(record: RunRecord, text: string): void {
   }
 }
 
-const seeds = Array.from({ length: 500 }, (_, index) => `exit-${index}`);
+const seeds = Array.from({ length: often(112) }, (_, index) => `exit-${index}`);
 const faultOf = (index: number) => exitFaults[index % exitFaults.length]!;
 
-test("500 seeds with a broken scorer, judge or log-probabilities change nothing but that clusters wait", async () => {
+test(`${seeds.length} seeds with a broken scorer, judge or log-probabilities change nothing but that clusters wait`, async () => {
   const failures: string[] = [];
   const exits = { with: 0, without: 0, late: 0, skipped: 0 };
   for (const [index, seed] of seeds.entries()) {
@@ -149,13 +150,13 @@ test("500 seeds with a broken scorer, judge or log-probabilities change nothing 
   assert.deepEqual(failures, []);
   // The scenarios are worth something.
   assert.ok(
-    exits.without >= 10 && exits.with >= 50 && exits.late >= 10 && exits.skipped >= 3,
+    exits.without >= 1 && exits.with >= 12 && exits.late >= 2 && exits.skipped >= 1,
     JSON.stringify(exits),
   );
 });
 
 test("the same seed gives the same decisions, bit for bit", async () => {
-  for (const [index, seed] of seeds.slice(0, 28).entries()) {
+  for (const [index, seed] of seeds.slice(0, 14).entries()) {
     const fault = faultOf(index);
     assert.equal((await play(seed, fault)).hash, (await play(seed, fault)).hash, seed);
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { often } from "../../properties.ts";
 import { Random } from "../../../base/random.ts";
 import type { RunRecord } from "../../../router/moa/record/run_record.ts";
 import type { TraceEvent } from "../../../router/moa/record/trace.ts";
@@ -94,8 +95,9 @@ function textOf(agents: RunRecord["agents"], id: string): string {
 }
 
 test("however exits shrink what is read, a spliced and warmed prompt is exactly that of what was kept", async () => {
+  const seeds = often(20);
   const seen = { exits: 0, unread: 0, warmed: 0 };
-  for (let index = 0; index < 60; index++) {
+  for (let index = 0; index < seeds; index++) {
     const record = await play(`splice-${index}`);
     assert.equal(record.state, "done");
     checkPrompts(record);
@@ -105,5 +107,5 @@ test("however exits shrink what is read, a spliced and warmed prompt is exactly 
       if (event.type === "warm_done") seen.warmed++;
     }
   }
-  assert.ok(seen.exits >= 60 && seen.unread >= 20 && seen.warmed >= 60, JSON.stringify(seen));
+  assert.ok(seen.exits >= seeds && seen.unread >= seeds / 3 && seen.warmed >= seeds, JSON.stringify(seen));
 });

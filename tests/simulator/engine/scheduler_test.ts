@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc } from "../../properties.ts";
+import { fc, often } from "../../properties.ts";
 import { VirtualClock } from "../../../base/clock.ts";
 import { costModel } from "../../../simulator/engine/cost.ts";
 import { RadixCache } from "../../../simulator/engine/prefix_cache.ts";
@@ -49,7 +49,7 @@ test("The prefix cache finds the longest common prefix in whole pages, and never
         assert.equal(cache.tokens, 0);
       },
     ),
-    { numRuns: 300 },
+    { numRuns: often(100) },
   );
 });
 
@@ -113,7 +113,7 @@ test("Whatever comes, is aborted and runs out of memory: the engine ends idle an
         }
       },
     ),
-    { numRuns: 60 },
+    { numRuns: often(30) },
   );
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc, SEED } from "../../../properties.ts";
+import { fc, often, SEED } from "../../../properties.ts";
 import {
   graphAnswerSchema,
   graphChunkSchema,
@@ -10,7 +10,7 @@ import { errorSchema } from "../../../../router/http/openai/response_schema.ts";
 import { parseEvents } from "../fakes.ts";
 import { makeWorld } from "../../../simulation/world.ts";
 
-const BODIES = 150;
+const BODIES = often(75);
 
 const junk = fc.oneof(
   fc.constantFrom<unknown>(null, true, 0, -1, 0.5, 1e308, 2 ** 60, "", "x", "\ud800", [], {}, [[]], [null], [

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { often } from "../../../properties.ts";
 import type { JsonObject } from "../../../../base/json.ts";
 import { Random } from "../../../../base/random.ts";
 import { EngineError } from "../../../../router/worker/engine_error.ts";
@@ -95,7 +96,7 @@ test("who is never skipped is waited for; an answer that does not fit max_tokens
 
 test("every decision can be redone by hand from the record", async () => {
   const random = new Random("by hand");
-  for (let seed = 0; seed < 30; seed++) {
+  for (let seed = 0; seed < often(12); seed++) {
     const agree = 2 + random.int(4);
     const world = consensusWorld({
       consensus: { agree },
@@ -120,8 +121,10 @@ test("every decision can be redone by hand from the record", async () => {
   }
 });
 
-test("1,000 seeds with failures, hangs and clients that leave: what is answered was agreed, and nothing is left", async () => {
-  for (let seed = 0; seed < 1_000; seed++) {
+const consensusSeeds = often(300);
+
+test(`${consensusSeeds} seeds with failures, hangs and clients that leave: what is answered was agreed, and nothing is left`, async () => {
+  for (let seed = 0; seed < consensusSeeds; seed++) {
     const random = new Random(`consensus/${seed}`);
     const agree = 2 + random.int(3);
     const script = (): Script => {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { often } from "../../../properties.ts";
 import { VirtualClock } from "../../../../base/clock.ts";
 import { Random } from "../../../../base/random.ts";
 import { configSchema, promptSchema } from "../../../../cfgs/schema/config.ts";
@@ -188,7 +189,7 @@ const templates = [
   "{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:",
 ];
 
-const splicesPerShape = 11_000;
+const splicesPerShape = often(3_000);
 let splices = 0;
 for (const shape of await shapes()) {
   test(`The spliced beginning stays the beginning: ${shape.name}`, () => {
@@ -204,7 +205,8 @@ for (const shape of await shapes()) {
   });
 }
 
-test("100,000 splices were compared", () => assert.ok(splices >= 100_000, `${splices}`));
+test("splices of at least ten shapes were compared", () =>
+  assert.ok(splices >= 10 * splicesPerShape, `${splices}`));
 
 /** A tokenizer with another chat template. */
 function withTemplate(tokenizer: ModelTokenizer, chatTemplate: string): ModelTokenizer {
