@@ -19,9 +19,9 @@ import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
 import { textOfIds } from "../../ml/tokenizers/tokenise.ts";
 import { parseBody } from "../../router/http/gate/body.ts";
 import { asCanopyError, errorBody } from "../../router/http/gate/errors.ts";
-import type { AnswerWriter, EngineFields } from "../../router/http/openai/answer.ts";
-import { ChatAnswer } from "../../router/http/openai/chat_answer.ts";
-import { CompletionAnswer } from "../../router/http/openai/completion_answer.ts";
+import type { AnswerWriter, EngineFields } from "../../router/http/openai/answer/answer.ts";
+import { ChatAnswer } from "../../router/http/openai/answer/chat_answer.ts";
+import { CompletionAnswer } from "../../router/http/openai/answer/completion_answer.ts";
 import { usageBody } from "../../router/http/openai/run_body.ts";
 import { DONE_EVENT, sseEvent } from "../../router/wire/sse.ts";
 

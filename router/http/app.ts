@@ -23,6 +23,7 @@ import { modelRoutes } from "./openai/models.ts";
 import { pageRoutes } from "./page/page_routes.ts";
 import { openApiDocument } from "./openapi.ts";
 import { refusedRoutes } from "./refused.ts";
+import { responseRoutes } from "./responses/responses.ts";
 import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
 import type { Relay } from "../relay/relay_types.ts";
@@ -67,6 +68,7 @@ export function createApp(services: AppServices): Hono<Env> {
   for (
     const routes of [
       inferenceRoutes(http),
+      responseRoutes(http),
       graphRoutes(http),
       modelRoutes(http),
       healthRoutes(http),

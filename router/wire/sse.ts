@@ -13,6 +13,11 @@ export function sseEvent(value: object): Uint8Array<ArrayBuffer> {
   return ENCODER.encode(`data: ${JSON.stringify(value)}\n\n`);
 }
 
+/** One event with a name. */
+export function namedEvent(name: string, value: object): Uint8Array<ArrayBuffer> {
+  return ENCODER.encode(`event: ${name}\ndata: ${JSON.stringify(value)}\n\n`);
+}
+
 /** The event that ends an OpenAI-style stream. */
 export const DONE_EVENT: Uint8Array<ArrayBuffer> = ENCODER.encode(`data: ${DONE}\n\n`);
 

@@ -201,6 +201,79 @@ export function openAIClientSuite(target: () => Target): void {
     await idle(target().baseUrl);
   });
 
+  test("A response of the tree has a text, the usage of all calls, and who said what", async () => {
+    const response = await client().responses.create({
+      model: target().virtualModel,
+      instructions: "Be brief.",
+      input: "What is 17 * 23? Show the steps.",
+      reasoning: { summary: "auto" },
+      metadata: { asked: "here" },
+    });
+    assert.equal(response.object, "response");
+    assert.ok(response.status === "completed" || response.status === "incomplete");
+    assert.equal(response.model, target().virtualModel);
+    assert.ok(response.output_text.length > 0);
+    assert.deepEqual(response.metadata, { asked: "here" });
+    const { usage } = response;
+    assert.ok(usage !== undefined && usage.output_tokens > 0);
+    assert.equal(usage.total_tokens, usage.input_tokens + usage.output_tokens);
+    const [first] = response.output;
+    assert.ok(first?.type === "reasoning");
+    const [roster, ...said] = first.summary.map(({ text }) => text);
+    assert.match(roster ?? "", /^\*\*\d+ of \d+ agents answered\*\*/);
+    assert.ok(said.length > 0 && said.every((text) => text.length > 0));
+  });
+
+  test("The client's response stream assembles what the plain request with a seed answers", async () => {
+    const body = {
+      model: target().virtualModel,
+      input: [{ role: "user" as const, content: "What is 17 * 23? Show the steps." }],
+      seed: 7,
+      temperature: 0,
+      reasoning: { summary: "concise" as const },
+    };
+    const plain = await client().responses.create(body);
+    const helper = client().responses.stream(body);
+    const types: string[] = [];
+    for await (const event of helper) types.push(event.type);
+    const final = await helper.finalResponse();
+    assert.equal(final.output_text, plain.output_text);
+    assert.equal(types[0], "response.created");
+    assert.equal(types[1], "response.in_progress");
+    assert.equal(types.at(-1), `response.${plain.status}`);
+    assert.ok(types.filter((type) => type === "response.output_text.delta").length > 1);
+    assert.deepEqual(final.output.map(({ type }) => type), ["reasoning", "message"]);
+  });
+
+  test("A response that is cut is incomplete; its turns go on by sending what it gave", async () => {
+    const first = await client().responses.create({
+      model: target().virtualModel,
+      input: "What is 17 * 23?",
+      max_output_tokens: 3,
+    });
+    assert.equal(first.status, "incomplete");
+    assert.equal(first.incomplete_details?.reason, "max_output_tokens");
+    const second = await client().responses.create({
+      model: target().virtualModel,
+      input: [
+        { role: "user", content: "What is 17 * 23?" },
+        ...first.output.filter((item) => item.type === "message"),
+        { role: "user", content: "Go on." },
+      ],
+      store: false,
+    });
+    assert.ok(second.output_text.length > 0);
+  });
+
+  test("What a response would have to keep is refused with the field at fault", async () => {
+    for (const fields of [{ store: true }, { previous_response_id: "resp_1" }, { background: true }]) {
+      await assert.rejects(
+        client().responses.create({ model: target().virtualModel, input: "Hi", ...fields }),
+        (error) => error instanceof BadRequestError && error.param === Object.keys(fields)[0],
+      );
+    }
+  });
+
   test("lm-eval's local-completions body gets one text per prompt at its index", async () => {
     const response = await fetch(`${target().baseUrl}/v1/completions`, {
       method: "POST",

@@ -6,13 +6,14 @@ import { type ReadRequest, tracingHeaders, withBody } from "../gate/read_request
 import type { HttpServices } from "../gate/services.ts";
 import { serveEngine } from "./engine_model.ts";
 import { engineRoute } from "./engine_routes.ts";
+import type { Translation } from "./translation.ts";
 import { serveVirtual } from "./virtual_model.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { saysJson } from "../../wire/headers.ts";
 
-/** The task of a route. `engine`: something that only engine models can do. */
-export type Task = "chat" | "completion" | "engine";
+/** The task of a route. `engine`: something that only engine models can do; a translation: of graphs' requests. */
+export type Task = "chat" | "completion" | "engine" | Translation;
 
 /** Serves a request that names a model: a run for a virtual model, a relay for an engine model. */
 export function dispatch(http: HttpServices, call: Call, task: Task): Promise<Response> {
@@ -38,7 +39,8 @@ export async function serveByModel(
   const { graph } = target;
   scope.model = graph.name;
   if (task === "engine") throw engineModelsOnly(graph.name, url.pathname);
-  return await serveVirtual(http, { kind: task, graph, body, headers: tracingHeaders(call) }, scope);
+  const { pathname: path } = url;
+  return await serveVirtual(http, { kind: task, path, graph, body, headers: tracingHeaders(call) }, scope);
 }
 
 /** The client's headers for a worker, by lower-case names, with the request's id. */

@@ -8,6 +8,8 @@ export interface EngineRoute {
   readonly pairs?: boolean | undefined;
   /** SGLang's own form of it names no model: the only one that is served is meant. */
   readonly nameless?: boolean | undefined;
+  /** Graphs are served there, too: the route stands with their part of it. */
+  readonly graphs?: boolean | undefined;
   /** The body is a form with a file, not JSON. */
   readonly form?: boolean | undefined;
 }
@@ -22,7 +24,7 @@ export const ENGINE_ROUTES: readonly EngineRoute[] = [
   { path: "/v1/classify", does: "Classify texts.", workerPath: "/classify" },
   { path: "/classify", does: "Classify texts.", nameless: true },
   { path: "/pooling", does: "Hidden states of texts." },
-  { path: "/v1/responses", does: "OpenAI's Responses." },
+  { path: "/v1/responses", does: "OpenAI's Responses.", graphs: true },
   { path: "/v1/messages", does: "Anthropic's Messages." },
   { path: "/v1/messages/count_tokens", does: "Tokens of Anthropic's Messages." },
   { path: "/v1/audio/transcriptions", does: "Write down what is said.", form: true },

@@ -31,7 +31,8 @@ export function inferenceRoutes(http: HttpServices): Hono<Env> {
     }),
     (call) => dispatch(http, call, "completion"),
   );
-  for (const { path, does, form } of ENGINE_ROUTES) {
+  for (const { path, does, form, graphs } of ENGINE_ROUTES) {
+    if (graphs) continue;
     const summary = `${does} Engine models only: relayed as it is.`;
     routes.post(
       path,

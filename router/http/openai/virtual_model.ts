@@ -3,26 +3,31 @@ import type { JsonObject } from "../../../base/json.ts";
 import { turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseSprawl } from "../gate/body.ts";
-import { asCanopyError, errorBody } from "../gate/errors.ts";
+import { asCanopyError } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
-import type { AnswerWriter } from "./answer.ts";
-import { ChatAnswer } from "./chat_answer.ts";
+import type { AnswerHead, AnswerWriter } from "./answer/answer.ts";
+import { ChatAnswer } from "./answer/chat_answer.ts";
+import { CompletionAnswer } from "./answer/completion_answer.ts";
+import { OpenAiAnswer } from "./answer/openai_answer.ts";
+import type { RunAnswer, RunsSoFar } from "./answer/run_answer.ts";
 import { readChat } from "./chat_request.ts";
-import { CompletionAnswer } from "./completion_answer.ts";
 import { readCompletion } from "./completion_request.ts";
 import { type CompletionPlan, refuseStaircase, type RunTarget } from "./plan.ts";
 import { atEffort, checkBudget } from "./run_reach.ts";
 import { canopyBody, runHeaders, usageBody } from "./run_body.ts";
 import { RunGroup } from "./run_group.ts";
+import { type ClientNames, inClientsWords, type TranslatedChat, type Translation } from "./translation.ts";
 import { REWRITE_AGENT } from "../../moa/exit/agreed_rewrite.ts";
 import { answeringAgents, type Graph } from "../../moa/graph/graph_types.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
-import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
 /** One request for a graph. */
 export interface VirtualRequest {
-  readonly kind: "chat" | "completion";
+  /** A translation makes it a chat. */
+  readonly kind: "chat" | "completion" | Translation;
+  /** Of the request's route. */
+  readonly path: string;
   readonly graph: Graph;
   readonly body: JsonObject;
   /** Passed on to the engines. */
@@ -38,15 +43,35 @@ export async function serveVirtual(
   request: VirtualRequest,
   scope: RequestScope,
 ): Promise<Response> {
-  const { headers } = request;
+  const { kind } = request;
   await turnByTurn(http.clock, refuseSprawl(request.body), scope.signal);
+  if (typeof kind === "string") return await serveRuns(http, { ...request, kind }, scope);
+  const translated = kind.translate(request.body);
+  try {
+    return await serveRuns(http, { ...request, kind: "chat", body: translated.body, translated }, scope);
+  } catch (error) {
+    throw inClientsWords(error, translated.names);
+  }
+}
+
+/** A request in the words of chat or completions. */
+interface OpenAiRequest extends VirtualRequest {
+  readonly kind: "chat" | "completion";
+  readonly translated?: TranslatedChat | undefined;
+}
+
+async function serveRuns(
+  http: HttpServices,
+  request: OpenAiRequest,
+  scope: RequestScope,
+): Promise<Response> {
+  const { headers, path } = request;
   const { graph, body } = atEffort(request.graph, request.body);
   const target: RunTarget = { graph, root: http.models.get(graph.root.model) };
   const plan = request.kind === "chat"
     ? await turnByTurn(http.clock, readChat(body, target, headers), scope.signal)
     : await readCompletion(body, target, headers, scope.signal);
-  const path = request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions";
-  guardRoot(target, plan, path);
+  guardRoot(target, plan, request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions");
   for (const input of plan.inputs.slice(0, 1)) checkBudget(input, graph, http.models);
   refuseStaircase(target, plan);
   const timer = http.metrics.models.begin({
@@ -65,11 +90,16 @@ export async function serveVirtual(
     signal: scope.signal,
     onRunStarted: (run) => http.metrics.followRun(graph.name, run),
   });
-  const answer = newAnswer(http, request.kind, plan);
+  const answer = newAnswer(http, request, plan);
   const events = group.events();
+  const soFar: RunsSoFar = {
+    runs: group.runs,
+    usage: () => usageOf(group, plan),
+    canopy: () => canopyOf(group, plan),
+  };
   if (!plan.stream) {
     for await (const event of events) answer.add(event);
-    const whole = answer.whole({ usage: usageOf(group, plan), ...canopyOf(group, plan) });
+    const whole = answer.whole(soFar);
     scope.end("ok");
     return new Response(JSON.stringify(whole), {
       headers: { "content-type": "application/json", ...runHeaders(group.runs) },
@@ -77,9 +107,9 @@ export async function serveVirtual(
   }
   const first = await events.next();
   timer.first();
-  const pieces = streamed(first, events, { group, plan, answer, scope });
+  const pieces = streamed(first, events, { soFar, answer, scope, names: request.translated?.names });
   return new Response(pulledBody(pieces, scope), {
-    headers: { "content-type": "text/event-stream", "cache-control": "no-cache", ...runHeaders(group.runs) },
+    headers: { "content-type": answer.streamType, "cache-control": "no-cache", ...runHeaders(group.runs) },
   });
 }
 
@@ -96,42 +126,50 @@ function guardRoot({ root }: RunTarget, plan: CompletionPlan, path: string): voi
   });
 }
 
-function newAnswer(http: HttpServices, kind: VirtualRequest["kind"], plan: CompletionPlan): AnswerWriter {
-  const choices = plan.inputs.length * plan.choices;
+function newAnswer(
+  http: HttpServices,
+  { kind, translated }: OpenAiRequest,
+  plan: CompletionPlan,
+): RunAnswer {
   const created = unixSeconds(http.clock);
   const id = http.random.hex(24);
-  const { model, logprobs } = plan;
-  if (kind === "chat") return new ChatAnswer({ id: `chatcmpl-${id}`, created, model }, { choices, logprobs });
-  const echo = (index: number) => plan.echo?.[Math.floor(index / plan.choices)] ?? "";
-  return new CompletionAnswer({ id: `cmpl-${id}`, created, model }, { choices, logprobs, echo });
+  const { model } = plan;
+  if (translated !== undefined) return translated.answer({ id, created, model }, plan);
+  return new OpenAiAnswer(openAiWriter(kind, { id, created, model }, plan), plan);
 }
 
-/** The events of a stream. A failure becomes its last event, without `[DONE]`. */
+function openAiWriter(
+  kind: OpenAiRequest["kind"],
+  { id, ...head }: AnswerHead,
+  plan: CompletionPlan,
+): AnswerWriter {
+  const choices = plan.inputs.length * plan.choices;
+  const { logprobs } = plan;
+  if (kind === "chat") return new ChatAnswer({ id: `chatcmpl-${id}`, ...head }, { choices, logprobs });
+  const echo = (index: number) => plan.echo?.[Math.floor(index / plan.choices)] ?? "";
+  return new CompletionAnswer({ id: `cmpl-${id}`, ...head }, { choices, logprobs, echo });
+}
+
+/** The pieces of a stream. A failure becomes the last of them. */
 async function* streamed(
   first: IteratorResult<RunEvent, void>,
   events: AsyncGenerator<RunEvent, void, undefined>,
-  { group, plan, answer, scope }: {
-    group: RunGroup;
-    plan: CompletionPlan;
-    answer: AnswerWriter;
+  { soFar, answer, scope, names }: {
+    soFar: RunsSoFar;
+    answer: RunAnswer;
     scope: RequestScope;
+    names: ClientNames | undefined;
   },
 ): AsyncGenerator<Uint8Array, void, undefined> {
   try {
     for (let next = first; next.done !== true; next = await events.next()) {
-      for (const chunk of answer.chunks(next.value)) {
-        if (plan.continuousUsage) yield sseEvent({ ...chunk, usage: usageOf(group, plan) });
-        else yield sseEvent(plan.includeUsage ? { ...chunk, usage: null } : chunk);
-      }
+      yield* answer.written(next.value, soFar);
     }
-    if (plan.includeUsage || plan.include !== undefined) {
-      const usage = plan.includeUsage ? { usage: usageOf(group, plan) } : {};
-      yield sseEvent(answer.closing({ ...usage, ...canopyOf(group, plan) }));
-    }
-    yield DONE_EVENT;
+    yield* answer.closing(soFar);
   } catch (error) {
     scope.end("stream_error");
-    yield sseEvent(errorBody(asCanopyError(error)));
+    const renamed = names === undefined ? error : inClientsWords(error, names);
+    yield* answer.failed(asCanopyError(renamed), soFar);
   } finally {
     await events.return();
   }

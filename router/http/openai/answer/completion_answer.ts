@@ -1,8 +1,8 @@
-import type { Json, JsonObject } from "../../../base/json.ts";
-import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
+import type { Json, JsonObject } from "../../../../base/json.ts";
+import type { FinishReason, TokenLogprob } from "../../../engines/engine.ts";
 import { type AnswerHead, type AnswerWriter, type EngineFields, NO_ENGINE_FIELDS } from "./answer.ts";
 import { characters, completionLogprobs } from "./logprobs.ts";
-import type { RunEvent } from "../../moa/run/run.ts";
+import type { RunEvent } from "../../../moa/run/run.ts";
 
 interface Choice {
   /** The prompt's text while it is still to be sent (`echo`). */

@@ -1,5 +1,5 @@
-import type { JsonObject } from "../../../base/json.ts";
-import type { RunEvent } from "../../moa/run/run.ts";
+import type { JsonObject } from "../../../../base/json.ts";
+import type { RunEvent } from "../../../moa/run/run.ts";
 
 /** The beginning of every object of one answer. */
 export interface AnswerHead {

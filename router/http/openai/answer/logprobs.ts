@@ -1,5 +1,5 @@
-import type { Json, JsonObject } from "../../../base/json.ts";
-import type { TokenLogprob } from "../../engines/engine.ts";
+import type { Json, JsonObject } from "../../../../base/json.ts";
+import type { TokenLogprob } from "../../../engines/engine.ts";
 
 const utf8 = new TextEncoder();
 

@@ -1,8 +1,8 @@
-import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
-import type { FinishReason, TokenLogprob } from "../../engines/engine.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../../../base/json.ts";
+import type { FinishReason, TokenLogprob } from "../../../engines/engine.ts";
 import { type AnswerHead, type AnswerWriter, type EngineFields, NO_ENGINE_FIELDS } from "./answer.ts";
 import { chatLogprobs } from "./logprobs.ts";
-import type { RunEvent } from "../../moa/run/run.ts";
+import type { RunEvent } from "../../../moa/run/run.ts";
 
 interface Choice {
   started: boolean;
