@@ -1,12 +1,24 @@
 import {
   type Interval,
   mcnemarProbability,
+  standardError,
   type Summary,
   summaryOf,
   sumOf,
   wilsonInterval,
 } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
+
+/** Figures of one filter of a protocol, of all answers of a mode on a set. */
+export interface FilterFigures {
+  readonly filter: string;
+  readonly right: number;
+  readonly ungradable: number;
+  readonly accuracy: number;
+  readonly interval: Interval;
+  /** As lm-eval gives it: the sample's standard deviation by the root of the count. */
+  readonly stderr: number;
+}
 
 /** Figures of one mode on one set; times in ms, tokens of all agents. */
 export interface EvalFigures {
@@ -19,6 +31,10 @@ export interface EvalFigures {
   /** Of all answers, ungradable ones included. */
   readonly accuracy: number;
   readonly interval: Interval;
+  /** The first one is that of the figures above. */
+  readonly filters: readonly FilterFigures[];
+  /** Answers that the longest length cut off. */
+  readonly cut: number;
   readonly latencyMs: Summary;
   readonly completionTokens: number;
 }
@@ -55,11 +71,26 @@ export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
         ungradable: count("ungradable"),
         accuracy: right / group.length,
         interval: wilsonInterval(right, group.length),
+        filters: Object.keys(group[0]!.readings).map((filter) => filterFigures(group, filter)),
+        cut: group.filter(({ finish }) => finish === "length").length,
         latencyMs: summaryOf(group.map(({ latencyMs }) => latencyMs)),
         completionTokens: sumOf(group.map(({ completionTokens }) => completionTokens)) / group.length,
       };
     },
   );
+}
+
+function filterFigures(group: readonly EvalRecord[], filter: string): FilterFigures {
+  const outcomes = group.map(({ readings }) => readings[filter]?.outcome);
+  const right = outcomes.filter((outcome) => outcome === "right").length;
+  return {
+    filter,
+    right,
+    ungradable: outcomes.filter((outcome) => outcome === "ungradable").length,
+    accuracy: right / group.length,
+    interval: wilsonInterval(right, group.length),
+    stderr: standardError(outcomes.map((outcome) => outcome === "right" ? 1 : 0)),
+  };
 }
 
 /** Each mode beside the first one, over what both have answered. */

@@ -1,5 +1,12 @@
 import type { EvalQuestion } from "../datasets/data_set.ts";
 import type { AnswerGrade } from "../grading/answer_grade.ts";
+import type { AskedQuestion } from "../protocols/protocol.ts";
+
+/** Outcome by one filter; `stated` is null where the text states nothing. */
+export interface StatedOutcome {
+  readonly outcome: AnswerGrade["outcome"];
+  readonly stated: string | null;
+}
 
 /** Answer of a model or graph to a question; times in ms, tokens of all agents. */
 export interface EvalRecord {
@@ -11,7 +18,11 @@ export interface EvalRecord {
   readonly outcome: AnswerGrade["outcome"];
   /** Null where the text states none. */
   readonly stated: string | null;
+  /** What each filter of the protocol makes of the text; `outcome` and `stated` are the first one's. */
+  readonly readings: Readonly<Record<string, StatedOutcome>>;
   readonly text: string;
+  /** The server's reason why the answer ended, such as `stop`, or `length` where it was cut; null where it gave none. */
+  readonly finish: string | null;
   readonly ttftMs: number | null;
   readonly latencyMs: number;
   readonly promptTokens: number;
@@ -21,6 +32,7 @@ export interface EvalRecord {
 /** Result of asking once; times in ms. */
 export interface EvalAnswer {
   readonly text: string;
+  readonly finish?: string | undefined;
   readonly ttftMs: number | undefined;
   readonly latencyMs: number;
   readonly promptTokens: number;
@@ -30,7 +42,7 @@ export interface EvalAnswer {
 /** Asks a mode; rejects where no answer came. */
 export type AskMode = (
   mode: string,
-  prompt: string,
+  question: AskedQuestion,
   options: { readonly seed: number; readonly signal: AbortSignal },
 ) => Promise<EvalAnswer>;
 

@@ -1,15 +1,15 @@
 import { messageOf } from "../../base/errors.ts";
 import { fnv1a } from "../../base/random.ts";
 import type { EvalQuestion } from "../datasets/data_set.ts";
-import { gradeAnswer } from "../grading/grade_answer.ts";
-import { askedInChat } from "./asked_in_chat.ts";
-import type { AskMode, EvalRecord, EvalSet } from "./eval_record.ts";
+import type { EvalProtocol, SetQuestion } from "../protocols/protocol.ts";
+import type { AskMode, EvalAnswer, EvalRecord, EvalSet, StatedOutcome } from "./eval_record.ts";
 import type { RecordFile } from "./record_file.ts";
 
 /** Options of `evaluate`. */
 export interface EvaluateOptions {
   readonly sets: readonly EvalSet[];
   readonly modes: readonly string[];
+  readonly protocol: EvalProtocol;
   readonly repeats: number;
   /** Questions at the same time. */
   readonly concurrency: number;
@@ -69,26 +69,33 @@ async function recordOf(
     readonly repeat: number;
   },
   mode: string,
-  { ask, file, seed, signal }: EvaluateOptions,
+  { ask, file, protocol, seed, signal }: EvaluateOptions,
 ): Promise<EvalRecord> {
   const key = { set, question: question.id, mode, repeat };
   const known = file.find(key);
   if (known !== undefined) return known;
   // The same for all modes, another one for each repeat.
   const requestSeed = fnv1a(`${seed}\0${set}\0${question.id}\0${repeat}`) % 2 ** 31;
-  const answer = await ask(mode, askedInChat(question), { seed: requestSeed, signal });
-  const { outcome, stated } = gradeAnswer(question, answer.text);
-  const { text, ttftMs, latencyMs, promptTokens, completionTokens } = answer;
-  const record: EvalRecord = {
-    ...key,
-    outcome,
-    stated: stated ?? null,
+  const answer = await ask(mode, protocol.ask({ set, question }), { seed: requestSeed, signal });
+  const record: EvalRecord = { ...key, ...gradedAnswer(answer, protocol, { set, question }) };
+  file.add(record);
+  return record;
+}
+
+/** An answer as it is kept, with what the protocol reads in it. */
+function gradedAnswer(answer: EvalAnswer, protocol: EvalProtocol, question: SetQuestion) {
+  const readings = Object.entries(protocol.read(question, answer.text)).map((
+    [name, { outcome, stated }],
+  ): readonly [string, StatedOutcome] => [name, { outcome, stated: stated ?? null }]);
+  const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens } = answer;
+  return {
+    ...readings[0]![1],
+    readings: Object.fromEntries(readings),
     text,
+    finish: finish ?? null,
     ttftMs: ttftMs ?? null,
     latencyMs,
     promptTokens,
     completionTokens,
   };
-  file.add(record);
-  return record;
 }

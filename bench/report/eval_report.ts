@@ -1,6 +1,6 @@
-import { type EvalFigures, evalFigures, evalPairs } from "../evaluation/eval_figures.ts";
+import { type EvalFigures, evalFigures, type EvalPair, evalPairs } from "../evaluation/eval_figures.ts";
 import type { Evaluation } from "../evaluation/evaluate.ts";
-import { countText, durationText, type Report, shareText } from "./report.ts";
+import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
 /** Options of `evalReport`. */
 export interface EvalReportOptions {
@@ -11,12 +11,14 @@ export interface EvalReportOptions {
   /** Labels of the sets by name: a sample is called one. */
   readonly labels: ReadonlyMap<string, string>;
   readonly settings: Readonly<Record<string, unknown>>;
+  /** Further notes, such as where a protocol is not followed to the letter. */
+  readonly remarks?: readonly string[] | undefined;
 }
 
 /** An evaluation as tables and a plot. */
 export function evalReport(
   { records, failures }: Evaluation,
-  { origin, simulated, modes, labels, settings }: EvalReportOptions,
+  { origin, simulated, modes, labels, settings, remarks = [] }: EvalReportOptions,
 ): Report {
   const figures = evalFigures(records).sort((a, b) => modes.indexOf(a.mode) - modes.indexOf(b.mode));
   const pairs = evalPairs(records, modes);
@@ -24,37 +26,16 @@ export function evalReport(
   return {
     title: "Right answers on data sets",
     origin,
-    tables: [
-      ...[...labels].map(([set, label]) => ({
-        title: label,
-        head: ["mode", "answers", "right", "95 %", "wrong", "ungradable", "mean", "p50", "p90", "written"],
-        rows: figures.filter((one) => one.set === set).map((one) => [
-          one.mode,
-          countText(one.answers),
-          shareText(one.accuracy),
-          `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
-          countText(one.wrong),
-          countText(one.ungradable),
-          ...[one.latencyMs.mean, one.latencyMs.p50, one.latencyMs.p90].map(durationText),
-          countText(one.completionTokens),
-        ]),
-      })),
-      {
-        title: `Beside ${modes[0] ?? ""}, over the same answers`,
-        head: ["set", "mode", "answers", "difference", "gained", "lost", "p"],
-        rows: pairs.map((one) => [
-          labelOf(one.set),
-          one.mode,
-          countText(one.answers),
-          shareText(one.difference),
-          countText(one.gained),
-          countText(one.lost),
-          one.p.toFixed(3),
-        ]),
-      },
-    ].filter(({ rows }) => rows.length > 0),
+    tables: tablesOf(figures, pairs, { modes, labels }),
     notes: [
       "right: of all answers; ungradable ones, which state nothing that can be read, are never right; behind it the 95 % interval (Wilson)",
+      "cut: answers that the longest length has cut off",
+      ...figures.some(({ filters }) => filters.length > 1)
+        ? [
+          "filter: what takes the answer out of the text, the first one counts above; canopy: the graders of the protocol chat; ± is the standard error, as lm-eval gives it",
+        ]
+        : [],
+      ...remarks,
       "gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
       "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer",
       ...simulated ? [] : [
@@ -74,6 +55,78 @@ export function evalReport(
       pairs,
       failures: Object.fromEntries(failures),
     },
+  };
+}
+
+function tablesOf(
+  figures: readonly EvalFigures[],
+  pairs: readonly EvalPair[],
+  { modes, labels }: Pick<EvalReportOptions, "modes" | "labels">,
+): ReportTable[] {
+  const labelOf = (set: string) => labels.get(set) ?? set;
+  return [
+    ...[...labels].map(([set, label]) => ({
+      title: label,
+      head: [
+        ...[
+          "mode",
+          "answers",
+          "right",
+          "95 %",
+          "wrong",
+          "ungradable",
+          "cut",
+          "mean",
+          "p50",
+          "p90",
+          "written",
+        ],
+      ],
+      rows: figures.filter((one) => one.set === set).map((one) => [
+        one.mode,
+        countText(one.answers),
+        shareText(one.accuracy),
+        `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
+        countText(one.wrong),
+        countText(one.ungradable),
+        countText(one.cut),
+        ...[one.latencyMs.mean, one.latencyMs.p50, one.latencyMs.p90].map(durationText),
+        countText(one.completionTokens),
+      ]),
+    })),
+    filterTable(figures, labelOf),
+    {
+      title: `Beside ${modes[0] ?? ""}, over the same answers`,
+      head: ["set", "mode", "answers", "difference", "gained", "lost", "p"],
+      rows: pairs.map((one) => [
+        labelOf(one.set),
+        one.mode,
+        countText(one.answers),
+        shareText(one.difference),
+        countText(one.gained),
+        countText(one.lost),
+        one.p.toFixed(3),
+      ]),
+    },
+  ].filter(({ rows }) => rows.length > 0);
+}
+
+/** What each filter of a protocol gives; no rows where there is only one. */
+function filterTable(figures: readonly EvalFigures[], labelOf: (set: string) => string): ReportTable {
+  return {
+    title: "By filter",
+    head: ["set", "mode", "filter", "answers", "right", "±", "ungradable"],
+    rows: figures.filter(({ filters }) => filters.length > 1).flatMap((one) =>
+      one.filters.map(({ filter, accuracy, stderr, ungradable }) => [
+        labelOf(one.set),
+        one.mode,
+        filter,
+        countText(one.answers),
+        shareText(accuracy),
+        shareText(stderr),
+        countText(ungradable),
+      ])
+    ),
   };
 }
 

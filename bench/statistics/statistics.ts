@@ -96,6 +96,13 @@ export function mcnemarProbability(gained: number, lost: number): number {
   return Math.min(1, 2 * sum);
 }
 
+/** The standard error of the mean, from the sample's standard deviation; NaN of fewer than two values. */
+export function standardError(values: readonly number[]): number {
+  const mean = meanOf(values);
+  const squares = values.map((value) => (value - mean) ** 2);
+  return values.length < 2 ? NaN : Math.sqrt(sumOf(squares) / (values.length - 1) / values.length);
+}
+
 /** The arithmetic mean; NaN of no values. */
 export function meanOf(values: readonly number[]): number {
   return sumOf(values) / values.length;

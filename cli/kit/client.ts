@@ -21,6 +21,8 @@ export type ChatEvent =
   /** The answer has begun; the id of its run, where the server tells. */
   | { readonly type: "head"; readonly runId: string | undefined }
   | { readonly type: "text"; readonly text: string }
+  /** Why the answer has ended, such as `stop` or `length`. */
+  | { readonly type: "finish"; readonly reason: string }
   | { readonly type: "usage"; readonly usage: JsonObject }
   /** The answer's `canopy` object. */
   | { readonly type: "canopy"; readonly canopy: JsonObject };
@@ -81,6 +83,8 @@ function* eventsOf(server: Server, chunk: unknown): Generator<ChatEvent, void, u
   const delta = isJsonObject(choice) ? choice.delta : undefined;
   const text = isJsonObject(delta) ? delta.content : undefined;
   if (typeof text === "string" && text !== "") yield { type: "text", text };
+  const reason = isJsonObject(choice) ? choice.finish_reason : undefined;
+  if (typeof reason === "string") yield { type: "finish", reason };
   if (isJsonObject(chunk.usage)) yield { type: "usage", usage: chunk.usage };
   if (isJsonObject(chunk.canopy)) yield { type: "canopy", canopy: chunk.canopy };
 }

@@ -28,7 +28,7 @@ export const GPQA_DIAMOND: DataSet = {
     const options = shuffled([right, ...wrong], new Random(`gpqa/${seed}/${id}`));
     return {
       id,
-      question: rowText(row, "Question").trim(),
+      question: rowText(row, "Question"),
       options,
       answer: optionLetter(options.indexOf(right)),
       grader: "choice",

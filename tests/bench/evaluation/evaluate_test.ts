@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { EvalQuestion } from "../../../bench/datasets/data_set.ts";
-import { askedInChat } from "../../../bench/evaluation/asked_in_chat.ts";
 import { evalFigures, evalPairs } from "../../../bench/evaluation/eval_figures.ts";
 import type { AskMode } from "../../../bench/evaluation/eval_record.ts";
 import { evaluate, type EvaluateOptions } from "../../../bench/evaluation/evaluate.ts";
 import { RecordFile } from "../../../bench/evaluation/record_file.ts";
+import { askedInChat, CHAT_PROTOCOL } from "../../../bench/protocols/chat.ts";
 
 const questions = Array.from({ length: 6 }, (_, index): EvalQuestion => ({
   id: String(index),
@@ -19,7 +19,8 @@ const questions = Array.from({ length: 6 }, (_, index): EvalQuestion => ({
 
 /** `good` is always right, `bad` only for even numbers, `mute` says nothing. */
 function asker(asked: string[], failAt = Infinity): AskMode {
-  return (mode, prompt, { seed }) => {
+  return (mode, { messages }, { seed }) => {
+    const prompt = messages[0]!.content;
     asked.push(`${mode} ${prompt.split("\n")[0]} ${seed}`);
     if (asked.length >= failAt) return Promise.reject(new Error("the server is gone"));
     const number = Number(/\d+/.exec(prompt)?.[0]);
@@ -32,6 +33,7 @@ const MODES = ["good", "bad", "mute"];
 const options = (more: Partial<EvaluateOptions> & Pick<EvaluateOptions, "ask">): EvaluateOptions => ({
   sets: [{ name: "sums", questions }],
   modes: MODES,
+  protocol: CHAT_PROTOCOL,
   repeats: 2,
   concurrency: 1,
   seed: "s",

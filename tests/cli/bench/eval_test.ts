@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -66,7 +66,11 @@ test("bench eval asks all models that a server lists, calls samples samples, and
 test("bench eval refuses what it cannot do before it asks anything", async () => {
   const refused: readonly (readonly [readonly string[], RegExp])[] = [
     [[], /Needs a data set: canopy bench eval SET…/],
-    [["gsm8k", "--protocol", "lm-eval"], /--protocol lm-eval is not there yet: .*; use chat/],
+    [["gsm8k", "--task", "mmlu_generative"], /--task needs --protocol lm-eval/],
+    [
+      ["gsm8k", "--task", "mmlu_generative", "--protocol", "lm-eval"],
+      /--task mmlu_generative is of no set that is asked here/,
+    ],
     [["humanevalplus"], /Cannot evaluate HumanEval\+ sample .*: answers are programs, .*sandbox/],
     [["gsm8k", "ifbench"], /Cannot evaluate IFBench sample .*: its checkers/],
   ];
@@ -75,5 +79,41 @@ test("bench eval refuses what it cannot do before it asks anything", async () =>
     assert.notEqual(code, 0);
     assert.match(err, message);
     assert.equal(requests, 0);
+  }
+});
+
+test("bench eval --protocol lm-eval asks as its tasks do, and gives each filter's figure", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-eval-"));
+  try {
+    const ids = ["--ids", "sample/17", "--ids", "sample/0"];
+    const args = ["gsm8k", ...ids, "--protocol", "lm-eval", "--mode", "org/m", "--records", "r.jsonl"];
+    const { code, out, err } = await evaluated(cwd, [...args, "--json", "e.json"]);
+    assert.equal(code, 0, err);
+    assert.match(out, /protocol lm-eval; 1 at a time/);
+    // "So it is \\boxed{15}." and "Never mind.": lm-eval's pattern takes the full stop for a part of the number.
+    assert.match(out, /^GSM8K sample .* org\/m +flexible-extract +2 +50\.0 % +50\.0 % +1$/m);
+    assert.match(out, /^GSM8K sample .* org\/m +strict-match +2 +0\.0 % +0\.0 % +2$/m);
+    assert.match(out, /^GSM8K sample .* org\/m +canopy +2 +50\.0 % /m);
+    assert.match(out, /prompts, stops, limits and filters are those of lm-eval \d/);
+    const { settings } = JSON.parse(readFileSync(join(cwd, "e.json"), "utf8"));
+    assert.deepEqual(settings.tasks, ["gsm8k_cot_zeroshot"]);
+    const lines = readFileSync(join(cwd, "r.jsonl"), "utf8").split("\n");
+    assert.match(lines[1]!, /"readings":\{"flexible-extract":\{"outcome":"/);
+    const own = join(cwd, "own.jsonl");
+    writeFileSync(own, '{"question":"6 times 7?","answer":"42","grader":"number"}\n');
+    const refused = await evaluated(cwd, ["./own.jsonl", "--protocol", "lm-eval"]);
+    assert.match(refused.err, /--protocol lm-eval is for the data sets that lm-eval has tasks for/);
+    const hmmt = await evaluated(cwd, [
+      "hmmt25",
+      "--samples",
+      "1",
+      "--protocol",
+      "lm-eval",
+      "--mode",
+      "org/m",
+    ]);
+    assert.match(hmmt.out, /hmmt25: lm-eval has no task for HMMT: its aime25 is used/);
+  } finally {
+    rmSync(cwd, { recursive: true });
   }
 });

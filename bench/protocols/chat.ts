@@ -1,4 +1,6 @@
 import { type EvalQuestion, optionLetter } from "../datasets/data_set.ts";
+import { gradeAnswer } from "../grading/grade_answer.ts";
+import type { EvalProtocol } from "./protocol.ts";
 
 const MATHS = "Think step by step, and put your final answer within \\boxed{}.";
 const CHOICE =
@@ -12,7 +14,8 @@ const EXACT =
  * The user message of the protocol `chat`: the question, and an instruction that says how the answer is to be stated, so
  * that it can be graded. After those of simple-evals and MathArena.
  */
-export function askedInChat({ question, options, optionsInText, grader }: EvalQuestion): string {
+export function askedInChat({ question: text, options, optionsInText, grader }: EvalQuestion): string {
+  const question = text.trim();
   if (grader === "choice") {
     const listed = optionsInText === true
       ? []
@@ -22,3 +25,10 @@ export function askedInChat({ question, options, optionsInText, grader }: EvalQu
   if (grader === "number" || grader === "maths") return `${question}\n\n${MATHS}`;
   return grader === "exact" ? `${question}\n\n${EXACT}` : question;
 }
+
+/** The protocol `chat`: one message, and a reading that finds an answer in whatever form it is stated. */
+export const CHAT_PROTOCOL: EvalProtocol = {
+  name: "chat",
+  ask: ({ question }) => ({ messages: [{ role: "user", content: askedInChat(question) }] }),
+  read: ({ question }, text) => ({ canopy: gradeAnswer(question, text) }),
+};

@@ -1,0 +1,56 @@
+import { deadlineSignal } from "../../base/clock.ts";
+import type { AskMode } from "../../bench/evaluation/eval_record.ts";
+import { type Server, streamChat } from "../kit/client.ts";
+import type { Io } from "../kit/io.ts";
+
+/** Longest answer where neither the user nor the protocol sets one. */
+export const DEFAULT_MAX_TOKENS = 4096;
+
+/** Asks models and graphs of a server over HTTP; `maxTokens` stands above the protocol's limit. */
+export function askServer(
+  server: Server,
+  { maxTokens, timeoutMs }: { readonly maxTokens: number | undefined; readonly timeoutMs: number },
+  { transport, clock }: Io,
+): AskMode {
+  return async (model, { messages, stop, temperature, maxTokens: limit }, { seed, signal }) => {
+    const startMs = clock.now();
+    const deadline = deadlineSignal(
+      clock,
+      timeoutMs,
+      new Error(`No answer within ${timeoutMs / 1000} s`),
+      signal,
+    );
+    let text = "";
+    let ttftMs: number | undefined;
+    let finish: string | undefined;
+    let tokens = { prompt_tokens: 0, completion_tokens: 0 };
+    try {
+      const body = {
+        model,
+        messages: messages.map((message) => ({ ...message })),
+        seed,
+        max_tokens: maxTokens ?? limit ?? DEFAULT_MAX_TOKENS,
+        ...stop === undefined || stop.length === 0 ? {} : { stop: [...stop] },
+        ...temperature === undefined ? {} : { temperature },
+      };
+      for await (const event of streamChat(transport, server, body, deadline.signal)) {
+        if (event.type === "usage") tokens = { ...tokens, ...event.usage };
+        if (event.type === "finish") finish = event.reason;
+        if (event.type !== "text") continue;
+        ttftMs ??= clock.now() - startMs;
+        text += event.text;
+      }
+    } finally {
+      deadline.release();
+    }
+    const latencyMs = clock.now() - startMs;
+    return {
+      text,
+      finish,
+      ttftMs,
+      latencyMs,
+      promptTokens: tokens.prompt_tokens,
+      completionTokens: tokens.completion_tokens,
+    };
+  };
+}
