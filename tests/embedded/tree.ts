@@ -21,12 +21,27 @@ export interface TreeOptions {
   readonly firstTokens?: number;
 }
 
-/** A tree of 13 agents over three embedded models of one computing thread each. */
-export function treeConfig({ warm, earlyExit, maxTokens = 24, firstTokens }: TreeOptions): Config {
+/** A tree of 13 agents, as a configuration has it. */
+function treeGraph({ warm, earlyExit, maxTokens = 24, firstTokens }: TreeOptions): object {
   const three = SIZES.map((model, index) => ({
     model,
     ...(index === 0 && firstTokens !== undefined ? { sampling: { max_tokens: firstTokens } } : {}),
   }));
+  return {
+    // What the tiny model says has no end of its own.
+    sampling: { temperature: 0, max_tokens: maxTokens, ignore_eos: true },
+    layers: [
+      { clusters: 3, agents: three, prompt: "propose" },
+      { agents: three, prompt: "aggregate" },
+      { agents: [{ model: "large" }], prompt: "synthesize" },
+    ],
+    incremental_prefill: { mode: warm ? "on" : "off" },
+    early_exit: earlyExit,
+  };
+}
+
+/** Trees over the same three embedded models of one computing thread each. */
+function treesConfig(trees: Readonly<Record<string, TreeOptions>>): Config {
   return configSchema.parse({
     server: { log_level: "error" },
     models: Object.fromEntries(SIZES.map((name) => [name, {
@@ -40,19 +55,7 @@ export function treeConfig({ warm, earlyExit, maxTokens = 24, firstTokens }: Tre
         background: false,
       },
     }])),
-    graphs: {
-      moa: {
-        // What the tiny model says has no end of its own.
-        sampling: { temperature: 0, max_tokens: maxTokens, ignore_eos: true },
-        layers: [
-          { clusters: 3, agents: three, prompt: "propose" },
-          { agents: three, prompt: "aggregate" },
-          { agents: [{ model: "large" }], prompt: "synthesize" },
-        ],
-        incremental_prefill: { mode: warm ? "on" : "off" },
-        early_exit: earlyExit,
-      },
-    },
+    graphs: Object.fromEntries(Object.entries(trees).map(([name, options]) => [name, treeGraph(options)])),
   });
 }
 
@@ -79,28 +82,52 @@ export interface ServedTree {
   record(): RunRecord | undefined;
 }
 
+/** Trees that are served by one router, by their names. */
+export interface ServedTrees<Name extends string> {
+  readonly trees: Readonly<Record<Name, ServedTree>>;
+  close(): Promise<void>;
+}
+
+/** Serves trees: what one of them has had computed is in the cache of the others. */
+export async function startTrees<Name extends string>(
+  options: Readonly<Record<Name, TreeOptions>>,
+): Promise<ServedTrees<Name>> {
+  const network = systemTransport();
+  const io = fakeIo({ clock: new SystemClock(), transport: network });
+  try {
+    const { router, url } = await startRouter(treesConfig(options), io, { host: "127.0.0.1", port: 0 });
+    await router.ready();
+    const names = Object.keys(options) as Name[];
+    return {
+      trees: Object.fromEntries(names.map((name) => [name, treeAt(router, url, name)])) as Record<
+        Name,
+        ServedTree
+      >,
+      close: async () => {
+        await router.close();
+        await network.close();
+      },
+    };
+  } catch (error) {
+    await network.close();
+    throw error;
+  }
+}
+
 /** Serves a tree for as long as `use` takes. */
 export async function withTree(
   options: TreeOptions,
   use: (tree: ServedTree) => Promise<void>,
 ): Promise<void> {
-  const network = systemTransport();
-  const io = fakeIo({ clock: new SystemClock(), transport: network });
-  const config = treeConfig(options);
+  const { trees, close } = await startTrees({ moa: options });
   try {
-    const { router, url } = await startRouter(config, io, { host: "127.0.0.1", port: 0 });
-    try {
-      await router.ready();
-      await use(treeAt(router, url));
-    } finally {
-      await router.close();
-    }
+    await use(trees.moa);
   } finally {
-    await network.close();
+    await close();
   }
 }
 
-function treeAt(router: Router, url: string): ServedTree {
+function treeAt(router: Router, url: string, name: string): ServedTree {
   const { transport, clock, models, moa } = router.services;
   const signal = new AbortController().signal;
   const counts = async (): Promise<EngineCounts> => {
@@ -143,7 +170,7 @@ function treeAt(router: Router, url: string): ServedTree {
       const response = await fetch(`${url}/v1/chat/completions`, {
         method: "POST",
         headers: { "content-type": "application/json" },
-        body: JSON.stringify({ model: "moa", messages: [{ role: "user", content: question }] }),
+        body: JSON.stringify({ model: name, messages: [{ role: "user", content: question }] }),
         signal: left ?? null,
       });
       const body: unknown = await response.json();
