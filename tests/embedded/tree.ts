@@ -19,10 +19,14 @@ export interface TreeOptions {
   readonly maxTokens?: number;
   /** The first member of each cluster writes only so much. */
   readonly firstTokens?: number;
+  /** The root writes so much. */
+  readonly rootTokens?: number;
 }
 
 /** A tree of 13 agents, as a configuration has it. */
-function treeGraph({ warm, earlyExit, maxTokens = 24, firstTokens }: TreeOptions): object {
+function treeGraph(
+  { warm, earlyExit, maxTokens = 24, firstTokens, rootTokens = maxTokens }: TreeOptions,
+): object {
   const three = SIZES.map((model, index) => ({
     model,
     ...(index === 0 && firstTokens !== undefined ? { sampling: { max_tokens: firstTokens } } : {}),
@@ -33,7 +37,7 @@ function treeGraph({ warm, earlyExit, maxTokens = 24, firstTokens }: TreeOptions
     layers: [
       { clusters: 3, agents: three, prompt: "propose" },
       { agents: three, prompt: "aggregate" },
-      { agents: [{ model: "large" }], prompt: "synthesize" },
+      { agents: [{ model: "large", sampling: { max_tokens: rootTokens } }], prompt: "synthesize" },
     ],
     incremental_prefill: { mode: warm ? "on" : "off" },
     early_exit: earlyExit,
