@@ -28,7 +28,9 @@ export interface EvalFigures {
   readonly right: number;
   readonly wrong: number;
   readonly ungradable: number;
-  /** Of all answers, ungradable ones included. */
+  /** Of the ungradable ones: could not be checked here. */
+  readonly unchecked: number;
+  /** Of all answers but those that could not be checked; other ungradable ones included. NaN without any. */
   readonly accuracy: number;
   readonly interval: Interval;
   /** The first one is that of the figures above. */
@@ -62,6 +64,8 @@ export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
       const count = (outcome: EvalRecord["outcome"]) =>
         group.filter((record) => record.outcome === outcome).length;
       const right = count("right");
+      const unchecked = group.filter((record) => record.unchecked !== null).length;
+      const checked = group.length - unchecked;
       return {
         set,
         mode,
@@ -69,8 +73,9 @@ export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
         right,
         wrong: count("wrong"),
         ungradable: count("ungradable"),
-        accuracy: right / group.length,
-        interval: wilsonInterval(right, group.length),
+        unchecked,
+        accuracy: right / checked,
+        interval: wilsonInterval(right, checked),
         filters: Object.keys(group[0]!.readings).map((filter) => filterFigures(group, filter)),
         cut: group.filter(({ finish }) => finish === "length").length,
         latencyMs: summaryOf(group.map(({ latencyMs }) => latencyMs)),
@@ -101,7 +106,7 @@ export function evalPairs(records: readonly EvalRecord[], modes: readonly string
     others.flatMap((mode): EvalPair[] => {
       const rightOf = (name: string) =>
         new Map(
-          group.filter((record) => record.mode === name).map((record) =>
+          group.filter((record) => record.mode === name && record.unchecked === null).map((record) =>
             [`${record.question}\0${record.repeat}`, record.outcome === "right"] as const
           ),
         );

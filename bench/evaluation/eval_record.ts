@@ -1,24 +1,24 @@
 import type { EvalQuestion } from "../datasets/data_set.ts";
-import type { AnswerGrade } from "../grading/answer_grade.ts";
+import type { AnswerGrade, GradedParts } from "../grading/answer_grade.ts";
 import type { AskedQuestion } from "../protocols/protocol.ts";
 
 /** Outcome by one filter; `stated` is null where the text states nothing. */
 export interface StatedOutcome {
   readonly outcome: AnswerGrade["outcome"];
   readonly stated: string | null;
+  /** As of `AnswerGrade`; null where it has none. */
+  readonly unchecked: string | null;
+  readonly parts: GradedParts | null;
 }
 
 /** Answer of a model or graph to a question; times in ms, tokens of all agents. */
-export interface EvalRecord {
+export interface EvalRecord extends StatedOutcome {
   readonly set: string;
   readonly question: string;
   readonly mode: string;
   /** From 0. */
   readonly repeat: number;
-  readonly outcome: AnswerGrade["outcome"];
-  /** Null where the text states none. */
-  readonly stated: string | null;
-  /** What each filter of the protocol makes of the text; `outcome` and `stated` are the first one's. */
+  /** What each filter of the protocol makes of the text; the outcome of the record is the first one's. */
   readonly readings: Readonly<Record<string, StatedOutcome>>;
   readonly text: string;
   /** The server's reason why the answer ended, such as `stop`, or `length` where it was cut; null where it gave none. */

@@ -77,16 +77,16 @@ async function recordOf(
   // The same for all modes, another one for each repeat.
   const requestSeed = fnv1a(`${seed}\0${set}\0${question.id}\0${repeat}`) % 2 ** 31;
   const answer = await ask(mode, protocol.ask({ set, question }), { seed: requestSeed, signal });
-  const record: EvalRecord = { ...key, ...gradedAnswer(answer, protocol, { set, question }) };
+  const record: EvalRecord = { ...key, ...await gradedAnswer(answer, protocol, { set, question }) };
   file.add(record);
   return record;
 }
 
 /** An answer as it is kept, with what the protocol reads in it. */
-function gradedAnswer(answer: EvalAnswer, protocol: EvalProtocol, question: SetQuestion) {
-  const readings = Object.entries(protocol.read(question, answer.text)).map((
-    [name, { outcome, stated }],
-  ): readonly [string, StatedOutcome] => [name, { outcome, stated: stated ?? null }]);
+async function gradedAnswer(answer: EvalAnswer, protocol: EvalProtocol, question: SetQuestion) {
+  const readings = Object.entries(await protocol.read(question, answer.text)).map((
+    [name, { outcome, stated = null, unchecked = null, parts = null }],
+  ): readonly [string, StatedOutcome] => [name, { outcome, stated, unchecked, parts }]);
   const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens } = answer;
   return {
     ...readings[0]![1],

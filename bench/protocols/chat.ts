@@ -30,5 +30,5 @@ export function askedInChat({ question: text, options, optionsInText, grader }: 
 export const CHAT_PROTOCOL: EvalProtocol = {
   name: "chat",
   ask: ({ question }) => ({ messages: [{ role: "user", content: askedInChat(question) }] }),
-  read: ({ question }, text) => ({ canopy: gradeAnswer(question, text) }),
+  read: async ({ question }, text) => ({ canopy: await gradeAnswer(question, text) }),
 };

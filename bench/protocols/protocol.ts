@@ -25,5 +25,5 @@ export interface EvalProtocol {
   readonly name: ProtocolName;
   ask(question: SetQuestion): AskedQuestion;
   /** What each filter makes of a text, by the filter's name; the first one decides whether the answer is right. */
-  read(question: SetQuestion, text: string): Readonly<Record<string, AnswerGrade>>;
+  read(question: SetQuestion, text: string): Promise<Readonly<Record<string, AnswerGrade>>>;
 }

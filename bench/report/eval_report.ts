@@ -1,5 +1,6 @@
 import { type EvalFigures, evalFigures, type EvalPair, evalPairs } from "../evaluation/eval_figures.ts";
 import type { Evaluation } from "../evaluation/evaluate.ts";
+import { type PartShares, partShares, uncheckedReasons } from "../grading/part_shares.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
 /** Options of `evalReport`. */
@@ -22,13 +23,19 @@ export function evalReport(
 ): Report {
   const figures = evalFigures(records).sort((a, b) => modes.indexOf(a.mode) - modes.indexOf(b.mode));
   const pairs = evalPairs(records, modes);
+  const parts = [...Map.groupBy(records, ({ set, mode }) => `${set}\0${mode}`).values()].flatMap((group) =>
+    partShares(group).map((shares): ModeParts => ({ set: group[0]!.set, mode: group[0]!.mode, ...shares }))
+  );
   const labelOf = (set: string) => labels.get(set) ?? set;
   return {
     title: "Right answers on data sets",
     origin,
-    tables: tablesOf(figures, pairs, { modes, labels }),
+    tables: [...tablesOf(figures, pairs, { modes, labels }), ...partTables(parts, labelOf)],
     notes: [
       "right: of all answers; ungradable ones, which state nothing that can be read, are never right; behind it the 95 % interval (Wilson)",
+      ...uncheckedReasons(records).map(([reason, count]) =>
+        `${count} ungradable, in no share, because they could not be checked: ${reason}`
+      ),
       "cut: answers that the longest length has cut off",
       ...figures.some(({ filters }) => filters.length > 1)
         ? [
@@ -53,6 +60,7 @@ export function evalReport(
       settings,
       figures,
       pairs,
+      parts,
       failures: Object.fromEntries(failures),
     },
   };
@@ -128,6 +136,30 @@ function filterTable(figures: readonly EvalFigures[], labelOf: (set: string) => 
       ])
     ),
   };
+}
+
+interface ModeParts extends PartShares {
+  readonly set: string;
+  readonly mode: string;
+}
+
+/** Answers that are checked part by part: all parts met, and single parts; none where no answer is. */
+function partTables(parts: readonly ModeParts[], labelOf: (set: string) => string): ReportTable[] {
+  if (parts.length === 0) return [];
+  return [{
+    title: "Part by part",
+    head: ["set", "mode", "checked", "answers", "all met", "parts", "met", "not checked"],
+    rows: parts.map((one) => [
+      labelOf(one.set),
+      one.mode,
+      one.way,
+      countText(one.answers),
+      shareText(one.allMet),
+      countText(one.parts),
+      shareText(one.met),
+      countText(one.unchecked),
+    ]),
+  }];
 }
 
 /** Share of right answers of each mode with its interval, a row for each set. */

@@ -4,8 +4,9 @@ import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { EvalQuestion } from "../../bench/datasets/data_set.ts";
 import { gradeAnswer } from "../../bench/grading/grade_answer.ts";
 import type { AnswerGrade } from "../../bench/grading/answer_grade.ts";
+import { partShares, uncheckedReasons } from "../../bench/grading/part_shares.ts";
 import { shareText } from "../../bench/report/report.ts";
-import { wilsonInterval } from "../../bench/statistics/statistics.ts";
+import { sumOf, wilsonInterval } from "../../bench/statistics/statistics.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
@@ -40,7 +41,8 @@ Examples:
     }
     const [set] = await pickedSets([name], { ...values, samples: undefined, ids: [] }, io);
     const byId = new Map(set!.questions.map((question) => [question.id, question]));
-    const graded = answersIn(file, io).map(({ id, text }, index): GradedAnswer => {
+    const graded: GradedAnswer[] = [];
+    for (const [index, { id, text }] of answersIn(file, io).entries()) {
       const question = byId.get(id);
       if (question === undefined) {
         throw failure(
@@ -48,8 +50,8 @@ Examples:
           `Line ${index + 1} of ${file} answers "${id}", which is no question of ${set!.label}`,
         );
       }
-      return { question, verdict: gradeAnswer(question, text) };
-    });
+      graded.push({ question, verdict: await gradeAnswer(question, text) });
+    }
     io.out.write(resultText(set!.label, graded, io));
     if (values.out !== undefined) writeVerdicts(values.out, graded, io);
     return 0;
@@ -95,24 +97,46 @@ function parsed(line: string): unknown {
 
 function resultText(label: string, graded: readonly GradedAnswer[], io: Io): string {
   const colors = colorsOf(io.out, io.env);
+  const verdicts = graded.map(({ verdict }) => verdict);
   const count = (outcome: AnswerGrade["outcome"]) =>
-    graded.filter(({ verdict }) => verdict.outcome === outcome).length;
-  const [right, all] = [count("right"), graded.length];
-  const { low, high } = wilsonInterval(right, all);
-  const row = [all, right, count("wrong"), count("ungradable")].map(String);
+    verdicts.filter((verdict) => verdict.outcome === outcome).length;
+  const reasons = uncheckedReasons(verdicts);
+  // What could not be checked is in no share.
+  const checked = verdicts.length - sumOf(reasons.map(([, number]) => number));
+  const [right, { low, high }] = [count("right"), wilsonInterval(count("right"), checked)];
+  const row = [verdicts.length, right, count("wrong"), count("ungradable")].map(String);
+  const parts = partShares(verdicts).map((one) => [
+    one.way,
+    `${one.answers}`,
+    shareText(one.allMet),
+    `${one.parts}`,
+    shareText(one.met),
+    `${one.unchecked}`,
+  ]);
   return [
     colors.bold(label),
     ...table(
       ["answers", "right", "wrong", "ungradable", "accuracy", "95 %"],
-      [[...row, shareText(right / all), `${shareText(low)} – ${shareText(high)}`]],
+      [[...row, shareText(right / checked), `${shareText(low)} – ${shareText(high)}`]],
       row.map(() => "right"),
     ),
+    ...parts.length === 0
+      ? []
+      : table(["checked", "answers", "all met", "parts", "met", "not checked"], parts, [
+        "left",
+        "right",
+        "right",
+        "right",
+        "right",
+        "right",
+      ]),
+    ...reasons.map(([reason, number]) => `${number} ungradable, in no share: ${reason}`),
   ].map((line) => `${line}\n`).join("");
 }
 
 function writeVerdicts(path: string, graded: readonly GradedAnswer[], io: Io): void {
   const lines = graded.map(({ question: { id, answer }, verdict }) =>
-    `${JSON.stringify({ id, outcome: verdict.outcome, stated: verdict.stated ?? null, answer })}\n`
+    `${JSON.stringify({ id, ...verdict, stated: verdict.stated ?? null, answer })}\n`
   );
   try {
     writeFileSync(pathOf(path, io), lines.join(""));

@@ -192,7 +192,8 @@ const IFBENCH_TASK: LmEvalTask = {
   maxTokens: 1280,
   gold: ({ answer }) => answer,
   filters: () => [],
-  differs: "lm-eval has no task for IFBench: it would be asked as its ifeval asks",
+  differs:
+    "lm-eval has no task for IFBench: it is asked as its ifeval asks, and graded as in the protocol chat",
 };
 
 const HUMANEVAL_PLUS_TASK: LmEvalTask = {

@@ -63,13 +63,13 @@ test("Prompts, stops and limits are those that lm-eval sends for the same questi
   }
 });
 
-test("Filters take out of answers what lm-eval's take, and score them alike", () => {
+test("Filters take out of answers what lm-eval's take, and score them alike", async () => {
   let answers = 0;
   for (const recorded of RECORDED) {
     const protocol = lmEvalProtocol(recorded.task === undefined ? [] : [recorded.task]);
     const question = { set: recorded.set, question: questionOf(recorded) };
     for (const [text, filters] of recorded.texts) {
-      const readings = protocol.read(question, text);
+      const readings = await protocol.read(question, text);
       assert.deepEqual(Object.keys(readings).sort(), [...Object.keys(filters), "canopy"].sort());
       for (const [name, [filtered, score]] of Object.entries(filters)) {
         answers++;
@@ -96,13 +96,13 @@ test("Each of the ten sets has a task, and one line says where it is not lm-eval
   assert.deepEqual(asked.stop, ["\nclass", "\ndef", "\n#", "\nif"], "OpenAI's API takes four stops");
 });
 
-test("Canopy's own reading stands beside the filters, and the protocol chat has no other one", () => {
+test("Canopy's own reading stands beside the filters, and the protocol chat has no other one", async () => {
   const question: EvalQuestion = { id: "1", question: "6 times 7?", answer: "42", grader: "number" };
   const text = "So it is $\\boxed{42}$.";
-  const readings = lmEvalProtocol([]).read({ set: "gsm8k", question }, text);
+  const readings = await lmEvalProtocol([]).read({ set: "gsm8k", question }, text);
   assert.deepEqual(
     Object.entries(readings).map(([name, { outcome }]) => `${name} ${outcome}`),
     ["flexible-extract wrong", "strict-match ungradable", "canopy right"],
   );
-  assert.deepEqual(Object.keys(CHAT_PROTOCOL.read({ set: "gsm8k", question }, text)), ["canopy"]);
+  assert.deepEqual(Object.keys(await CHAT_PROTOCOL.read({ set: "gsm8k", question }, text)), ["canopy"]);
 });

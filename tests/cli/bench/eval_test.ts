@@ -72,7 +72,6 @@ test("bench eval refuses what it cannot do before it asks anything", async () =>
       /--task mmlu_generative is of no set that is asked here/,
     ],
     [["humanevalplus"], /Cannot evaluate HumanEval\+ sample .*: answers are programs, .*sandbox/],
-    [["gsm8k", "ifbench"], /Cannot evaluate IFBench sample .*: its checkers/],
   ];
   for (const [args, message] of refused) {
     const { code, err, requests } = await evaluated("/", args);

@@ -52,7 +52,6 @@ test("bench grade says which line it cannot use, and refuses sets whose grader i
       /Line 1 of answers\.jsonl answers "x", which is no question of GSM8K sample/,
     ],
     ["", "gsm8k", 1, /answers\.jsonl has no answers/],
-    ['{"id":"sample/0","text":"x"}', "ifbench", 1, /Cannot grade question sample\/0: its checkers/],
   ];
   for (const [answers, set, code, message] of refused) {
     const result = await grade(answers, set, "answers.jsonl");
@@ -60,4 +59,25 @@ test("bench grade says which line it cannot use, and refuses sets whose grader i
     assert.match(result.err, message);
   }
   assert.match((await grade("", "gsm8k")).err, /Needs a data set and a file of answers/);
+});
+
+test("bench grade reports IFBench's four accuracies, and how many answers could not be checked", async () => {
+  const answers = [
+    { id: "sample/9", text: "Sure:\n**No**" },
+    { id: "sample/6", text: "a-leaf-in-hot-water" },
+    { id: "sample/21", text: "the old fe" },
+    // The sixth mark ends a sentence only where Punkt's table says so.
+    { id: "sample/18", text: "He is J. Moon. Tides rise." },
+  ].map((line) => JSON.stringify(line)).join("\n");
+  const { code, out, err, verdicts } = await grade(answers, "ifbench", "answers.jsonl", "--out", "out.jsonl");
+  assert.equal(code, 0, err);
+  assert.match(out, /^ +4 +2 +1 +1 +66\.7 % /m);
+  assert.match(out, /^strict +3 +33\.3 % +3 +33\.3 % +1$/m);
+  assert.match(out, /^loose +3 +66\.7 % +3 +66\.7 % +1$/m);
+  assert.match(
+    out,
+    /^1 ungradable, in no share: sentence:keyword: where its sentences end depends on words/m,
+  );
+  const lines = verdicts.trim().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(lines[0].parts, { strict: [false], loose: [true] });
 });

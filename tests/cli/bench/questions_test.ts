@@ -44,7 +44,7 @@ test("bench questions says what it cannot do, and what to do instead", async () 
     [
       ["ifbench", "--out", "x.jsonl"],
       1,
-      /Cannot write 21 questions to x\.jsonl: programs check their answers/,
+      /Cannot write 24 questions to x\.jsonl: programs check their answers/,
     ],
     [["gsm8k", "--data", "hub"], 1, /Cannot fetch openai\/gsm8k from https:\/\/huggingface\.co/],
   ];
