@@ -4,6 +4,7 @@ import { checkCommand } from "./cli/check/check.ts";
 import { completionCommand } from "./cli/completion/completion.ts";
 import { demoCommand } from "./cli/demo/demo.ts";
 import { doctorCommand } from "./cli/doctor/doctor.ts";
+import { healthCommand } from "./cli/health/health.ts";
 import { initCommand } from "./cli/init/init.ts";
 import { runCommand } from "./cli/kit/dispatch.ts";
 import { withProcess } from "./cli/kit/io.ts";
@@ -28,6 +29,7 @@ const commands = [
   topCommand,
   checkCommand,
   doctorCommand,
+  healthCommand,
   planCommand,
   launchCommand,
   statusCommand,

@@ -4,7 +4,8 @@ import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { packFolder } from "../ml/hub/model_pack.ts";
-import { nameOf, type Target } from "./targets.ts";
+import type { BinaryPart } from "./release_notes.ts";
+import { type ReleaseTarget, targetName } from "./targets.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 /** The program, and the files that it starts as threads. */
@@ -25,24 +26,18 @@ const OPTIONS = [
   "--no-compile-autoload-bunfig",
 ];
 
-/** What a part of the binary takes, in bytes. */
-export interface BinaryPart {
-  readonly name: string;
-  readonly bytes: number;
-}
-
 /**
  * Compiles the program for a platform into one file and says what is in it; `target` absent: for this one. Fetches
  * Bun's runtime for another platform from where packages come from. Throws when it cannot be built.
  */
-export function buildBinary(outfile: string, target?: Target): BinaryPart[] {
+export function buildBinary(outfile: string, target?: ReleaseTarget): BinaryPart[] {
   const platform = target?.platform ?? process.platform;
   const arch = target?.arch ?? process.arch;
   const library = `node_modules/onnxruntime-node/bin/napi-v6/${platform}/${arch}/libonnxruntime.so.1`;
   const pack = "dist/models.pack";
   mkdirSync(dirname(join(ROOT, pack)), { recursive: true });
   writeFileSync(join(ROOT, pack), packFolder(join(ROOT, "models/")));
-  const forOther = target === undefined ? [] : [`--target=bun-${nameOf(target)}`];
+  const forOther = target === undefined ? [] : [`--target=bun-${targetName(target)}`];
   const args = ["build", ...ENTRIES, library, pack, ...OPTIONS, ...forOther, "--outfile", outfile];
   const { status } = spawnSync(process.execPath, args, { cwd: ROOT, stdio: "inherit" });
   if (status !== 0) throw new Error(`bun ${args.join(" ")} ended with ${status}`);

@@ -1,7 +1,7 @@
 import { chmodSync, copyFileSync, linkSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Target } from "./targets.ts";
+import type { ReleaseTarget } from "./targets.ts";
 
 /** Name of the package on npm: `npx canopy-moa serve`. */
 export const PACKAGE = "canopy-moa";
@@ -26,7 +26,12 @@ The program is a binary of its own; this package starts the one of your platform
 `;
 
 /** Writes the folder of a platform's package, which holds its binary and nothing that runs at installation. */
-export function stagePlatform(folder: string, target: Target, binary: string, facts: PackageFacts): void {
+export function stagePlatform(
+  folder: string,
+  target: ReleaseTarget,
+  binary: string,
+  facts: PackageFacts,
+): void {
   mkdirSync(folder, { recursive: true });
   const program = join(folder, "canopy");
   try {
@@ -46,7 +51,7 @@ export function stagePlatform(folder: string, target: Target, binary: string, fa
 }
 
 /** Writes the folder of the package that users name. Its binaries are optional: npm takes the one that fits. */
-export function stageMain(folder: string, targets: readonly Target[], facts: PackageFacts): void {
+export function stageMain(folder: string, targets: readonly ReleaseTarget[], facts: PackageFacts): void {
   mkdirSync(folder, { recursive: true });
   copyFileSync(SHIM, join(folder, "canopy.mjs"));
   chmodSync(join(folder, "canopy.mjs"), 0o755);

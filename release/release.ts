@@ -26,7 +26,7 @@ import { buildBinary } from "./build_binary.ts";
 import { stageMain, stagePlatform } from "./npm_packages.ts";
 import { releaseNotes } from "./release_notes.ts";
 import { billOfMaterials, componentsOf } from "./sbom.ts";
-import { nameOf, readTargets, type Target, TARGETS } from "./targets.ts";
+import { readTargets, type ReleaseTarget, targetName, TARGETS } from "./targets.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const print = (line: string) => process.stdout.write(`${line}\n`);
@@ -38,7 +38,7 @@ function run(program: string, args: readonly string[], cwd = ROOT): string {
 }
 
 /** CPU time of `canopy version` in ms, the least of five; undefined for a binary of another platform. */
-function startCpuMs(binary: string, { platform, arch }: Target): number | undefined {
+function startCpuMs(binary: string, { platform, arch }: ReleaseTarget): number | undefined {
   if (platform !== process.platform || arch !== process.arch) return undefined;
   const times = Array.from({ length: 5 }, () => {
     const script = `"$1" version >/dev/null && times`;
@@ -76,7 +76,7 @@ function writeChecksums(folder: string): void {
   writeFileSync(join(folder, "SHA256SUMS"), lines.join(""));
 }
 
-function release(targets: readonly Target[]): void {
+function release(targets: readonly ReleaseTarget[]): void {
   const { version, description, license } = manifest;
   const facts = { version, description, license };
   const folder = join(ROOT, "dist/release", version);
@@ -84,10 +84,10 @@ function release(targets: readonly Target[]): void {
   mkdirSync(folder, { recursive: true });
   const packages = join(folder, "npm");
   const binaries = targets.map((target) => {
-    const name = `canopy-${nameOf(target)}`;
+    const name = `canopy-${targetName(target)}`;
     const path = join(folder, name);
     const parts = buildBinary(path, target);
-    stagePlatform(join(packages, nameOf(target)), target, path, facts);
+    stagePlatform(join(packages, targetName(target)), target, path, facts);
     return { name, bytes: statSync(path).size, parts, startCpuMs: startCpuMs(path, target) };
   });
   stageMain(join(packages, "main"), targets, facts);
@@ -114,6 +114,6 @@ function release(targets: readonly Target[]): void {
 }
 
 const { values } = parseArgs({
-  options: { targets: { type: "string", default: TARGETS.map(nameOf).join(",") } },
+  options: { targets: { type: "string", default: TARGETS.map(targetName).join(",") } },
 });
 release(readTargets(values.targets));

@@ -1,4 +1,8 @@
-import type { BinaryPart } from "./build_binary.ts";
+/** What a part of the binary takes, in bytes. */
+export interface BinaryPart {
+  readonly name: string;
+  readonly bytes: number;
+}
 
 /** What the notes of a release say. */
 export interface ReleaseFacts {

@@ -1,25 +1,25 @@
 /** A platform that a release has a binary for, in Node's words. */
-export interface Target {
+export interface ReleaseTarget {
   readonly platform: "linux";
   readonly arch: "x64" | "arm64";
 }
 
 /** All platforms of a release: those that onnxruntime has a library for and that engines run on. */
-export const TARGETS: readonly Target[] = [{ platform: "linux", arch: "x64" }, {
+export const TARGETS: readonly ReleaseTarget[] = [{ platform: "linux", arch: "x64" }, {
   platform: "linux",
   arch: "arm64",
 }];
 
 /** The target's name, such as `linux-x64`. */
-export function nameOf({ platform, arch }: Target): string {
+export function targetName({ platform, arch }: ReleaseTarget): string {
   return `${platform}-${arch}`;
 }
 
 /** The targets of a list such as `linux-x64,linux-arm64`. Throws on one that is not known. */
-export function readTargets(list: string): readonly Target[] {
+export function readTargets(list: string): readonly ReleaseTarget[] {
   return list.split(",").map((name) => {
-    const target = TARGETS.find((one) => nameOf(one) === name);
+    const target = TARGETS.find((one) => targetName(one) === name);
     if (target !== undefined) return target;
-    throw new Error(`There is no target ${name}: name ${TARGETS.map(nameOf).join(" or ")}`);
+    throw new Error(`There is no target ${name}: name ${TARGETS.map(targetName).join(" or ")}`);
   });
 }

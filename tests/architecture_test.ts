@@ -13,6 +13,7 @@ const ROOT = join(dirname(fileURLToPath(import.meta.url)), "..");
 /** Folders by level: a file imports from its own folder and from lower levels only. */
 const LEVELS: Record<string, number> = {
   main: 6,
+  release: 6,
   bench: 5,
   launcher: 5,
   router: 4,
@@ -382,9 +383,9 @@ test("threads are started, and functions of C called, in one place each", () => 
   );
 });
 
-test("only main.ts, cli/ and the benchmark scripts write to the console or end the process", () => {
+test("only main.ts, cli/ and the scripts of benchmarks and releases write to the console or end the process", () => {
   const mayWrite = (path: string) =>
-    path === "main.ts" || path.startsWith("cli/") || /^bench\/micro\//.test(path);
+    path === "main.ts" || path.startsWith("cli/") || /^(bench\/micro|release)\//.test(path);
   assertOnlyIn(mayWrite, /\bconsole\.\w+/, "log through base/log.ts, or report in cli/");
   assertOnlyIn(
     (path) => mayWrite(path) || path === "base/log.ts",

@@ -11,9 +11,11 @@ import type { Io } from "../kit/io.ts";
 import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
-import type { EmittedFile } from "../../launcher/emit/emitted.ts";
+import { DOCKERFILE, type EmittedFile } from "../../launcher/emit/emitted.ts";
 import { modelPortsOf } from "../../launcher/plan/launch_plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
+import { version } from "../kit/version.ts";
+import { placeProgram } from "./place_program.ts";
 
 /** `canopy plan`: where the engines of a configuration would run, and how. */
 export const planCommand = defineCommand({
@@ -39,7 +41,7 @@ export const planCommand = defineCommand({
     "canopy-image": {
       type: "text",
       value: "IMAGE",
-      help: "Container image of Canopy in these files; canopy:latest by default",
+      help: `Container image of Canopy in these files; canopy:${version}, which compose builds, by default`,
     },
     "canopy-binary": {
       type: "text",
@@ -91,7 +93,8 @@ Examples:
     const files = values.emit === undefined ? [] : emit(values.emit, {
       config: loaded.config,
       plan,
-      canopyImage: values["canopy-image"] ?? "canopy:latest",
+      canopyImage: values["canopy-image"] ?? `canopy:${version}`,
+      buildsImage: values["canopy-image"] === undefined,
       canopyBinary: values["canopy-binary"] ?? "/usr/local/bin/canopy",
     });
     if (values.out !== undefined) {
@@ -102,6 +105,7 @@ Examples:
         throw new UsageError("Option --out needs something to write: give --emit, too");
       }
       writeFiles(files, { folder: values.out, input: loaded.source, force: values.force }, io);
+      if (files.some(({ path }) => path === DOCKERFILE.path)) placeProgram(values.out, io);
     } else if (values.emit !== undefined) {
       for (const { path, text } of files) {
         io.out.write(files.length === 1 ? text : `# --- ${path}\n${text}\n`);
@@ -119,7 +123,7 @@ function writeFiles(
   io: Io,
 ): void {
   const targets = files.map(({ path, text }) => ({ path, text, target: join(folder, path) }))
-    .filter(({ path, target }) => path !== "Dockerfile" || !existsSync(target));
+    .filter(({ path, target }) => path !== DOCKERFILE.path || !existsSync(target));
   for (const { text, target } of targets) {
     if (isSame(target, input)) {
       throw cannotWrite(target, "it is the configuration itself: give another --out");

@@ -5,8 +5,10 @@ import {
   DOCKERFILE,
   type EmitInput,
   type EmittedFile,
+  healthCheck,
   imageOf,
   processesOf,
+  PROGRAM_IN_CONTAINER,
   routerConfig,
   routerConfigText,
   routerPort,
@@ -30,10 +32,11 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
   const services: Record<string, unknown> = {};
   for (const engine of engines) services[engine.name] = engineService(engine, input);
   services["canopy"] = {
-    image: input.canopyImage,
+    ...canopyImage(input),
     command: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
     ports: [`127.0.0.1:${port}:${port}`],
     volumes: ["./canopy.jsonc:/etc/canopy/canopy.jsonc:ro"],
+    healthcheck: { test: healthCheck(port), interval: "10s", timeout: "6s", start_period: "60s" },
     depends_on: dependsOn(engines),
     restart: "unless-stopped",
     stop_grace_period: `${routerStopSeconds(config)}s`,
@@ -51,17 +54,22 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
   ];
 }
 
+/** The image of Canopy, built from the folder of the files where nobody has named another one. */
+function canopyImage({ canopyImage: image, buildsImage }: EmitInput): Record<string, unknown> {
+  return buildsImage ? { image, build: "." } : { image };
+}
+
 function engineService(engine: PlannedEngine, input: EmitInput): Record<string, unknown> {
   const [program = "", ...args] = withOptions(engine.bare.argv, { "--host": "0.0.0.0" });
   const simulated = engine.family === "sim";
   const before = startsAfter(engine, input.plan);
   return {
-    image: imageOf(engine, input),
-    entrypoint: simulated ? ["/usr/local/bin/canopy"] : [escaped(program)],
+    ...(simulated ? canopyImage(input) : { image: imageOf(engine, input) }),
+    entrypoint: simulated ? [PROGRAM_IN_CONTAINER] : [escaped(program)],
     command: (simulated ? args.slice(args.indexOf("sim")) : args).map(escaped),
     ...(!simulated && realEngine(engine, weightsFolder(engine, input.config))),
     healthcheck: {
-      test: simulated ? ["CMD", "bash", "-c", `</dev/tcp/127.0.0.1/${engine.port}`] : [
+      test: simulated ? healthCheck(engine.port) : [
         "CMD",
         "python3",
         "-c",

@@ -72,7 +72,11 @@ test("the npm package starts its platform's binary with arguments, input, exit c
       const { code, out, err } = await start(folder, runtime, ["7", "two words"]);
       assert.deepEqual([code, out, err], [7, "args: 7 two words\nfrom standard input\n", ""]);
       const stopped = await start(folder, runtime, ["0", "wait"]);
-      assert.deepEqual([runtime[0], stopped], [runtime[0], { code: 9, out: "args: 0 wait\nready\nterminated\n", err: "" }]);
+      assert.deepEqual([runtime[0], stopped], [runtime[0], {
+        code: 9,
+        out: "args: 0 wait\nready\nterminated\n",
+        err: "",
+      }]);
     }
   });
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { releaseNotes } from "../../release/release_notes.ts";
-import { nameOf, readTargets, TARGETS } from "../../release/targets.ts";
+import { readTargets, targetName, TARGETS } from "../../release/targets.ts";
 
 test("notes say what is in each binary, what its start costs, and what has changed since the last release", () => {
   const binary = {
@@ -29,6 +29,6 @@ test("of very many changes the newest are listed, and the number of the others",
 });
 
 test("targets are read by name, and one that is not known is refused with those that are", () => {
-  assert.deepEqual(readTargets(TARGETS.map(nameOf).join(",")), TARGETS);
+  assert.deepEqual(readTargets(TARGETS.map(targetName).join(",")), TARGETS);
   assert.throws(() => readTargets("linux-x64,mac"), /There is no target mac: name linux-x64 or linux-arm64/);
 });

@@ -33,7 +33,7 @@ async function filesOf(
   const config = configOf(preset);
   const isolated = target === "compose" || target === "kubernetes";
   const plan = await planned(config, host, { severalHosts: true, isolated, ...options });
-  const input = { config, plan, canopyImage: "canopy:latest", canopyBinary: "/bin/true" };
+  const input = { config, plan, canopyImage: "canopy:latest", buildsImage: true, canopyBinary: "/bin/true" };
   return new Map(emit(target, input).map((file) => [file.path, file.text]));
 }
 
@@ -118,6 +118,29 @@ test("Compose: engines have their GPU, wait for those beside them, and are known
   assert.equal(environment.ODD, 'a $$b "c" 100%');
   assert.equal(environment.VLLM_NIXL_SIDE_CHANNEL_HOST, "8b-decode");
   assert.equal(environment.CUDA_VISIBLE_DEVICES, undefined);
+});
+
+test("Compose: Canopy's image is built beside the files unless another one is named; checks need no shell", async () => {
+  const config = configOf("launch-2-gpus-pd");
+  const plan = await planned(config, noGpus, { isolated: true, engine: "sim" });
+  const servicesOf = (buildsImage: boolean) => {
+    const input = { config, plan, canopyImage: "canopy:1.2.3", buildsImage, canopyBinary: "/bin/true" };
+    const files = new Map(emit("compose", input).map((file) => [file.path, file.text]));
+    const { services } = parse(fileOf(files, "compose.yaml"));
+    const all: { image: string; build?: string; healthcheck: { test: string[] } }[] = Object.values(services);
+    return { files, all };
+  };
+  const { files, all } = servicesOf(true);
+  assert.ok(all.length > 1);
+  for (const { image, build, healthcheck } of all) {
+    assert.deepEqual([image, build], ["canopy:1.2.3", "."]);
+    assert.deepEqual(healthcheck.test.slice(0, 4), ["CMD", "/usr/local/bin/canopy", "health", "--url"]);
+  }
+  assert.match(
+    fileOf(files, "Dockerfile"),
+    /^FROM \S+:nonroot\nCOPY --chmod=0755 canopy \/usr\/local\/bin\/canopy$/m,
+  );
+  assert.deepEqual(servicesOf(false).all.map(({ build }) => build), all.map(() => undefined));
 });
 
 test("systemd: units verify, and engines on one GPU start one after the other", async (t) => {
