@@ -8,7 +8,7 @@ export interface Sample {
 /** The samples of a text in Prometheus' format; lines that are none are left out. */
 export function readMetrics(text: string): readonly Sample[] {
   return text.split("\n").flatMap((line) => {
-    const [, name, labels = "", value = ""] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line) ?? [];
+    const [, name, labels = "", value = ""] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/s.exec(line) ?? [];
     if (name === undefined) return [];
     return [{ name, labels: readLabels(labels), value: value === "+Inf" ? Infinity : Number(value) }];
   });
@@ -16,8 +16,8 @@ export function readMetrics(text: string): readonly Sample[] {
 
 function readLabels(text: string): Record<string, string> {
   const labels: Record<string, string> = {};
-  for (const [, name = "", value = ""] of text.matchAll(/([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g)) {
-    labels[name] = value.replace(/\\(.)/g, (_, char: string) => char === "n" ? "\n" : char);
+  for (const [, name = "", value = ""] of text.matchAll(/([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/gs)) {
+    labels[name] = value.replace(/\\(.)/gs, (_, char: string) => char === "n" ? "\n" : char);
   }
   return labels;
 }

@@ -7,18 +7,22 @@ import { modelTokens } from "../../../page/state/worker_view.ts";
 import { fc } from "../../properties.ts";
 
 test("metrics are read as the router writes them, whatever stands in a label", () => {
-  fc.assert(fc.property(fc.string({ unit: "grapheme" }), fc.nat(), (model, value) => {
-    const text = new MetricsText();
-    text.counter("canopy_a_total", "Help.", [[{ model, kind: "x" }, value], [
-      { model: "other", kind: "x" },
-      5,
-    ]]);
-    text.gauge("canopy_b", "Help.", 2.5);
-    const samples = readMetrics(text.toString());
-    assert.deepEqual(samples[0], { name: "canopy_a_total", labels: { model, kind: "x" }, value });
-    assert.equal(sumOfSamples(samples, "canopy_a_total", { kind: "x" }), value + 5);
-    assert.equal(sumOfSamples(samples, "canopy_b"), 2.5);
-  }));
+  fc.assert(
+    fc.property(fc.string({ unit: "grapheme" }), fc.nat(), (model, value) => {
+      const text = new MetricsText();
+      text.counter("canopy_a_total", "Help.", [[{ model, kind: "x" }, value], [
+        { model: "other", kind: "x" },
+        5,
+      ]]);
+      text.gauge("canopy_b", "Help.", 2.5);
+      const samples = readMetrics(text.toString());
+      assert.deepEqual(samples[0], { name: "canopy_a_total", labels: { model, kind: "x" }, value });
+      assert.equal(sumOfSamples(samples, "canopy_a_total", { kind: "x" }), value + 5);
+      assert.equal(sumOfSamples(samples, "canopy_b"), 2.5);
+      // Ends of a line to JavaScript, and none to Prometheus.
+    }),
+    { examples: [["\u2028", 0], ["a\r\u2029b", 1], ['"\\\n', 2]] },
+  );
 });
 
 test("the work of a model is the sum of its counters", () => {
