@@ -84,6 +84,7 @@ function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
     const message = `is the same as workers[${first}]: it would count twice`;
     findings.push(findingAt([...path, "workers", index], message, { severity: "warning" }));
   }
+  findings.push(...checkHedge(path, model));
   if (model.engine === "onnx") {
     if (model.workers.length > 0) {
       const message = 'is not empty, but the engine "onnx" runs in this process: leave the workers out';
@@ -97,6 +98,15 @@ function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
     findings.push(findingAt([...path, "workers"], message, { value: [], severity: "warning" }));
   }
   return findings;
+}
+
+/** Says where nobody can be started a second time. */
+function checkHedge(path: ConfigPath, { hedge, engine, workers }: ModelConfig): ConfigFinding[] {
+  if (hedge === undefined || (engine !== "onnx" && workers.length !== 1)) return [];
+  const message = engine === "onnx"
+    ? "is not in effect: the model runs in this process, and a second attempt needs another worker"
+    : "is not in effect while the model has one worker: a second attempt needs another one";
+  return [findingAt([...path, "hedge"], message, { severity: "warning" })];
 }
 
 function checkGraph(config: Config, name: string, used: Set<string>): ConfigFinding[] {

@@ -74,6 +74,14 @@ export const modelSchema = z.strictObject({
     "Longest wait for the first answer of a SGLang pair that has been idle for a minute, before another attempt is " +
       "made beside it; absent: none is",
   ),
+  hedge: z.strictObject({
+    after: z.enum(["p50", "p60", "p70", "p80", "p90", "p95", "p99"]).default("p95").describe(
+      "Percentile of the times that the model's agents took, after which one is started a second time",
+    ),
+    max_share: z.number().gt(0).max(1).default(0.05).describe("Share of its agents that may be"),
+  }).optional().describe(
+    "An agent that is late is started a second time on another worker, and the first that ends counts; absent: none is",
+  ),
   price: z.strictObject({
     prompt: z.number().min(0).describe("Of a million prompt tokens"),
     completion: z.number().min(0).describe("Of a million completion tokens"),
@@ -390,6 +398,7 @@ export const configSchema = z.strictObject({
 /** A checked configuration with all defaults filled in. */
 export type Config = z.infer<typeof configSchema>;
 export type ModelConfig = z.infer<typeof modelSchema>;
+export type HedgeSettings = NonNullable<ModelConfig["hedge"]>;
 export type FleetConfig = z.infer<typeof fleetSchema>;
 export type WorkerConfig = z.infer<typeof workerSchema>;
 export type PromptConfig = z.infer<typeof promptSchema>;

@@ -105,14 +105,15 @@ export class Gate implements PromptReads {
   }
 
   /**
-   * A place for a warm, now or not at all; its prompt does not count as being read. Throws `no_worker` (503) when no
-   * worker has room, or others wait.
+   * A place now or not at all, for a warm, whose prompt does not count as being read, or with `reads` for a prompt that
+   * does. Throws `no_worker` (503) when no worker has room, or others wait.
    */
-  leaseNow(hint: PlaceHint): Lease {
+  leaseNow(hint: PlaceHint, { reads = false } = {}): Lease {
     const { model, place, queue } = this.#options;
     if (queue?.othersWait === true) throw fullError(model, "requests wait for a place");
     if (this.waiting > 0) throw fullError(model, `${this.waiting} requests wait for a place`);
-    return this.#leaseOf(place(hint));
+    const claim = place(hint);
+    return reads ? this.#leaseForPrompt(claim) : this.#leaseOf(claim);
   }
 
   reading(workerId: string): number {

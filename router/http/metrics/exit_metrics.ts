@@ -30,6 +30,7 @@ export interface ExitCounts {
   readonly budgets: FamilyValues<number>;
   readonly loops: FamilyValues<number>;
   readonly cuts: FamilyValues<number>;
+  readonly hedges: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
@@ -78,6 +79,10 @@ export class ExitMetrics {
     "canopy_agents_cut_total",
     "Agents that were ended because their votes could not matter any more.",
   );
+  readonly #hedges = new Counter(
+    "canopy_hedges_total",
+    "Second attempts at agents' answers, by outcome: won (it was the agent's answer), lost or failed.",
+  );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
   /** By model. */
@@ -99,7 +104,10 @@ export class ExitMetrics {
       this.#seconds.observe({ metric }, ms / 1000);
     }
     for (const { model, calls } of usage.agents) this.#of(model).calls += calls;
-    for (const { model, endedFor } of agents) if (endedFor !== undefined) this.#loops.add({ model });
+    for (const { model, endedFor, hedge } of agents) {
+      if (endedFor !== undefined) this.#loops.add({ model });
+      if (hedge !== undefined) this.#hedges.add({ model, outcome: hedge.outcome ?? "lost" });
+    }
     for (const { agent } of cuts ?? []) {
       this.#cuts.add({ graph, model: agents.find(({ id }) => id === agent)?.model ?? "" });
     }
@@ -128,14 +136,29 @@ export class ExitMetrics {
       budgets: this.#budgets.values(),
       loops: this.#loops.values(),
       cuts: this.#cuts.values(),
+      hedges: this.#hedges.values(),
       off: [...this.#off],
       shares: [...this.#shares],
     };
   }
 
   absorb(
-    { decisions, late, seconds, roots, agents, audits, rewrites, efforts, budgets, loops, cuts, off, shares }:
-      ExitCounts,
+    {
+      decisions,
+      late,
+      seconds,
+      roots,
+      agents,
+      audits,
+      rewrites,
+      efforts,
+      budgets,
+      loops,
+      cuts,
+      hedges,
+      off,
+      shares,
+    }: ExitCounts,
   ): void {
     this.#audits.absorb(audits);
     this.#rewrites.absorb(rewrites);
@@ -143,6 +166,7 @@ export class ExitMetrics {
     this.#budgets.absorb(budgets);
     this.#loops.absorb(loops);
     this.#cuts.absorb(cuts);
+    this.#hedges.absorb(hedges);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
@@ -159,11 +183,8 @@ export class ExitMetrics {
 
   write(text: MetricsText): void {
     const families = [this.#decisions, this.#late, this.#seconds, this.#roots, this.#agents, this.#audits];
-    for (
-      const family of [...families, this.#rewrites, this.#efforts, this.#budgets, this.#loops, this.#cuts]
-    ) {
-      family.write(text);
-    }
+    const others = [this.#rewrites, this.#efforts, this.#budgets, this.#loops, this.#cuts, this.#hedges];
+    for (const family of [...families, ...others]) family.write(text);
     text.gauge(
       "canopy_exits_switched_off",
       "1 where audited exits answered too often other than whole runs, so that there are none any more.",

@@ -186,6 +186,13 @@ function agentBody(agent: AgentRecord): Json {
     ended_at_ms: agent.endedAtMs ?? null,
     resumes: agent.resumes,
     restarts: agent.restarts,
+    hedge: agent.hedge === undefined ? null : {
+      worker: agent.hedge.worker,
+      started_at_ms: agent.hedge.startedAtMs,
+      ended_at_ms: agent.hedge.endedAtMs ?? null,
+      outcome: agent.hedge.outcome ?? null,
+      tokens: agent.hedge.tokens,
+    },
     ...(agent.steps === undefined ? {} : { steps: agent.steps.map(stepBody) }),
   };
 }

@@ -19,6 +19,8 @@ import type { AnswerStep, AnswerSteps } from "./answer_steps.ts";
 import { attemptOutcome, isRefused, unfinishedError } from "./attempt_outcome.ts";
 import { type OutputDelta, OutputLog, tokensOf } from "./output_log.ts";
 import { isPause, resumeAnswer, type ResumedAnswer } from "./resumed_answer.ts";
+import type { HedgeControl } from "./hedge_control.ts";
+import { SecondAttempt } from "./second_attempt.ts";
 import { StepLog } from "./step_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
@@ -37,6 +39,8 @@ export interface AgentCallOptions {
   /** From 0; more than one call of an agent is numbered. */
   readonly choice: number;
   readonly model: ServedModel;
+  /** Absent: it is never started a second time. */
+  readonly hedgeControl?: HedgeControl | undefined;
   readonly context: AgentContext;
 }
 
@@ -103,6 +107,7 @@ export class AgentCall {
   readonly choice: number;
   readonly log = new OutputLog();
   readonly #model: ServedModel;
+  readonly #hedgeControl: HedgeControl | undefined;
   readonly #context: AgentContext;
   readonly #random: Random;
   readonly #controller = new AbortController();
@@ -116,6 +121,10 @@ export class AgentCall {
   #end: End | undefined;
   /** Tokens of an attempt whose answer was given up for another's. */
   #discardedTokens = 0;
+  /** Of the prompt of an attempt that a second one was faster than. */
+  #discardedPromptTokens = 0;
+  /** Beside the first attempt; undefined where there can be none. */
+  #second: SecondAttempt | undefined;
   #resumes = 0;
   #restarts = 0;
   /** The last running usage that the engine sent. */
@@ -130,11 +139,12 @@ export class AgentCall {
   #firstTokenAtMs: number | undefined;
   #endedAtMs: number | undefined;
 
-  constructor({ node, choice, model, context }: AgentCallOptions) {
+  constructor({ node, choice, model, hedgeControl, context }: AgentCallOptions) {
     this.id = choice === 0 ? node.id : `${node.id}#${choice + 1}`;
     this.node = node;
     this.choice = choice;
     this.#model = model;
+    this.#hedgeControl = hedgeControl;
     this.#context = context;
     this.#random = context.random.stream(`${node.id}#${choice}`);
   }
@@ -209,7 +219,7 @@ export class AgentCall {
       } else {
         const asked = given instanceof Promise ? await unlessAborted(given, deadline.signal) : given;
         this.#prompt = asked.prompt;
-        this.#complete(await this.#generate({ ...rest, ...asked }, deadline.signal));
+        this.#complete(await this.#generateHedged({ ...rest, ...asked }, deadline.signal));
       }
     } catch (error) {
       const cut = overdue !== undefined && error === overdue && this.node.onDeadline === "use_partial" &&
@@ -336,7 +346,9 @@ export class AgentCall {
       ? last.completionTokens
       : Math.max(usage?.completionTokens ?? 0, this.log.tokens);
     const { before, sums } = this.#steps;
-    const completionTokens = this.#discardedTokens + sums.completionTokens +
+    const { promptTokens: extraPrompt = 0, completionTokens: extra = 0, wasted: extraWasted = 0 } =
+      this.#second?.extra ?? {};
+    const completionTokens = this.#discardedTokens + extra + sums.completionTokens +
       Math.max(0, answerTokens - before);
     const read = usage !== undefined || this.log.tokens > before;
     const knownPromptTokens = read && this.#prompt?.kind === "tokens" ? this.#prompt.ids.length : 0;
@@ -348,12 +360,13 @@ export class AgentCall {
     return {
       agent: this.node.id,
       model: this.node.model,
-      calls: this.#calls,
-      promptTokens: sums.promptTokens + promptTokens + (read ? before : 0),
+      calls: this.#calls + (this.#second?.begun === true ? 1 : 0),
+      promptTokens: this.#discardedPromptTokens + extraPrompt + sums.promptTokens + promptTokens +
+        (read ? before : 0),
       completionTokens,
       cachedTokens: cachedTokens === undefined ? sums.cachedTokens : cachedTokens + (sums.cachedTokens ?? 0),
       reasoningTokens: usage?.reasoningTokens ?? 0,
-      wastedTokens: wasted ? completionTokens : this.#discardedTokens,
+      wastedTokens: wasted ? completionTokens : this.#discardedTokens + extraWasted,
     };
   }
 
@@ -375,8 +388,56 @@ export class AgentCall {
       endedAtMs: this.#endedAtMs,
       resumes: this.#resumes,
       restarts: this.#restarts,
+      hedge: this.#second?.record,
       steps: this.#steps.records.length === 0 ? undefined : [...this.#steps.records],
       usage: this.usage(),
+    };
+  }
+
+  /** Generates, with a second attempt beside the first where that is late, and nobody sees what it writes. */
+  async #generateHedged(request: PlacedRequest, signal: AbortSignal): Promise<End> {
+    const control = this.#hedgeControl;
+    if (control?.on !== true || request.sink !== undefined) return await this.#generate(request, signal);
+    control.began();
+    const { prompt, sampling, logprobs } = request;
+    const second = this.#second = new SecondAttempt({
+      model: this.#model,
+      control,
+      context: this.#context,
+      log: this.log,
+      request: { prompt, sampling, logprobs, headers: this.#headers },
+      note: (type, data) => this.#note(type, data),
+      adopt: (attempt) => this.#adopt(attempt),
+    });
+    const end = await second.race((ends) => this.#generate(request, ends), signal);
+    if (this.#placedAtMs !== undefined) control.ended(this.#context.trace.nowMs - this.#placedAtMs);
+    return end;
+  }
+
+  /** Tokens of all attempts but the second one that is beside the first. */
+  get #firstTokens(): { readonly promptTokens: number; readonly completionTokens: number } {
+    const { promptTokens = 0, completionTokens = 0 } = this.usage() ?? {};
+    const { extra } = this.#second ?? {};
+    return {
+      promptTokens: promptTokens - (extra?.promptTokens ?? 0),
+      completionTokens: completionTokens - (extra?.completionTokens ?? 0),
+    };
+  }
+
+  /** What a second attempt has written takes the place of what the first one has. */
+  #adopt(second: SecondAttempt): (() => void) | undefined {
+    const { completionTokens, promptTokens } = this.#firstTokens;
+    if (!this.log.restart()) return undefined;
+    this.#discardedTokens = completionTokens;
+    this.#discardedPromptTokens = promptTokens;
+    this.#running = undefined;
+    return () => {
+      const { written: { deltas, end }, times: { placedAtMs, firstTokenAtMs } } = second;
+      this.#worker = second.worker;
+      this.#placedAtMs = placedAtMs;
+      for (const delta of deltas) this.#onDelta(delta);
+      this.#firstTokenAtMs = firstTokenAtMs;
+      this.#end = end;
     };
   }
 
@@ -438,7 +499,7 @@ export class AgentCall {
     const begun = typeof rest === "string" ? undefined : rest;
     // One that is only to come out the same again is begun anew once: later it goes on at least.
     if (reason === undefined || begun !== undefined && this.#restarts > 0) return begun;
-    const { completionTokens = 0 } = this.usage() ?? {};
+    const { completionTokens } = this.#firstTokens;
     if (sink !== undefined && sink.restart === undefined || !log.restart()) {
       if (begun === undefined) throw error;
       return begun;
@@ -487,7 +548,7 @@ export class AgentCall {
       prompt: rest?.prompt ?? request.prompt,
       sampling: rest?.sampling ?? request.sampling,
       logprobs: request.logprobs,
-      headers: this.#span?.carriedBy(this.#context.headers) ?? this.#context.headers,
+      headers: this.#headers,
     };
     this.#worker = lease.workerId;
     this.#calls++;
@@ -509,6 +570,7 @@ export class AgentCall {
     signal.addEventListener("abort", onAbort, { once: true });
     if (signal.aborted) onAbort();
     lease.onLost?.((error) => attempt.abort(error));
+    const onTime = rest === undefined ? this.#second?.placed(lease) : undefined;
     let outcome: PlacementOutcome = "aborted";
     try {
       const end = await this.#read(request.sink, { generate, lease, rest, signal, lost: attempt.signal });
@@ -521,6 +583,7 @@ export class AgentCall {
       throw error;
     } finally {
       signal.removeEventListener("abort", onAbort);
+      onTime?.();
       lease.release(outcome);
     }
   }
@@ -577,6 +640,7 @@ export class AgentCall {
   }
 
   #complete(end: { readonly finishReason: FinishReason }): void {
+    if (this.ended) return;
     this.#finishReason = end.finishReason;
     this.#finish("done", undefined);
   }
@@ -603,6 +667,10 @@ export class AgentCall {
     const end = this.#end ?? { type: "end", finishReason: this.#finishReason, usage };
     // Rejects only when the call is cancelled: the reader has gone.
     await sink.push(end, this.#controller.signal).catch(() => {});
+  }
+
+  get #headers(): Readonly<Record<string, string>> {
+    return this.#span?.carriedBy(this.#context.headers) ?? this.#context.headers;
   }
 
   #overdue(): CanopyError | undefined {

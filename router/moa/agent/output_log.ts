@@ -25,6 +25,7 @@ export class OutputLog {
   #size = 0;
   #ended = false;
   #isRead = false;
+  #restarts = 0;
   readonly #changed = new Notify();
   readonly #subscribers: ((tokens: number) => void)[] = [];
 
@@ -56,6 +57,16 @@ export class OutputLog {
     return this.#ended;
   }
 
+  /** True once a reader has had some of it. */
+  get isRead(): boolean {
+    return this.#isRead;
+  }
+
+  /** How often it began anew. */
+  get restarts(): number {
+    return this.#restarts;
+  }
+
   /** Adds a piece; does nothing after the end. Throws 502 `answer_too_long` when the output outgrows all reason. */
   append(delta: OutputDelta): void {
     if (this.#ended) return;
@@ -85,6 +96,7 @@ export class OutputLog {
    */
   restart(): boolean {
     if (this.#isRead || this.#ended) return false;
+    this.#restarts++;
     this.#tokenIds = [];
     this.#logprobs = [];
     this.#text = "";

@@ -57,8 +57,8 @@ export interface DecidedCluster {
 interface Vote {
   readonly call: AgentCall;
   readonly answer: FinalAnswer;
-  /** Length of the text that it was read in. */
-  readonly length: number;
+  /** How often the text that it was read in had begun anew. */
+  readonly restarts: number;
 }
 
 /**
@@ -123,11 +123,13 @@ export class RunConsensus {
     // What a client has begun to read is not taken back.
     if (call.node === this.#options.graph.root) return call.log.subscribe(() => this.close());
     let looked = 0;
+    let seen = 0;
     call.log.subscribe(() => {
       if (!this.#open) return;
-      const { text } = call.log;
+      const { text, restarts } = call.log;
       // An answer is looked for where a sentence or a line may have ended.
-      if (text.length < looked) looked = 0;
+      if (restarts !== seen) looked = 0;
+      seen = restarts;
       const ended = /[.!?。！？}\n]/u.test(text.slice(Math.max(0, looked - 4)));
       looked = text.length;
       if (ended) this.#read(call, { text: call.answerSoFar, whole: false, cut: false });
@@ -186,19 +188,20 @@ export class RunConsensus {
     const answer = policy.read(ballot, this.#question);
     const known = this.#votes.get(id)?.answer;
     const same = answer?.value === known?.value && answer?.kind === known?.kind;
-    if (same && (answer === undefined || call.log.text.length >= (this.#votes.get(id)?.length ?? 0))) return;
+    const { restarts } = call.log;
+    if (same && (answer === undefined || this.#votes.get(id)?.restarts === restarts)) return;
     // An unfinished text that has said its answer may go on to explain it: only its end takes it back.
     if (answer === undefined && !ballot.whole) return;
     if (answer === undefined) this.#votes.delete(id);
-    else this.#votes.set(id, { call, answer, length: call.log.text.length });
+    else this.#votes.set(id, { call, answer, restarts });
     this.#dropRestarted();
     this.#decide();
   }
 
   /** What an agent had said before it began anew is nobody's any more. */
   #dropRestarted(): void {
-    for (const [id, { call, length }] of this.#votes) {
-      if (call.log.text.length < length) this.#votes.delete(id);
+    for (const [id, { call, restarts }] of this.#votes) {
+      if (call.log.restarts !== restarts) this.#votes.delete(id);
     }
   }
 

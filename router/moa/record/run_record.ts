@@ -23,6 +23,17 @@ export interface StepRecord {
   readonly completionTokens: number | undefined;
 }
 
+/** A second attempt at an agent's answer as the record of a run shows it; times count from the run's start. */
+export interface HedgeRecord {
+  readonly worker: string;
+  readonly startedAtMs: number;
+  readonly endedAtMs: number | undefined;
+  /** `won`: its answer is the agent's. `lost`: the first attempt was faster, or the agent was ended. Undefined while it works. */
+  readonly outcome: "won" | "lost" | "failed" | undefined;
+  /** Tokens that it wrote. */
+  readonly tokens: number;
+}
+
 /** An agent as the run record shows it. */
 export interface AgentRecord {
   readonly id: string;
@@ -46,6 +57,8 @@ export interface AgentRecord {
   readonly resumes: number;
   /** How often its answer broke off and was begun anew. */
   readonly restarts: number;
+  /** Of an agent that was started a second time; absent: it was not. */
+  readonly hedge?: HedgeRecord | undefined;
   /** Of an answer that was begun before its prompt was whole; absent: it was not. */
   readonly steps?: readonly StepRecord[] | undefined;
   readonly usage: AgentUsage | undefined;

@@ -7,7 +7,7 @@ export interface TraceEvent {
   readonly atMs: number;
   /**
    * `run_started`, then `agent_queued`, `agent_placed`, `agent_first_token`, `agent_retried`, `agent_resumed`,
-   * `agent_restarted`, `agent_looped`, `agent_done`, `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`,
+   * `agent_restarted`, `hedge_started`, `hedge_refused`, `hedge_ended`, `agent_looped`, `agent_done`, `agent_failed`, `agent_cancelled`, `warm_off` or `warm_sent`, `warm_done`,
    * `warm_failed`, `warm_stopped`, `answers_cut`, `max_tokens_lowered`, `exit_decided`, `cluster_closed`,
    * `agent_cut`, `root_decided`, `rewrite_started`, `rewrite_ended`, `budget_refused`, `budget_spent`, `staircase_off`,
    * `agent_step` (and `trace_full` where no more are kept),

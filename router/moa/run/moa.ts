@@ -4,6 +4,7 @@ import type { Random } from "../../../base/random.ts";
 import type { Spans } from "../../tracing/spans.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
+import { HedgeControl } from "../agent/hedge_control.ts";
 import { type EarlyExitServices, ExitPolicies } from "../exit/exit_policies.ts";
 import { buildGraphs } from "../graph/build_graph.ts";
 import type { AgentGraph, Graph } from "../graph/graph_types.ts";
@@ -78,7 +79,11 @@ class GraphRunner implements Moa {
   }
 
   addModel(served: ServedModel): void {
-    const access = { served, warmControl: new WarmControl(this.#clock, served.pool.gate) };
+    const access = {
+      served,
+      warmControl: new WarmControl(this.#clock, served.pool.gate),
+      hedgeControl: new HedgeControl(() => served.config.hedge),
+    };
     this.#models = new Map([...this.#models, [served.name, access]]);
   }
 

@@ -49,7 +49,7 @@ export class RunCalls implements WarmedAgents {
       const target = this.#makeTarget(node);
       const choices = node === soleRoot(graph) ? input.choices : 1;
       const makeCall = (_: unknown, choice: number) =>
-        new AgentCall({ node, choice, model: target.served, context });
+        new AgentCall({ node, choice, model: target.served, hedgeControl: target.hedgeControl, context });
       this.#targets.set(node, target);
       this.#calls.set(node, Array.from({ length: choices }, makeCall));
     }

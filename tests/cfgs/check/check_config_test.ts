@@ -316,3 +316,19 @@ test("Policies: an unknown one is named with the list, one for a half that is no
     /^warning: models\.whole\.decode_policy is not in effect: the engine "vllm" has whole servers; use policy$/,
   );
 });
+
+test("Hedges: where a model has no other worker a warning says so; a percentile is one", () => {
+  const model = { model: "x", engine: "vllm", workers: ["http://h:1", "http://h:2"], hedge: {} };
+  assert.deepEqual(complaints(configText({ models: { two: model } })), []);
+  const [alone] = complaints(configText({ models: { one: { ...model, workers: ["http://h:1"] } } }));
+  assert.match(
+    alone ?? "",
+    /^warning: models\.one\.hedge is not in effect while the model has one worker: a second attempt needs another one$/,
+  );
+  const [own] = complaints(configText({ models: { own: { model: "x", engine: "onnx", hedge: {} } } }));
+  assert.match(own ?? "", /^warning: models\.own\.hedge is not in effect: the model runs in this process/);
+  const [wrong] = complaints(configText({ models: { two: { ...model, hedge: { after: "p96" } } } }));
+  assert.match(wrong ?? "", /models\.two\.hedge\.after is "p96": expected one of "p50", .*, "p99"/);
+  const [much] = complaints(configText({ models: { two: { ...model, hedge: { max_share: 2 } } } }));
+  assert.match(much ?? "", /models\.two\.hedge\.max_share/);
+});

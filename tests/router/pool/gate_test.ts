@@ -135,6 +135,10 @@ test("a prompt counts as being read from its lease until it is read, or the plac
     assert.deepEqual(read, ["w1 0", "w1 1"]);
     (await third).release("aborted");
     assert.deepEqual(read, ["w1 0", "w1 1", "w1 0"]);
+    const now = gate.leaseNow({}, { reads: true });
+    assert.equal(gate.reading(now.workerId), 1, "a prompt that cannot wait is one nevertheless");
+    now.release("ok");
+    assert.equal(gate.reading(now.workerId), 0);
   });
 });
 

@@ -102,3 +102,16 @@ test("subscribers hear of new tokens right when they come, and of nothing after 
   log.append({ type: "delta", text: "d" });
   assert.deepEqual(heard, [[2, "ab"], [1, "abc"]]);
 });
+
+test("a log begins anew until a reader has had some of it, and counts that", async () => {
+  const log = new OutputLog();
+  log.append({ type: "delta", text: "ab", tokenIds: [1, 2] });
+  assert.deepEqual([log.isRead, log.restart(), log.restarts], [false, true, 1]);
+  assert.deepEqual([log.text, log.tokens, log.tokenIds], ["", 0, []]);
+  log.append({ type: "delta", text: "c" });
+  const read = texts(log);
+  await turn();
+  assert.deepEqual([log.isRead, log.restart(), log.restarts], [true, false, 1]);
+  log.end();
+  assert.deepEqual(await read, ["c"]);
+});
