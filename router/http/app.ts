@@ -2,11 +2,14 @@ import { Hono } from "hono";
 import { cors } from "hono/cors";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { unixSeconds } from "../../base/clock.ts";
+import type { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import { adminRoutes } from "./admin/admin.ts";
 import { healthRoutes } from "./admin/health.ts";
 import { workerRoutes } from "./admin/workers.ts";
+import { anthropicError } from "./anthropic/anthropic_error.ts";
+import { messageRoutes } from "./anthropic/messages.ts";
 import { type Admission, admissionOf } from "./gate/admission.ts";
 import { Keys } from "./gate/auth.ts";
 import type { Env } from "./gate/context.ts";
@@ -60,7 +63,9 @@ export function createApp(services: AppServices): Hono<Env> {
     admission: services.admission ?? admissionOf(config.server, clock),
   };
   const app = new Hono<Env>();
-  app.onError((error) => errorResponse(error, http.drain.draining ? { connection: "close" } : {}));
+  app.onError((error, { req }) =>
+    errorResponse(error, http.drain.draining ? { connection: "close" } : {}, errorForm(req.path))
+  );
   app.notFound((call) => errorResponse(notFound(call.req.path)));
   app.use(http.metrics.http.counted());
   app.use(identified(http.random, config.server.request_id_headers));
@@ -69,6 +74,7 @@ export function createApp(services: AppServices): Hono<Env> {
     const routes of [
       inferenceRoutes(http),
       responseRoutes(http),
+      messageRoutes(http),
       graphRoutes(http),
       modelRoutes(http),
       healthRoutes(http),
@@ -88,6 +94,11 @@ export function createApp(services: AppServices): Hono<Env> {
   // Behind the routes, so that a request that has one does not pass it.
   app.use(methodNotAllowed({ app, onMethodNotAllowed: ({ req }, methods) => wrongMethod(req, methods) }));
   return app;
+}
+
+/** How errors of a route look; OpenAI's form is the usual one. */
+function errorForm(path: string): ((error: CanopyError) => object) | undefined {
+  return /^\/v1\/messages(?:\/|$)/.test(path) ? anthropicError : undefined;
 }
 
 /** Pages of these origins (`*`: of all) may ask, with any header, and read all headers of the answers. */

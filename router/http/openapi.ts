@@ -45,7 +45,7 @@ export function openApiDocument(routes: readonly ListedRoute[], options: { versi
 }
 
 function operationBody(
-  { summary, access, request, response, contentType, streams }: DescribedRoute,
+  { summary, access, request, response, contentType, streams, error }: DescribedRoute,
   path: string,
   refer: (schema: z.ZodType) => JsonObject,
 ): JsonObject {
@@ -72,7 +72,7 @@ function operationBody(
       "200": { description: "The answer.", content },
       default: {
         description: "An error.",
-        content: { "application/json": { schema: refer(errorSchema) } },
+        content: { "application/json": { schema: refer(error ?? errorSchema) } },
       },
     },
   };

@@ -1,45 +1,11 @@
 import { after, before } from "node:test";
-import { SystemClock } from "../../base/clock.ts";
-import { Random } from "../../base/random.ts";
-import { demoConfig, type DemoModel } from "../../cli/demo/config.ts";
-import { createRouter, type Router } from "../../router/router.ts";
-import { systemTransport } from "../../router/transport/system.ts";
-import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
-import { openAIClientSuite, type Target } from "./openai_suite.ts";
+import { openAIClientSuite } from "./openai_suite.ts";
+import { serveTree } from "./served_tree.ts";
 
-const clock = new SystemClock();
-const transport = systemTransport();
-const servers: ListeningSimulator[] = [];
-let router: Router;
-let target: Target;
+let served: Awaited<ReturnType<typeof serveTree>>;
 
-before(async () => {
-  const models: DemoModel[] = [];
-  for (const [name, engine] of [["4b", "vllm"], ["8b", "vllm"], ["32b", "sglang"]] as const) {
-    const model = `sim-${name}`;
-    const server = await startSimulator({
-      engine,
-      models: [model],
-      cost: "instant",
-      answers: "scripted",
-      seed: "conformance",
-      clock,
-      host: "127.0.0.1",
-      port: 0,
-    });
-    servers.push(server);
-    models.push({ name, model, engine, url: server.url });
-  }
-  const config = demoConfig({ models, seeded: true, maxTokens: 256, host: "127.0.0.1", port: 0 });
-  router = createRouter({ config, clock, random: new Random("conformance"), transport });
-  const { url } = await router.listen({ host: "127.0.0.1", port: 0 });
-  target = { baseUrl: url, virtualModel: "moa", engineModel: "4b" };
-});
+before(async () => void (served = await serveTree()));
 
-after(async () => {
-  await router.close();
-  for (const server of servers) await server.close();
-  await transport.close();
-});
+after(() => served.close());
 
-openAIClientSuite(() => target);
+openAIClientSuite(() => served.target);

@@ -7,6 +7,8 @@ export type Env = {
   Variables: RequestIdVariables & {
     /** Where traces are recorded, that of the request. */
     span?: Span | undefined;
+    /** The caller's key as `authorization` would have it, on routes that take it in another header, too. */
+    authorization?: string | undefined;
   };
   /** What the runtime's server hands over beside the request. */
   Bindings: object;

@@ -34,11 +34,13 @@ export function errorBody(error: CanopyError): ErrorBody {
 
 /**
  * The error as an HTTP answer. `x-should-retry: false` tells OpenAI's clients not to repeat what was retried
- * already (workers) or will fail again (our own 500s); 429 and 503 carry `Retry-After` in seconds.
+ * already (workers) or will fail again (our own 500s); 429 and 503 carry `Retry-After` in seconds. `bodyOf`: the body in
+ * another API's form.
  */
 export function errorResponse(
   thrown: unknown,
   extraHeaders: Readonly<Record<string, string>> = {},
+  bodyOf: (error: CanopyError) => object = errorBody,
 ): Response {
   const error = asCanopyError(thrown);
   const headers = new Headers({
@@ -51,7 +53,7 @@ export function errorResponse(
     headers.set("retry-after", String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1))));
   } else if (error.status >= 499 || error instanceof EngineError) headers.set("x-should-retry", "false");
   if (error.status === 401) headers.set("www-authenticate", "Bearer");
-  return new Response(JSON.stringify(errorBody(error)), { status: error.status, headers });
+  return new Response(JSON.stringify(bodyOf(error)), { status: error.status, headers });
 }
 
 /** The reason with which everything that works for a request is aborted when its client has left. */

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
+import type { JsonObject } from "../../../base/json.ts";
 
 /**
  * The 400 for the first thing that a schema found wrong; its message names the field, the rule and the value.
@@ -100,6 +101,15 @@ export function within<Value>(place: string, read: () => Value): Value {
       : `${param}: ${error.message}`;
     throw new CanopyError(message, { code: error.code, status: 400, param, cause: error });
   }
+}
+
+/** The text of a field of `place`. Throws 400 naming the field where there is none. */
+export function requiredText(object: JsonObject, field: string, place: string): string {
+  const value = object[field];
+  if (typeof value === "string") return value;
+  const param = `${place}.${field}`;
+  if (!isSet(value)) throw badRequest(param, `${param} is required`, "missing_field");
+  throw badRequest(param, `${param} must be a string: current value is ${shown(value)}`);
 }
 
 /** True unless the field is absent or `null`, which both mean "not set". */

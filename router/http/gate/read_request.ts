@@ -38,7 +38,7 @@ export async function withBytes(
   serve: (request: RequestBytes) => Promise<Response>,
 ): Promise<Response> {
   const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
-  scope.owner = http.keys.ownerOf(call.req.header("authorization"));
+  scope.owner = http.keys.ownerOf(call.req.header("authorization") ?? call.get("authorization"));
   const endSpan = beginSpan(http, call, scope);
   try {
     const { clock, config: { server } } = http;

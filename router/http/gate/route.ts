@@ -3,7 +3,7 @@ import type { z } from "zod";
 import { logger } from "../../../base/log.ts";
 import type { Access, Keys } from "./auth.ts";
 import { isFromThisHost } from "./caller.ts";
-import type { Env } from "./context.ts";
+import type { Call, Env } from "./context.ts";
 import type { Sites } from "./sites.ts";
 
 /** A route's description in /openapi.json. Its schemas have an `id` in their metadata, by which they are referred to. */
@@ -15,6 +15,10 @@ export interface Operation {
   readonly contentType?: "application/json" | "text/event-stream" | "text/plain";
   /** The answer may come as server-sent events, too, each with JSON of this schema (true: of any). */
   readonly streams?: z.ZodType | true;
+  /** A header that may hold the key, where no `authorization` does. */
+  readonly keyHeader?: string;
+  /** By default OpenAI's. */
+  readonly error?: z.ZodType;
 }
 
 /** An operation, and who may call it. */
@@ -42,7 +46,7 @@ export function guarded(
 ): MiddlewareHandler<Env> {
   const guard: MiddlewareHandler<Env> = (call, next) => {
     if (access !== "open") sites.check((name) => call.req.header(name), call.req.url);
-    const authorization = call.req.header("authorization");
+    const authorization = call.req.header("authorization") ?? otherKey(call, operation.keyHeader);
     keys.check(access, authorization, access === "control" && isFromThisHost(call));
     if (access === "control" && audit === true && call.req.method !== "GET") {
       const who = keys.nameOf(authorization) ?? "none";
@@ -52,6 +56,15 @@ export function guarded(
   };
   DESCRIPTIONS.set(guard, { access, ...operation });
   return guard;
+}
+
+/** The key of another header, which is kept for those that ask whose request it is. */
+function otherKey(call: Call, header: string | undefined): string | undefined {
+  const key = header === undefined ? undefined : call.req.header(header);
+  if (key === undefined) return undefined;
+  const authorization = `Bearer ${key}`;
+  call.set("authorization", authorization);
+  return authorization;
 }
 
 /** The description that a handler carries; undefined for all but those that `guarded` made. */

@@ -169,6 +169,6 @@ export async function* stoppedOutput(
     const text = filter.push(event.delta.text);
     if (filter.stopped) run.satisfy(index);
     yield { ...event, delta: { ...event.delta, text } };
-    if (filter.stopped) yield { type: "end", index, finishReason: "stop" };
+    if (filter.stopped) yield { type: "end", index, finishReason: "stop", stopReason: filter.found };
   }
 }

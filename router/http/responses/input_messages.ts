@@ -1,6 +1,6 @@
 import { badRequest } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
-import { isSet, shown } from "../gate/fields.ts";
+import { isSet, requiredText, shown } from "../gate/fields.ts";
 import { type NamedPart, TranslatedMessages } from "../openai/translated_messages.ts";
 
 /** Most items of an input, as many as a chat has messages. */
@@ -33,13 +33,13 @@ function addItem(messages: TranslatedMessages, name: string, item: Json): void {
   if (type === "message") return addMessage(messages, name, item);
   if (type === "function_call") {
     return messages.addCall(name, {
-      id: text(item, "call_id", name),
-      name: text(item, "name", name),
-      arguments: text(item, "arguments", name),
+      id: requiredText(item, "call_id", name),
+      name: requiredText(item, "name", name),
+      arguments: requiredText(item, "arguments", name),
     });
   }
   if (type === "function_call_output") {
-    const id = text(item, "call_id", name);
+    const id = requiredText(item, "call_id", name);
     return messages.add(name, { role: "tool", tool_call_id: id }, content(item["output"], `${name}.output`));
   }
   // What the root thought in an earlier turn is not read again: chat templates leave it out, too.
@@ -79,13 +79,13 @@ function partOf(part: Json, name: string): JsonObject {
     case "input_text":
     case "output_text":
     case "text":
-      return { type: "text", text: text(part, "text", name) };
+      return { type: "text", text: requiredText(part, "text", name) };
     case "refusal":
-      return { type: "text", text: text(part, "refusal", name) };
+      return { type: "text", text: requiredText(part, "refusal", name) };
     case "input_image": {
       refuseStored(part, name);
       const { detail } = part;
-      const url = text(part, "image_url", name);
+      const url = requiredText(part, "image_url", name);
       return { type: "image_url", image_url: isSet(detail) ? { url, detail } : { url } };
     }
     case "input_audio":
@@ -93,7 +93,7 @@ function partOf(part: Json, name: string): JsonObject {
     case "input_file": {
       refuseStored(part, name);
       const { filename } = part;
-      const file_data = text(part, "file_data", name);
+      const file_data = requiredText(part, "file_data", name);
       return { type: "file", file: isSet(filename) ? { file_data, filename } : { file_data } };
     }
     default:
@@ -115,12 +115,4 @@ function refuseStored(part: JsonObject, name: string): void {
       `${param} cannot be read: this router keeps and fetches no files; send the data itself`,
     );
   }
-}
-
-function text(object: JsonObject, field: string, name: string): string {
-  const value = object[field];
-  if (typeof value === "string") return value;
-  const param = `${name}.${field}`;
-  if (!isSet(value)) throw badRequest(param, `${param} is required`, "missing_field");
-  throw badRequest(param, `${param} must be a string: current value is ${shown(value)}`);
 }
