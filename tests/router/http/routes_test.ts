@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { parse } from "yaml";
 import { VirtualClock } from "../../../base/clock.ts";
 import { isJsonObject } from "../../../base/json.ts";
 import { bearerToken } from "../../../router/http/gate/auth.ts";
@@ -170,18 +173,66 @@ test("metrics count requests, runs, calls and tokens in Prometheus' format", asy
   }
 });
 
-test("every series of the dashboard is one that is written", async () => {
+/** The page of metrics after some requests. */
+async function writtenMetrics(): Promise<string> {
   const { app, chat, post } = fakeApp();
   await (await chat({ stream: true })).text();
   await chat({ n: 0 });
   await (await post("/v1/completions", { model: "small" })).text();
   await settle();
-  const written = await (await app.request("/metrics")).text();
+  return await (await app.request("/metrics")).text();
+}
+
+test("every series of the dashboard is one that is written", async () => {
+  const written = await writtenMetrics();
   const dashboard = readFileSync(new URL("../../../docs/grafana-dashboard.json", import.meta.url), "utf8");
   const names = new Set(dashboard.match(/\b(?:canopy|smg)_[a-z_]+(?=[\[{)"])/g));
   assert.ok(names.size > 12);
   for (const name of names) {
     assert.match(written, new RegExp(`^# TYPE ${name.replace(/_bucket$/, "")} `, "m"), name);
+  }
+});
+
+test("every alert rule is on series that are written, and groups by labels that they have", async () => {
+  const written = await writtenMetrics();
+  const text = readFileSync(new URL("../../../docs/alert-rules.yaml", import.meta.url), "utf8");
+  const rules: { alert: string; expr: string; annotations: Record<string, string> }[] = parse(text).groups
+    .flatMap((group: { rules: unknown }) => group.rules);
+  assert.ok(rules.length > 8);
+  assert.equal(new Set(rules.map(({ alert }) => alert)).size, rules.length);
+  for (const { alert, expr, annotations } of rules) {
+    const names = expr.match(/\b(?:canopy|smg)_[a-z_]+/g) ?? [];
+    assert.ok(names.length > 0, alert);
+    for (const name of names) {
+      assert.match(written, new RegExp(`^# TYPE ${name} `, "m"), `${alert}: ${name}`);
+      const series = written.split("\n").filter((line) => line.startsWith(`${name}{`));
+      const wanted = [
+        ...expr.matchAll(/by \((\w+)\)/g),
+        ...expr.matchAll(new RegExp(`${name}\\{(\\w+)`, "g")),
+      ];
+      for (const [, label] of wanted) {
+        assert.ok(
+          series.length === 0 || series.some((line) => line.includes(`${label}="`)),
+          `${alert}: ${label}`,
+        );
+      }
+    }
+    assert.deepEqual(Object.keys(annotations).sort(), ["description", "summary"], alert);
+    for (const [, label] of annotations["summary"]!.matchAll(/\$labels\.(\w+)/g)) {
+      assert.ok(new RegExp(`by \\(${label}\\)`).test(expr) || !expr.includes(" by "), `${alert}: ${label}`);
+    }
+  }
+});
+
+test("promtool finds no fault with the page of metrics and the alert rules", async (t) => {
+  if (spawnSync("promtool", ["--version"]).status !== 0) {
+    return t.skip("promtool is not installed (Debian: prometheus)");
+  }
+  const rules = fileURLToPath(new URL("../../../docs/alert-rules.yaml", import.meta.url));
+  const checks = [[["check", "metrics"], await writtenMetrics()], [["check", "rules", rules], ""]] as const;
+  for (const [args, input] of checks) {
+    const { status, stdout, stderr } = spawnSync("promtool", args, { input, encoding: "utf8" });
+    assert.equal(status, 0, `${stdout}${stderr}`);
   }
 });
 
