@@ -10,7 +10,8 @@ export interface StagedStartOptions {
   readonly stageMs: number;
   readonly clock: Clock;
   readonly trace: Trace;
-  readonly launch: (node: AgentNode) => void;
+  /** False where it has ended already, without having begun. */
+  readonly launch: (node: AgentNode) => boolean;
 }
 
 /** Starts a run's leaves stage by stage: the next one when all of a stage have answered or failed, or took too long. */
@@ -53,7 +54,8 @@ export class StagedStart {
     trace.add("stage_started", { data: { stage: this.#next, agents: stage.map(({ id }) => id), reason } });
     for (const node of stage) this.#working.add(node);
     if (this.#next < stages.length) this.#cancelTimer = clock.timer(stageMs, () => this.#startNext("late"));
-    for (const node of stage) launch(node);
+    const ended = stage.filter((node) => !launch(node));
+    for (const node of ended) this.ended(node);
   }
 }
 

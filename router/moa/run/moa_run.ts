@@ -241,7 +241,9 @@ export class MoaRun implements Run {
       trace: this.#trace,
       launch: (node) => {
         // A cluster of its own may have ended without it.
-        if (this.#calls.of(node).every(({ state }) => state === "waiting")) this.#launch(node);
+        const isDue = this.#calls.of(node).every(({ state }) => state === "waiting");
+        if (isDue) this.#launch(node);
+        return isDue;
       },
     });
   }

@@ -45,11 +45,14 @@ export class RunCalls implements WarmedAgents {
     const { graph, input, context } = options;
     this.#options = options;
     this.#spliceKey = context.random.stream("splice").hex(32);
+    // What must not be exceeded is not spent twice.
+    const mayHedge = input.budget?.tokens === undefined && input.budget?.cost === undefined;
     for (const node of graph.agents) {
       const target = this.#makeTarget(node);
       const choices = node === soleRoot(graph) ? input.choices : 1;
+      const hedgeControl = mayHedge ? target.hedgeControl : undefined;
       const makeCall = (_: unknown, choice: number) =>
-        new AgentCall({ node, choice, model: target.served, hedgeControl: target.hedgeControl, context });
+        new AgentCall({ node, choice, model: target.served, hedgeControl, context });
       this.#targets.set(node, target);
       this.#calls.set(node, Array.from({ length: choices }, makeCall));
     }

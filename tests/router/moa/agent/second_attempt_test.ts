@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { HedgeSettings } from "../../../../cfgs/schema/config.ts";
 import { Random } from "../../../../base/random.ts";
 import { HedgeControl } from "../../../../router/moa/agent/hedge_control.ts";
+import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import type { RunRecord } from "../../../../router/moa/record/run_record.ts";
 import type { Run } from "../../../../router/moa/run/run.ts";
 import { brokenWorker, type Script } from "../fake_engine.ts";
@@ -51,7 +52,11 @@ interface Played {
 }
 
 /** Teaches, then plays the run with the late agent. `during` is given that run. */
-async function played(world: World, during: (run: Run) => void = () => {}): Promise<Played> {
+async function played(
+  world: World,
+  during: (run: Run) => void = () => {},
+  input: Partial<RunInput> = {},
+): Promise<Played> {
   return await world.clock.run(async () => {
     // Of model a's leaf alone the times are learned: the root's text goes to a client.
     for (let run = 0; run < 2 * TAUGHT; run++) {
@@ -62,7 +67,7 @@ async function played(world: World, during: (run: Run) => void = () => {}): Prom
     const { calls } = world.engines.get("a")!;
     const before = calls.length;
     const startedMs = world.clock.now();
-    const run = world.start({ question: { kind: "text", text: "late" } });
+    const run = world.start({ question: { kind: "text", text: "late" }, ...input });
     during(run);
     const [text = ""] = await readAll(run);
     const durationMs = world.clock.now() - startedMs;
@@ -131,6 +136,8 @@ test("nobody is started again whose text has been read, where no other worker ha
   assert.equal(read.record.agents[0]?.text, "slow but sure");
   const alone = await played(lateWorld(late, { workers: ["w1"] }));
   assert.deepEqual(refusal(alone), [["hedge_refused", "no other worker has a place"]]);
+  const limited = await played(lateWorld(late), () => {}, { budget: { tokens: 100_000 } });
+  assert.deepEqual([refusal(limited), limited.record.agents[0]?.text], [[], "slow but sure"]);
   const rare = await played(lateWorld(late, { hedge: { after: "p90", max_share: 0.04 } }));
   assert.deepEqual(refusal(rare), [["hedge_refused", "max_share is used up"]]);
 });
