@@ -1,10 +1,10 @@
 import {
   type Interval,
   mcnemarProbability,
+  meanOf,
   standardError,
   type Summary,
   summaryOf,
-  sumOf,
   wilsonInterval,
 } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
@@ -39,6 +39,8 @@ export interface EvalFigures {
   readonly cut: number;
   readonly latencyMs: Summary;
   readonly completionTokens: number;
+  /** Answers that each one was chosen from, on average. */
+  readonly drawn: number;
 }
 
 /** Two modes over the same questions and repeats. */
@@ -79,7 +81,8 @@ export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
         filters: Object.keys(group[0]!.readings).map((filter) => filterFigures(group, filter)),
         cut: group.filter(({ finish }) => finish === "length").length,
         latencyMs: summaryOf(group.map(({ latencyMs }) => latencyMs)),
-        completionTokens: sumOf(group.map(({ completionTokens }) => completionTokens)) / group.length,
+        completionTokens: meanOf(group.map(({ completionTokens }) => completionTokens)),
+        drawn: meanOf(group.map(({ drawn }) => drawn)),
       };
     },
   );

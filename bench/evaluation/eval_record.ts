@@ -27,23 +27,32 @@ export interface EvalRecord extends StatedOutcome {
   readonly latencyMs: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
+  /** Answers that this one was chosen from, itself included. */
+  readonly drawn: number;
 }
 
 /** Result of asking once; times in ms. */
 export interface EvalAnswer {
   readonly text: string;
   readonly finish?: string | undefined;
+  /** Of its tokens; undefined where it was not asked for, or is not given. */
+  readonly meanLogprob?: number | undefined;
   readonly ttftMs: number | undefined;
   readonly latencyMs: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
 }
 
-/** Asks a mode; rejects where no answer came. */
+/** Asks a model or graph; rejects where no answer came. */
 export type AskMode = (
-  mode: string,
+  model: string,
   question: AskedQuestion,
-  options: { readonly seed: number; readonly signal: AbortSignal },
+  options: {
+    readonly seed: number;
+    readonly signal: AbortSignal;
+    /** Whether `meanLogprob` is wanted; not by default. */
+    readonly logprobs?: boolean | undefined;
+  },
 ) => Promise<EvalAnswer>;
 
 /** A set as it is asked. */

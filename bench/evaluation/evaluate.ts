@@ -1,14 +1,18 @@
+import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { fnv1a } from "../../base/random.ts";
-import type { EvalQuestion } from "../datasets/data_set.ts";
 import type { EvalProtocol, SetQuestion } from "../protocols/protocol.ts";
-import type { AskMode, EvalAnswer, EvalRecord, EvalSet, StatedOutcome } from "./eval_record.ts";
+import type { AskMode, EvalRecord, EvalSet, StatedOutcome } from "./eval_record.ts";
+import { askInMode, type ModeAnswer, type SamplingOptions } from "./modes/ask_in_mode.ts";
+import { type EvalMode, turnOrder } from "./modes/eval_mode.ts";
 import type { RecordFile } from "./record_file.ts";
 
 /** Options of `evaluate`. */
 export interface EvaluateOptions {
   readonly sets: readonly EvalSet[];
-  readonly modes: readonly string[];
+  readonly modes: readonly EvalMode[];
+  readonly sampling: SamplingOptions;
+  readonly clock: Clock;
   readonly protocol: EvalProtocol;
   readonly repeats: number;
   /** Questions at the same time. */
@@ -31,7 +35,7 @@ export interface Evaluation {
 
 /**
  * Asks each question in all modes before the next one, the first of them in turn, so that a server's moods hit all modes
- * alike; what the file has is not asked again. Rejects only when `signal` aborts.
+ * alike; a mode with the first one's budget comes behind it. What the file has is not asked again. Rejects only when `signal` aborts.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const { sets, modes, repeats, concurrency, signal, onAnswer } = options;
@@ -45,11 +49,14 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   let [next, done] = [0, 0];
   const goOn = async () => {
     for (let index = next++; index < tasks.length; index = next++) {
-      for (let turn = 0; turn < modes.length; turn++) {
+      for (const at of turnOrder(modes, index)) {
         signal.throwIfAborted();
-        const at = (turn + index) % modes.length;
         try {
-          found[index]![at] = await recordOf(tasks[index]!, modes[at]!, options);
+          const mode = modes[at]!;
+          found[index]![at] = await recordOf(
+            { ...tasks[index]!, mode, reference: found[index]![0] },
+            options,
+          );
         } catch (error) {
           signal.throwIfAborted();
           failures.set(messageOf(error), (failures.get(messageOf(error)) ?? 0) + 1);
@@ -62,32 +69,33 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   return { records: found.flat().filter((record) => record !== undefined), failures };
 }
 
-async function recordOf(
-  { set, question, repeat }: {
-    readonly set: string;
-    readonly question: EvalQuestion;
-    readonly repeat: number;
-  },
-  mode: string,
-  { ask, file, protocol, seed, signal }: EvaluateOptions,
-): Promise<EvalRecord> {
-  const key = { set, question: question.id, mode, repeat };
+/** A question to ask in one mode; `reference` is what the first mode said. */
+interface EvalTask extends SetQuestion {
+  readonly repeat: number;
+  readonly mode: EvalMode;
+  readonly reference: EvalRecord | undefined;
+}
+
+async function recordOf({ set, question, repeat, mode, reference }: EvalTask, options: EvaluateOptions) {
+  const { ask, clock, file, protocol, sampling, seed: runSeed, signal } = options;
+  const key = { set, question: question.id, mode: mode.name, repeat };
   const known = file.find(key);
   if (known !== undefined) return known;
   // The same for all modes, another one for each repeat.
-  const requestSeed = fnv1a(`${seed}\0${set}\0${question.id}\0${repeat}`) % 2 ** 31;
-  const answer = await ask(mode, protocol.ask({ set, question }), { seed: requestSeed, signal });
+  const seed = fnv1a(`${runSeed}\0${set}\0${question.id}\0${repeat}`) % 2 ** 31;
+  const asked = protocol.ask({ set, question });
+  const answer = await askInMode(mode, { question, asked, ask, seed, sampling, clock, signal, reference });
   const record: EvalRecord = { ...key, ...await gradedAnswer(answer, protocol, { set, question }) };
   file.add(record);
   return record;
 }
 
 /** An answer as it is kept, with what the protocol reads in it. */
-async function gradedAnswer(answer: EvalAnswer, protocol: EvalProtocol, question: SetQuestion) {
+async function gradedAnswer(answer: ModeAnswer, protocol: EvalProtocol, question: SetQuestion) {
   const readings = Object.entries(await protocol.read(question, answer.text)).map((
     [name, { outcome, stated = null, unchecked = null, parts = null }],
   ): readonly [string, StatedOutcome] => [name, { outcome, stated, unchecked, parts }]);
-  const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens } = answer;
+  const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens, drawn } = answer;
   return {
     ...readings[0]![1],
     readings: Object.fromEntries(readings),
@@ -97,5 +105,6 @@ async function gradedAnswer(answer: EvalAnswer, protocol: EvalProtocol, question
     latencyMs,
     promptTokens,
     completionTokens,
+    drawn,
   };
 }

@@ -6,7 +6,7 @@ import { countText, durationText, type Report, type ReportTable, shareText } fro
 /** Options of `evalReport`. */
 export interface EvalReportOptions {
   readonly origin: string;
-  /** As the one who asks says it: engines do not tell. */
+  /** True where something that answered is a simulation. */
   readonly simulated: boolean;
   readonly modes: readonly string[];
   /** Labels of the sets by name: a sample is called one. */
@@ -44,9 +44,9 @@ export function evalReport(
         : [],
       ...remarks,
       "gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
-      "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer",
+      "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
       ...simulated ? [] : [
-        "simulated engines cannot be told from real ones by what they answer: --simulated makes the report say that they are",
+        "nothing that was asked says that it is simulated, as Canopy's own simulated engines do",
       ],
       ...[...failures].map(([error, count]) =>
         `${count} without an answer, left out of all figures: ${error}`
@@ -88,6 +88,7 @@ function tablesOf(
           "p50",
           "p90",
           "written",
+          "drawn",
         ],
       ],
       rows: figures.filter((one) => one.set === set).map((one) => [
@@ -100,6 +101,7 @@ function tablesOf(
         countText(one.cut),
         ...[one.latencyMs.mean, one.latencyMs.p50, one.latencyMs.p90].map(durationText),
         countText(one.completionTokens),
+        one.drawn.toFixed(1),
       ]),
     })),
     filterTable(figures, labelOf),

@@ -1,18 +1,21 @@
 import { deadlineSignal } from "../../base/clock.ts";
 import type { AskMode } from "../../bench/evaluation/eval_record.ts";
-import { type Server, streamChat } from "../kit/client.ts";
+import { meanOf } from "../../bench/statistics/statistics.ts";
+import { streamChat } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
+import type { EvalTarget } from "./eval_targets.ts";
 
 /** Longest answer where neither the user nor the protocol sets one. */
 export const DEFAULT_MAX_TOKENS = 4096;
 
-/** Asks models and graphs of a server over HTTP; `maxTokens` stands above the protocol's limit. */
+/** Asks models and graphs over HTTP, by the names that modes give them; `maxTokens` stands above the protocol's limit. */
 export function askServer(
-  server: Server,
+  targets: ReadonlyMap<string, EvalTarget>,
   { maxTokens, timeoutMs }: { readonly maxTokens: number | undefined; readonly timeoutMs: number },
   { transport, clock }: Io,
 ): AskMode {
-  return async (model, { messages, stop, temperature, maxTokens: limit }, { seed, signal }) => {
+  return async (name, { messages, stop, temperature, maxTokens: limit }, { seed, logprobs, signal }) => {
+    const { server, model } = targets.get(name)!;
     const startMs = clock.now();
     const deadline = deadlineSignal(
       clock,
@@ -23,6 +26,7 @@ export function askServer(
     let text = "";
     let ttftMs: number | undefined;
     let finish: string | undefined;
+    const values: number[] = [];
     let tokens = { prompt_tokens: 0, completion_tokens: 0 };
     try {
       const body = {
@@ -31,10 +35,12 @@ export function askServer(
         seed,
         max_tokens: maxTokens ?? limit ?? DEFAULT_MAX_TOKENS,
         ...stop === undefined || stop.length === 0 ? {} : { stop: [...stop] },
+        ...logprobs === true ? { logprobs: true } : {},
         ...temperature === undefined ? {} : { temperature },
       };
       for await (const event of streamChat(transport, server, body, deadline.signal)) {
         if (event.type === "usage") tokens = { ...tokens, ...event.usage };
+        if (event.type === "logprobs") values.push(...event.values);
         if (event.type === "finish") finish = event.reason;
         if (event.type !== "text") continue;
         ttftMs ??= clock.now() - startMs;
@@ -47,6 +53,7 @@ export function askServer(
     return {
       text,
       finish,
+      meanLogprob: values.length === 0 ? undefined : meanOf(values),
       ttftMs,
       latencyMs,
       promptTokens: tokens.prompt_tokens,

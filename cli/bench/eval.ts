@@ -1,30 +1,26 @@
 import { isAbsolute, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { evaluate } from "../../bench/evaluation/evaluate.ts";
+import { needsReference } from "../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../bench/evaluation/record_file.ts";
 import { missingGrader } from "../../bench/grading/grade_answer.ts";
 import { evalReport } from "../../bench/report/eval_report.ts";
 import { UsageError } from "../kit/args.ts";
-import { listModels, type Server, serverUrl } from "../kit/client.ts";
-import { defineCommand } from "../kit/command.ts";
+import { defineCommand, type OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
 import { askServer, DEFAULT_MAX_TOKENS } from "./ask_server.ts";
-import { chosenProtocol, PROTOCOL_OPTIONS } from "./eval_protocol.ts";
+import { chosenModes } from "./eval_modes.ts";
+import { type ChosenProtocol, chosenProtocol, PROTOCOL_OPTIONS } from "./eval_protocol.ts";
+import { type EvalTargets, evalTargets, TARGET_OPTIONS } from "./eval_targets.ts";
 import { DEFAULT_SEED, type PickedSet, pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
 
-const DEFAULTS = { url: "http://127.0.0.1:8000", timeoutSeconds: 3600 };
+const DEFAULTS = { timeoutSeconds: 3600, temperature: 0.7, width: 4 };
 
 const options = {
   ...QUESTION_OPTIONS,
-  url: { type: "text", value: "URL", help: `The server; ${DEFAULTS.url} by default` },
-  mode: {
-    type: "list",
-    value: "NAME",
-    help:
-      "Model or graph to ask, the first one is what others are compared with; by default all that the server lists",
-  },
+  ...TARGET_OPTIONS,
   ...PROTOCOL_OPTIONS,
   repeats: {
     type: "number",
@@ -54,7 +50,21 @@ const options = {
     fraction: true,
     help: `Longest time for a request; ${DEFAULTS.timeoutSeconds} by default`,
   },
-  simulated: { type: "flag", help: "Say in the report that the server's engines are simulated" },
+  temperature: {
+    type: "number",
+    value: "N",
+    min: 0,
+    max: 2,
+    fraction: true,
+    help: `Of the answers that self-consistency and best-of-N draw; ${DEFAULTS.temperature} by default`,
+  },
+  width: {
+    type: "number",
+    value: "N",
+    min: 1,
+    max: 1000,
+    help: `Answers that these draw at the same time; ${DEFAULTS.width} by default`,
+  },
   records: {
     type: "text",
     value: "FILE",
@@ -76,8 +86,14 @@ export const benchEvalCommand = defineCommand({
 questions by Canopy in the shape of the data sets. The key for the server is read from CANOPY_API_KEY. The exit
 code is 1 when a request had no answer; with --records, running it again asks only for those.
 
+Modes beside names: single:MODEL; self-consistency@tokens:MODEL and self-consistency@time:MODEL draw answers of a
+model until they have cost the tokens, or the time, of the first mode's answer to the same question, and the answer
+that most of them state counts; self-consistency@N:MODEL draws N; best-of-N:MODEL takes the likeliest of N by
+log-probability; moa-vllm is a --config's graph in MoA-vllm's manner.
+
 Examples:
-  canopy bench eval gsm8k math500 --samples 10 --mode moa --mode 32b
+  canopy bench eval gsm8k math500 --samples 10 --mode moa --mode 32b --mode self-consistency@tokens:32b
+  canopy bench eval gsm8k --config moa-9-3-1 --config moa-9-9-1-dense --simulate
   canopy bench eval gsm8k bbh --protocol lm-eval --mode moa --mode 32b
   canopy bench eval mmlu --data hub --samples 500 --records mmlu.jsonl --html mmlu.html --json mmlu.json`,
   run: async (values, names, io) => {
@@ -86,62 +102,96 @@ Examples:
     }
     const sets = await pickedSets(names, values, io);
     for (const set of sets) refuseUngraded(set);
-    const { protocol, settings, remarks } = chosenProtocol(values, sets);
-    const server: Server = { url: serverUrl(values.url ?? DEFAULTS.url), apiKey: io.env["CANOPY_API_KEY"] };
-    const modes = [
-      ...new Set(values.mode.length > 0 ? values.mode : await listModels(io.transport, server, io.stop)),
-    ];
-    const { seed = DEFAULT_SEED, repeats = 1, concurrency = 1 } = values;
-    const sources = sets.map(({ name, source }) => `${name}: ${source}`);
-    const kept = {
-      ...settings,
-      url: server.url,
-      sources,
-      seed,
-      maxTokens: values["max-tokens"] ?? "by default",
-    };
-    const progress = new Progress(io);
-    const result = await evaluate({
-      sets,
-      modes,
-      protocol,
-      repeats,
-      concurrency,
-      seed,
-      ask: askServer(server, {
-        maxTokens: values["max-tokens"],
-        timeoutMs: 1000 * (values.timeout ?? DEFAULTS.timeoutSeconds),
-      }, io),
-      file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(kept)),
-      signal: io.stop,
-      onAnswer: (done, all) => {
-        if (io.err.isTerminal || done % Math.ceil(all / 10) === 0) progress.show(`${done} of ${all} answers`);
-      },
-    }).finally(() => progress.end());
-    const code = await writeReport(
-      evalReport(result, {
-        origin: `${
-          values.simulated
-            ? "Simulated engines, so that no figure says anything about models"
-            : "Measured in real time"
-        }: ` +
-          `${server.url}, protocol ${protocol.name}; ${concurrency} at a time, ${repeats} each; seed ${seed}`,
-        simulated: values.simulated,
-        modes,
-        labels: new Map(
-          sets.map((
-            { name, label, questions, count },
-          ) => [name, `${label}: ${questions.length} of ${count}`]),
-        ),
-        settings: { ...kept, modes, repeats, concurrency, simulated: values.simulated },
-        remarks,
-      }),
-      values,
-      io,
-    );
-    return result.failures.size > 0 ? 1 : code;
+    const chosen = chosenProtocol(values, sets);
+    const targets = await evalTargets(values, io);
+    try {
+      return await evaluated({ values, sets, targets, chosen }, io);
+    } finally {
+      await targets.close();
+    }
   },
 });
+
+interface EvalWork {
+  readonly values: OptionValues<typeof options>;
+  readonly sets: readonly PickedSet[];
+  readonly targets: EvalTargets;
+  readonly chosen: ChosenProtocol;
+}
+
+async function evaluated({ values, sets, targets, chosen }: EvalWork, io: Io): Promise<number> {
+  const { modes, asked } = chosenModes(values.mode, targets);
+  const { seed = DEFAULT_SEED, repeats = 1, concurrency = 1 } = values;
+  const { temperature = DEFAULTS.temperature, width = DEFAULTS.width } = values;
+  const drawing = modes.some(({ kind }) => kind !== "once") ? { temperature, width } : undefined;
+  const kept = {
+    ...chosen.settings,
+    url: targets.settings,
+    sources: sets.map(({ name, source }) => `${name}: ${source}`),
+    seed,
+    maxTokens: values["max-tokens"] ?? "by default",
+    drawing,
+    // An answer with the first one's budget depends on which mode that is.
+    first: modes.some(needsReference) ? modes[0]?.name : undefined,
+  };
+  const progress = new Progress(io);
+  const result = await evaluate({
+    sets,
+    modes,
+    protocol: chosen.protocol,
+    sampling: { temperature, width },
+    clock: io.clock,
+    repeats,
+    concurrency,
+    seed,
+    ask: askServer(asked, {
+      maxTokens: values["max-tokens"],
+      timeoutMs: 1000 * (values.timeout ?? DEFAULTS.timeoutSeconds),
+    }, io),
+    file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(kept)),
+    signal: io.stop,
+    onAnswer: (done, all) => {
+      if (io.err.isTerminal || done % Math.ceil(all / 10) === 0) progress.show(`${done} of ${all} answers`);
+    },
+  }).finally(() => progress.end());
+  const simulated = values.simulated || [...asked.values()].some((one) => one.simulated);
+  const code = await writeReport(
+    evalReport(result, {
+      origin: originOf({ simulated, where: targets.where, protocol: chosen.protocol.name }) +
+        `; ${concurrency} at a time, ${repeats} each; seed ${seed}`,
+      simulated,
+      modes: modes.map(({ name }) => name),
+      labels: new Map(
+        sets.map(({ name, label, questions, count }) => [name, `${label}: ${questions.length} of ${count}`]),
+      ),
+      settings: { ...kept, modes: modes.map(({ name }) => name), repeats, concurrency, simulated },
+      remarks: [...chosen.remarks, ...drawing === undefined ? [] : [drawingRemark(drawing)]],
+    }),
+    values,
+    io,
+  );
+  return result.failures.size > 0 ? 1 : code;
+}
+
+function originOf(
+  { simulated, where, protocol }: {
+    readonly simulated: boolean;
+    readonly where: string;
+    readonly protocol: string;
+  },
+): string {
+  const what = simulated
+    ? "Simulated engines, so that no figure says anything about models"
+    : "Measured in real time";
+  return `${what}: ${where}, protocol ${protocol}`;
+}
+
+function drawingRemark(
+  { temperature, width }: { readonly temperature: number; readonly width: number },
+): string {
+  return `self-consistency and best-of-N draw ${width} answers at a time, at temperature ${temperature}; their latency and ` +
+    "tokens are those of all answers drawn, but for those that were broken off when the time was up";
+}
 
 function pathOf(path: string, io: Io): string {
   return isAbsolute(path) ? path : join(io.cwd, path);

@@ -2,9 +2,9 @@ import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { runLoad } from "../../bench/load/load.ts";
 import { loadReport } from "../../bench/report/load_report.ts";
-import { listModels, type Server, serverUrl } from "../kit/client.ts";
+import { listServed, type ServedName, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
-import { exitCodeOf, type Io } from "../kit/io.ts";
+import { exitCodeOf } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
 
@@ -91,7 +91,13 @@ Examples:
   canopy bench load --url http://127.0.0.1:30000 --rate 4 --requests 400 --json load.json --svg load.svg`,
   run: async (values, _, io) => {
     const server: Server = { url: serverUrl(values.url ?? DEFAULTS.url), apiKey: io.env.CANOPY_API_KEY };
-    const model = values.model ?? await firstModel(server, io);
+    const served = await listServed(io.transport, server, io.stop).catch((error: unknown) => {
+      // Not every compatible server lists its models.
+      if (values.model === undefined) throw error;
+      return [];
+    });
+    const model = values.model ?? firstModel(server, served);
+    const simulated = served.some(({ id, simulated }) => id === model && simulated);
     const concurrency = values.concurrency ??
       (values.rate === undefined ? DEFAULTS.concurrency : DEFAULTS.openConcurrency);
     const requests = values.requests ?? DEFAULTS.requests;
@@ -122,7 +128,7 @@ Examples:
       },
     }).finally(() => progress.end());
     const done = result.completed + result.failed;
-    const origin = originOf(server.url, model, { ...settings, requests: done });
+    const origin = originOf(server.url, model, { ...settings, simulated, requests: done });
     const report = loadReport(
       result,
       result.stopped ? `${origin}; stopped, ${requests} were wanted` : origin,
@@ -135,6 +141,7 @@ Examples:
         max_concurrency: concurrency,
         input_words: settings.inputTokens,
         max_tokens: settings.outputTokens,
+        simulated,
         seed,
       },
     );
@@ -144,9 +151,8 @@ Examples:
   },
 });
 
-async function firstModel(server: Server, io: Io): Promise<string> {
-  const [first] = await listModels(io.transport, server, io.stop);
-  if (first !== undefined) return first;
+function firstModel(server: Server, [first]: readonly ServedName[]): string {
+  if (first !== undefined) return first.id;
   throw new CanopyError(`The server at ${server.url} lists no model: name one with --model`, {
     code: "no_model",
     status: 404,
@@ -156,12 +162,16 @@ async function firstModel(server: Server, io: Io): Promise<string> {
 function originOf(
   url: string,
   model: string,
-  { requests, concurrency, ratePerSecond }: {
+  { requests, concurrency, ratePerSecond, simulated }: {
     readonly requests: number;
     readonly concurrency: number;
     readonly ratePerSecond: number | undefined;
+    readonly simulated: boolean;
   },
 ): string {
   const pace = ratePerSecond === undefined ? `${concurrency} at a time` : `${ratePerSecond} per second`;
-  return `Measured in real time: ${requests} requests to ${model} at ${url}, ${pace}`;
+  const what = simulated
+    ? "Simulated engines, so that no figure says anything about GPUs; in real time"
+    : "Measured in real time";
+  return `${what}: ${requests} requests to ${model} at ${url}, ${pace}`;
 }

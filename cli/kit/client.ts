@@ -21,6 +21,8 @@ export type ChatEvent =
   /** The answer has begun; the id of its run, where the server tells. */
   | { readonly type: "head"; readonly runId: string | undefined }
   | { readonly type: "text"; readonly text: string }
+  /** Log-probabilities of the tokens of a piece, where they were asked for. */
+  | { readonly type: "logprobs"; readonly values: readonly number[] }
   /** Why the answer has ended, such as `stop` or `length`. */
   | { readonly type: "finish"; readonly reason: string }
   | { readonly type: "usage"; readonly usage: JsonObject }
@@ -83,10 +85,19 @@ function* eventsOf(server: Server, chunk: unknown): Generator<ChatEvent, void, u
   const delta = isJsonObject(choice) ? choice.delta : undefined;
   const text = isJsonObject(delta) ? delta.content : undefined;
   if (typeof text === "string" && text !== "") yield { type: "text", text };
+  const values = isJsonObject(choice) ? logprobsOf(choice.logprobs) : [];
+  if (values.length > 0) yield { type: "logprobs", values };
   const reason = isJsonObject(choice) ? choice.finish_reason : undefined;
   if (typeof reason === "string") yield { type: "finish", reason };
   if (isJsonObject(chunk.usage)) yield { type: "usage", usage: chunk.usage };
   if (isJsonObject(chunk.canopy)) yield { type: "canopy", canopy: chunk.canopy };
+}
+
+function logprobsOf(logprobs: Json | undefined): number[] {
+  const content = isJsonObject(logprobs) && Array.isArray(logprobs.content) ? logprobs.content : [];
+  return content.flatMap((entry) =>
+    isJsonObject(entry) && typeof entry.logprob === "number" ? [entry.logprob] : []
+  );
 }
 
 /** GETs a JSON document. Throws `CanopyError` with the server's own words. */
@@ -146,9 +157,29 @@ export async function listModels(
   server: Server,
   signal: AbortSignal,
 ): Promise<string[]> {
+  return (await listServed(transport, server, signal)).map(({ id }) => id);
+}
+
+/** A model or graph as a server lists it. */
+export interface ServedName {
+  readonly id: string;
+  /** True where the server says that it is a simulation, as Canopy's simulated engines, and routers before them, do. */
+  readonly simulated: boolean;
+}
+
+/** The entries under `/v1/models`. */
+export async function listServed(
+  transport: Transport,
+  server: Server,
+  signal: AbortSignal,
+): Promise<ServedName[]> {
   const body = await getJson(transport, server, "/v1/models", signal);
   const list = isJsonObject(body) && Array.isArray(body.data) ? body.data : [];
-  return list.flatMap((entry) => isJsonObject(entry) && typeof entry.id === "string" ? [entry.id] : []);
+  return list.flatMap((entry) =>
+    isJsonObject(entry) && typeof entry.id === "string"
+      ? [{ id: entry.id, simulated: entry.simulated === true }]
+      : []
+  );
 }
 
 /** Whether a Canopy answers at a URL. */

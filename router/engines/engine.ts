@@ -39,6 +39,8 @@ export interface EngineCapabilities {
   readonly priority?: "lower_first";
   /** File and arithmetic of a model in this process, for traces; absent: the server does not say. */
   readonly computes?: JsonObject;
+  /** Nothing computes: the server says that it is a simulation; absent: it does not say so. */
+  readonly simulated?: true;
   /** SGLang's `/generate`: whether stream events hold only what is new (true) or all so far (false); undefined: unknown. */
   readonly incrementalStream?: boolean;
   /** Its data-parallel ranks; absent: it does not say. */

@@ -49,6 +49,7 @@ export async function probe(options: ProbeOptions): Promise<EngineCapabilities> 
   const computes = cardOf(models, config.model)?.computes;
   return {
     ...base,
+    ...simulatedBy(models, config.model),
     contextTokens: config.context_tokens ?? contextOf(models, config.model),
     ...(config.engine === "onnx" && isJsonObject(computes) ? { computes } : {}),
   };
@@ -67,6 +68,7 @@ async function probeVllm(options: ProbeOptions, base: EngineCapabilities): Promi
   const { maxStopStrings: _, ...rest } = base;
   return {
     ...rest,
+    ...simulatedBy(models, options.config.model),
     version,
     contextTokens: options.config.context_tokens ?? contextOf(models, options.config.model),
     returnsTokenIds: !old("0.10.2"),
@@ -91,6 +93,7 @@ async function probeSglang(options: ProbeOptions, base: EngineCapabilities): Pro
     (typeof info?.context_length === "number" ? info.context_length : undefined);
   return {
     ...base,
+    ...simulatedBy(models, options.config.model),
     version,
     warm: base.warm === "pair_1" && fakeBootstrapWarms(version) ? "fake_bootstrap" : base.warm,
     ...(options.config.engine === "sglang-pd" && pairDiesOfTopLogprobs(version)
@@ -140,6 +143,11 @@ function textsOf(values: readonly unknown[]): readonly string[] | undefined {
 function cardOf(models: JsonObject | undefined, name: string): JsonObject | undefined {
   const list = Array.isArray(models?.data) ? models.data.filter(isJsonObject) : [];
   return list.find((item) => item.id === name) ?? (list.length === 1 ? list[0] : undefined);
+}
+
+/** Canopy's simulated servers say of their models that they are. */
+function simulatedBy(models: JsonObject | undefined, name: string): Pick<EngineCapabilities, "simulated"> {
+  return cardOf(models, name)?.simulated === true ? { simulated: true } : {};
 }
 
 /** The context length that a model list states for a model: vLLM's and SGLang's field, OpenRouter's, llama.cpp's. */

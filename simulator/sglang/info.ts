@@ -87,6 +87,8 @@ export function modelCard(id: string, backend: Backend): JsonObject {
     root: id,
     ...(versionNumber(backend.version) >= SGLANG.errorEvents ? { parent: null } : {}),
     max_model_len: backend.contextTokens,
+    // Not SGLang's: so that no figure taken here is thought to be an engine's.
+    simulated: true,
   };
 }
 

@@ -101,6 +101,8 @@ function models(backend: Backend): JsonObject {
       root: backend.options.tokenizerPath ?? backend.model,
       parent: null,
       max_model_len: backend.contextTokens,
+      // Not vLLM's: so that no figure taken here is thought to be an engine's.
+      simulated: true,
       permission: [{
         id: `modelperm-${backend.randomHex(16)}`,
         object: "model_permission",

@@ -5,7 +5,7 @@ const TOKEN_MAPS = new Set(["top_logprobs", "prompt_logprobs"]);
 
 /**
  * Keys in their order, and types. Equal for two answers that differ in texts, numbers and lengths of lists only.
- * A list is the set of its items' shapes.
+ * A list is the set of its items' shapes. The simulator's word that it is one is left out: no server has it.
  */
 export function shape(value: Json, key = ""): string {
   if (value === null) return "null";
@@ -19,7 +19,8 @@ export function shape(value: Json, key = ""): string {
     return `[${[...new Set(value.map((item) => shape(item)))].sort().join("|")}]`;
   }
   if (!isJsonObject(value)) return typeof value;
-  return `{${Object.entries(value).map(([name, item]) => `${name}:${shape(item, name)}`).join(",")}}`;
+  const fields = Object.entries(value).filter(([name, item]) => name !== "simulated" || item !== true);
+  return `{${fields.map(([name, item]) => `${name}:${shape(item, name)}`).join(",")}}`;
 }
 
 /** The different shapes of a stream's events, in the order in which they first come. */

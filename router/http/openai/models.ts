@@ -39,12 +39,20 @@ interface ListedModel {
   readonly owned_by: string;
   /** As vLLM and SGLang give it: longest prompt plus answer, in tokens. */
   readonly max_model_len?: number | undefined;
+  /** What answers is a simulation: the engine, or one of a graph's. */
+  readonly simulated?: true | undefined;
 }
 
 function listModels(http: HttpServices): ListedModel[] {
   const common = { object: "model", created: http.startedAt } as const;
   const names = new Set(http.moa.graphs.keys());
-  const list: ListedModel[] = [...names].map((id) => ({ id, ...common, owned_by: "canopy" }));
+  const simulated = (name: string) => http.models.get(name)?.engine.capabilities.simulated;
+  const list: ListedModel[] = [...http.moa.graphs].map(([id, { agents }]) => ({
+    id,
+    ...common,
+    owned_by: "canopy",
+    simulated: agents.some(({ model }) => simulated(model) === true) ? true : undefined,
+  }));
   for (const model of http.models.values()) {
     if (!model.config.served || names.has(model.name)) continue;
     list.push({
@@ -52,6 +60,7 @@ function listModels(http: HttpServices): ListedModel[] {
       ...common,
       owned_by: model.config.engine,
       max_model_len: model.config.context_tokens ?? model.engine.capabilities.contextTokens,
+      simulated: simulated(model.name),
     });
   }
   return list;

@@ -103,6 +103,7 @@ export const modelCardSchema = z.strictObject({
   created: z.int(),
   owned_by: z.string(),
   max_model_len: z.int().optional(),
+  simulated: z.literal(true).optional(),
 }).meta({ id: "Model" });
 
 export const modelListSchema = z.strictObject({ object: z.literal("list"), data: z.array(modelCardSchema) })

@@ -3,6 +3,7 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { VirtualClock } from "../../../base/clock.ts";
 import type { EvalQuestion } from "../../../bench/datasets/data_set.ts";
 import { evalFigures, evalPairs } from "../../../bench/evaluation/eval_figures.ts";
 import type { AskMode } from "../../../bench/evaluation/eval_record.ts";
@@ -32,7 +33,9 @@ function asker(asked: string[], failAt = Infinity): AskMode {
 const MODES = ["good", "bad", "mute"];
 const options = (more: Partial<EvaluateOptions> & Pick<EvaluateOptions, "ask">): EvaluateOptions => ({
   sets: [{ name: "sums", questions }],
-  modes: MODES,
+  modes: MODES.map((name) => ({ kind: "once", name, model: name })),
+  sampling: { temperature: 0.7, width: 2 },
+  clock: new VirtualClock(),
   protocol: CHAT_PROTOCOL,
   repeats: 2,
   concurrency: 1,

@@ -79,7 +79,7 @@ test("canopy bench load measures an endpoint; a failed request makes it end with
     assert.equal(code, failures === 0 ? 0 : 1, err);
     assert.match(
       out,
-      /Measured in real time: 6 requests to org\/m at http:\/\/127\.0\.0\.1:8000, 2 at a time/,
+      /Simulated engines, so that no figure says anything about GPUs; in real time: 6 requests to org\/m at http:\/\/127\.0\.0\.1:8000, 2 at a time/,
     );
     assert.match(out, /\ntime to first token +\d/);
     assert.match(err, /^1 of 6 requests\n[\s\S]*6 of 6 requests\nWrote load\.json\n$/);

@@ -9,6 +9,7 @@ import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { createSimulator } from "../../../simulator/simulator.ts";
 import { fakeIo } from "../fake_io.ts";
+import { withSystem } from "../served.ts";
 
 /** Runs `canopy bench eval` before one simulated engine of two models that says the right answer to one question. */
 async function evaluated(cwd: string, args: readonly string[], failures = 0) {
@@ -38,7 +39,7 @@ async function evaluated(cwd: string, args: readonly string[], failures = 0) {
 test("bench eval asks all models that a server lists, calls samples samples, and goes on with its records", async () => {
   const cwd = mkdtempSync(join(tmpdir(), "canopy-eval-"));
   try {
-    const args = ["gsm8k", "--ids", "sample/17", "--ids", "sample/0", "--simulated", "--records", "r.jsonl"];
+    const args = ["gsm8k", "--ids", "sample/17", "--ids", "sample/0", "--records", "r.jsonl"];
     const cut = await evaluated(cwd, args, 1);
     assert.equal(cut.code, 1);
     assert.match(cut.out, /1 without an answer, left out of all figures: .*500/);
@@ -114,5 +115,79 @@ test("bench eval --protocol lm-eval asks as its tasks do, and gives each filter'
     assert.match(hmmt.out, /hmmt25: lm-eval has no task for HMMT: its aime25 is used/);
   } finally {
     rmSync(cwd, { recursive: true });
+  }
+});
+
+test("bench eval serves configurations in this process, on simulated engines, and asks models several times", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-eval-"));
+  const forms = ["self-consistency@tokens", "self-consistency@time", "best-of-2"];
+  const modes = ["moa-vllm", "own/moa", ...forms.map((form) => `${form}:4b`)];
+  const graph = (compat: string | undefined) => ({
+    compat,
+    sampling: { max_tokens: 8 },
+    layers: [
+      { agents: [{ model: "4b" }, { model: "4b" }], prompt: "ask" },
+      { agents: [{ model: "4b" }], prompt: "read" },
+    ],
+  });
+  const prompts = { ask: { text: "[input_prompts]" }, read: { text: "[input_prompts] [responses]" } };
+  const models = { "4b": { model: "org/4b", engine: "vllm", workers: ["http://127.0.0.1:1"] } };
+  const first = { models, graphs: { moa: { ...graph(undefined), layers: [{ agents: [{ model: "4b" }] }] } } };
+  try {
+    writeFileSync(join(folder, "first.jsonc"), JSON.stringify(first));
+    writeFileSync(
+      join(folder, "vllm.jsonc"),
+      JSON.stringify({ models, prompts, graphs: { any: graph("moa-vllm") } }),
+    );
+    writeFileSync(join(folder, "own.jsonc"), JSON.stringify(first));
+    await withSystem(async (io) => {
+      const configs = ["first", "vllm", "own"].flatMap((name) => ["--config", join(folder, `${name}.jsonc`)]);
+      const code = await runCommand([benchCommand], [
+        ...[
+          "bench",
+          "eval",
+          "gsm8k",
+          "--samples",
+          "1",
+          "--max-tokens",
+          "8",
+          "--simulate",
+          "--speedup",
+          "2000",
+        ],
+        ...[...configs, ...modes.flatMap((mode) => ["--mode", mode])],
+      ], io);
+      assert.equal(code, 0, io.err.text);
+      assert.match(
+        io.out.text,
+        /^Simulated engines, .*own\.jsonc in this process, simulated engines 2000 times/m,
+      );
+      for (const mode of modes) assert.match(io.out.text, new RegExp(`^${mode} +1 `, "m"));
+      assert.match(io.out.text, /^best-of-2:4b .* 2\.0$/m);
+    }, { columns: 200 });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("bench eval refuses modes and targets that cannot be, before it asks anything", async () => {
+  const refused: readonly (readonly [readonly string[], RegExp])[] = [
+    [
+      ["--mode", "best-of-n:org/m"],
+      /--mode must be a model or graph, .*best-of-N:MODEL: current value is "best-of-n/,
+    ],
+    [
+      ["--mode", "self-consistency@time:org/m"],
+      /cannot be the first one: its budget is what the first mode spends/,
+    ],
+    [["--simulate"], /--simulate needs --config/],
+    [["--speedup", "3"], /--speedup needs --simulate/],
+    [["--config", "moa-9-3-1", "--url", "http://127.0.0.1:1"], /leave out --url/],
+    [["--config", "faster-moa", "--simulate"], /Cannot simulate models\.4b: it is served by pairs/],
+  ];
+  for (const [args, message] of refused) {
+    const { code, err } = await evaluated("/", ["gsm8k", ...args]);
+    assert.notEqual(code, 0);
+    assert.match(err, message);
   }
 });

