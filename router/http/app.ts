@@ -21,6 +21,7 @@ import type { HttpServices, RouterServices } from "./gate/services.ts";
 import { Sites } from "./gate/sites.ts";
 import { graphRoutes } from "./graph/graph.ts";
 import { Metrics } from "./metrics/metrics.ts";
+import { ollamaRoutes } from "./ollama/ollama.ts";
 import { inferenceRoutes } from "./openai/inference.ts";
 import { modelRoutes } from "./openai/models.ts";
 import { pageRoutes } from "./page/page_routes.ts";
@@ -75,6 +76,7 @@ export function createApp(services: AppServices): Hono<Env> {
       inferenceRoutes(http),
       responseRoutes(http),
       messageRoutes(http),
+      ollamaRoutes(http, services.version ?? "0"),
       graphRoutes(http),
       modelRoutes(http),
       healthRoutes(http),
@@ -98,7 +100,8 @@ export function createApp(services: AppServices): Hono<Env> {
 
 /** How errors of a route look; OpenAI's form is the usual one. */
 function errorForm(path: string): ((error: CanopyError) => object) | undefined {
-  return /^\/v1\/messages(?:\/|$)/.test(path) ? anthropicError : undefined;
+  if (/^\/v1\/messages(?:\/|$)/.test(path)) return anthropicError;
+  return path.startsWith("/api/") ? ({ message }) => ({ error: message }) : undefined;
 }
 
 /** Pages of these origins (`*`: of all) may ask, with any header, and read all headers of the answers. */

@@ -274,6 +274,25 @@ export function openAIClientSuite(target: () => Target): void {
     }
   });
 
+  test("Open WebUI's calls of Ollama's API find the tree and get its answer line by line", async () => {
+    const { baseUrl, virtualModel } = target();
+    assert.equal((await fetch(`${baseUrl}/api/version`)).status, 200);
+    const { models } = await (await fetch(`${baseUrl}/api/tags`)).json() as { models: { model: string }[] };
+    const model = `${virtualModel}:latest`;
+    assert.ok(models.some((one) => one.model === model));
+    const response = await fetch(`${baseUrl}/api/chat`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model, messages: question, stream: true, options: { num_predict: 16 } }),
+    });
+    assert.equal(response.status, 200);
+    const lines = (await response.text()).trimEnd().split("\n").map((line) => JSON.parse(line));
+    assert.ok(lines.slice(0, -1).every(({ done }) => done === false));
+    assert.ok(lines.map(({ message }) => message.content).join("").length > 0);
+    const last = lines.at(-1);
+    assert.ok(last.done === true && last.eval_count > 0);
+  });
+
   test("lm-eval's local-completions body gets one text per prompt at its index", async () => {
     const response = await fetch(`${target().baseUrl}/v1/completions`, {
       method: "POST",
