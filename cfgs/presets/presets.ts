@@ -2,6 +2,7 @@ import embedded31 from "./embedded-3-1.jsonc" with { type: "text" };
 import embedded931 from "./embedded-9-3-1.jsonc" with { type: "text" };
 import laboratory from "./laboratory.jsonc" with { type: "text" };
 import fasterMoa from "./faster-moa.jsonc" with { type: "text" };
+import fasterMoaModes from "./faster-moa-modes.jsonc" with { type: "text" };
 import launch1Gpu from "./launch-1-gpu.jsonc" with { type: "text" };
 import launch2GpusPd from "./launch-2-gpus-pd.jsonc" with { type: "text" };
 import launch2GpusVllm from "./launch-2-gpus-vllm.jsonc" with { type: "text" };
@@ -25,6 +26,7 @@ const presets: Readonly<Record<string, string>> = {
   "embedded-9-3-1": embedded931,
   "laboratory": laboratory,
   "faster-moa": fasterMoa,
+  "faster-moa-modes": fasterMoaModes,
   "launch-1-gpu": launch1Gpu,
   "launch-2-gpus-vllm": launch2GpusVllm,
   "launch-2-gpus-pd": launch2GpusPd,

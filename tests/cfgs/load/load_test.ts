@@ -153,7 +153,7 @@ test("A file that is not there, and a preset that is nearly one, are named", () 
   assert.deepEqual(complaints("", { text: undefined, path: "moa-9-3-2" }), [
     'moa-9-3-2: there is no such file, and no preset has this name; did you mean "moa-9-3-1"? (presets: moa-9-3-1, ' +
     "moa-9-3-1-consensus, moa-9-9-1-dense, single-model-9-3-1, moa-vllm-example, ollama-3-1, embedded-3-1, embedded-9-3-1, " +
-    "laboratory, faster-moa, launch-1-gpu, launch-2-gpus-vllm, launch-2-gpus-pd, launch-6-gpus-pd)",
+    "laboratory, faster-moa, faster-moa-modes, launch-1-gpu, launch-2-gpus-vllm, launch-2-gpus-pd, launch-6-gpus-pd)",
   ]);
   assert.deepEqual(complaints("", { text: undefined, path: undefined }), [
     "the configuration: no configuration was given: name a file or a preset",

@@ -50,6 +50,10 @@ test("Every preset has the calls that its name promises", () => {
   assert.equal(layersOf("embedded-3-1", "moa"), "3-1");
   assert.equal(layersOf("embedded-9-3-1", "moa"), "9-3-1");
   assert.equal(layersOf("laboratory", "moa"), "9-3-1");
+  const modes = ["1-dense", "2-tree", "3-overlap", "4-exit"].map((graph) =>
+    layersOf("faster-moa-modes", graph)
+  );
+  assert.deepEqual(modes, ["9-9-1", "9-3-1", "9-3-1", "9-3-1"]);
   for (
     const name of ["faster-moa", "launch-1-gpu", "launch-2-gpus-vllm", "launch-2-gpus-pd", "launch-6-gpus-pd"]
   ) {

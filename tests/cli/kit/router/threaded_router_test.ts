@@ -12,6 +12,8 @@ import { withSystem } from "../../served.ts";
 import { type HeldWorker, startHeldWorker } from "./held_worker.ts";
 
 const clock = new SystemClock();
+/** Requests of which the kernel gives some to each of two threads, but once in so many billions. */
+const MANY = 32;
 
 interface Answer {
   readonly status: number;
@@ -246,13 +248,13 @@ test("all threads hear of workers that come, go, drain, and are ill or well", as
       await until("it is known to be ill", async () => (await get("/readiness")).status === 503);
       await until(
         "nobody gets work there",
-        async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 503),
+        async () => (await Promise.all(times(MANY, () => chat("m")))).every(({ status }) => status === 503),
       );
       second.healthy = true;
       await until("it is known to be well", async () => (await get("/readiness")).status === 200);
       await until(
         "it gets work again",
-        async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 200),
+        async () => (await Promise.all(times(MANY, () => chat("m")))).every(({ status }) => status === 200),
       );
     }, { model: { health: { interval_ms: 50, failures: 3, successes: 1 } } });
   } finally {
@@ -270,7 +272,7 @@ test("a drain waits for the streams of all threads, and refuses what is new", as
     await until("it is not ready", async () => (await get("/readiness")).status === 503);
     await until(
       "new requests are refused",
-      async () => (await Promise.all(times(8, () => chat("m")))).every(({ status }) => status === 503),
+      async () => (await Promise.all(times(MANY, () => chat("m")))).every(({ status }) => status === 503),
     );
     worker.release();
     for (const { whole, text } of await Promise.all(streams)) {
@@ -286,7 +288,7 @@ test("all threads go on by a new configuration, also those that are started then
   try {
     await withThreads(async ({ url, threaded, config, chat, get, worker }) => {
       const statuses = async () =>
-        new Set((await Promise.all(times(12, () => chat("m")))).map(({ status }) => status));
+        new Set((await Promise.all(times(MANY, () => chat("m")))).map(({ status }) => status));
       worker.hold();
       const streams = times(10, () => chat("m", { stream: true, max_tokens: 3 }));
       await until("all streams run", () => worker.running === 10);
@@ -297,7 +299,7 @@ test("all threads go on by a new configuration, also those that are started then
       threaded.router.reconfigure(moved);
       await until("all threads have the new worker", async () => {
         const before = second.asked;
-        return (await statuses()).has(200) && second.asked - before === 12;
+        return (await statuses()).has(200) && second.asked - before === MANY;
       });
       worker.release();
       for (const { text } of await Promise.all(streams)) assert.equal(wordsOf(text), "0 1 2 ");
@@ -326,7 +328,7 @@ test("models come, go and are served anew in all threads, and no stream is lost"
       const other = { ...m!, workers: [second.url] };
       const reconfigure = (models: Config["models"]) => threaded.router.reconfigure({ ...config, models });
       const answered = async (name: string, expected: number) => {
-        const answers = await Promise.all(times(12, () => chat(name)));
+        const answers = await Promise.all(times(MANY, () => chat(name)));
         return answers.every(({ status }) => status === expected);
       };
       const streams = (name: string) => times(8, () => chat(name, { stream: true, max_tokens: 3 }));
@@ -352,7 +354,7 @@ test("models come, go and are served anew in all threads, and no stream is lost"
       await assertWhole(asked);
       const before = [worker.asked, second.asked];
       assert.ok(await answered("m", 200));
-      assert.deepEqual([worker.asked, second.asked], [before[0], before[1]! + 12]);
+      assert.deepEqual([worker.asked, second.asked], [before[0], before[1]! + MANY]);
 
       // Pairs on single servers: nothing has changed, here or there.
       assert.throws(
