@@ -11,6 +11,7 @@ import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
 import { askServer, DEFAULT_MAX_TOKENS } from "./ask_server.ts";
+import { withDriverVariables } from "./driver_variables.ts";
 import { chosenModes } from "./eval_modes.ts";
 import { type ChosenProtocol, chosenProtocol, PROTOCOL_OPTIONS } from "./eval_protocol.ts";
 import { type EvalTargets, evalTargets, TARGET_OPTIONS } from "./eval_targets.ts";
@@ -84,7 +85,8 @@ export const benchEvalCommand = defineCommand({
   details:
     `Each question is asked in all modes before the next one. Without --data hub, or files of yours, samples are asked:
 questions by Canopy in the shape of the data sets. The key for the server is read from CANOPY_API_KEY. The exit
-code is 1 when a request had no answer; with --records, running it again asks only for those.
+code is 1 when a request had no answer; with --records, running it again asks only for those. NUM_SAMPLES,
+QUESTION_BATCH_SIZE and CONFIG_PATH of Faster-MoA's driver stand for --samples, --concurrency and --config.
 
 Modes beside names: single:MODEL; self-consistency@tokens:MODEL and self-consistency@time:MODEL draw answers of a
 model until they have cost the tokens, or the time, of the first mode's answer to the same question, and the answer
@@ -96,10 +98,11 @@ Examples:
   canopy bench eval gsm8k --config moa-9-3-1 --config moa-9-9-1-dense --simulate
   canopy bench eval gsm8k bbh --protocol lm-eval --mode moa --mode 32b
   canopy bench eval mmlu --data hub --samples 500 --records mmlu.jsonl --html mmlu.html --json mmlu.json`,
-  run: async (values, names, io) => {
+  run: async (given, names, io) => {
     if (names.length === 0) {
       throw new UsageError("Needs a data set: canopy bench eval SET… (see bench questions)");
     }
+    const values = withDriverVariables(given, io);
     const sets = await pickedSets(names, values, io);
     for (const set of sets) refuseUngraded(set);
     const chosen = chosenProtocol(values, sets);
