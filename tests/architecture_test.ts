@@ -221,7 +221,7 @@ test("relative imports carry their extension, packages are bare names from packa
       const at = `${file.path}:${line}: imports ${from}`;
       if (from.startsWith("node:")) continue;
       if (from.startsWith(".")) {
-        if (!/\.(ts|json|jsonc|jsonl|csv|html|css|js|svg|txt|md)$/.test(from)) {
+        if (!/\.(ts|json|jsonc|jsonl|csv|html|css|js|svg|txt|md|py)$/.test(from)) {
           found.push(`${at}: write the extension`);
         }
         continue;

@@ -31,6 +31,8 @@ export interface RowPlace {
   readonly index: number;
   /** Seed of what is drawn when reading: the order of GPQA's options. */
   readonly seed: string;
+  /** The row as it is written, of a JSONL file. */
+  readonly line?: string | undefined;
 }
 
 /** A published file, with its SHA-256 where that is known. */

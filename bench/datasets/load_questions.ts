@@ -120,9 +120,12 @@ async function questionsOf(
     const rows = await fileRows(path, bytes, set.columns).catch((cause: unknown) => {
       throw failure("bad_question", `Cannot read ${path}: ${messageOf(cause)}`);
     });
+    const lines = path.endsWith(".jsonl")
+      ? new TextDecoder().decode(bytes).split("\n").filter(isNoBlank)
+      : [];
     for (const [index, row] of rows.entries()) {
       try {
-        const question = set.read(row, { file: path, index, seed });
+        const question = set.read(row, { file: path, index, seed, line: lines[index] });
         if (ids.has(question.id)) throw new RowError(`its id "${question.id}" is that of another one`);
         ids.add(question.id);
         questions.push(question);
@@ -148,6 +151,10 @@ function filesAt(path: string, published: readonly PublishedFile[]): string[] {
   return readdirSync(path, { recursive: true, withFileTypes: true })
     .filter((entry) => !entry.isDirectory() && READABLE.some((ending) => entry.name.endsWith(ending)))
     .map((entry) => join(entry.parentPath, entry.name)).sort();
+}
+
+function isNoBlank(line: string): boolean {
+  return line.trim() !== "";
 }
 
 function isFile(path: string): boolean {

@@ -1,6 +1,8 @@
 import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { fnv1a } from "../../base/random.ts";
+import type { AnswerGrade } from "../grading/answer_grade.ts";
+import type { SandboxSource } from "../grading/grade_program.ts";
 import type { EvalProtocol, SetQuestion } from "../protocols/protocol.ts";
 import type { AskMode, EvalRecord, EvalSet, StatedOutcome } from "./eval_record.ts";
 import { askInMode, type ModeAnswer, type SamplingOptions } from "./modes/ask_in_mode.ts";
@@ -19,6 +21,8 @@ export interface EvaluateOptions {
   readonly concurrency: number;
   readonly seed: string;
   readonly ask: AskMode;
+  /** For answers that are programs. */
+  readonly openSandbox?: SandboxSource | undefined;
   readonly file: RecordFile;
   readonly signal: AbortSignal;
   /** Called after each answer. */
@@ -77,7 +81,7 @@ interface EvalTask extends SetQuestion {
 }
 
 async function recordOf({ set, question, repeat, mode, reference }: EvalTask, options: EvaluateOptions) {
-  const { ask, clock, file, protocol, sampling, seed: runSeed, signal } = options;
+  const { ask, clock, file, openSandbox, protocol, sampling, seed: runSeed, signal } = options;
   const key = { set, question: question.id, mode: mode.name, repeat };
   const known = file.find(key);
   if (known !== undefined) return known;
@@ -85,14 +89,15 @@ async function recordOf({ set, question, repeat, mode, reference }: EvalTask, op
   const seed = fnv1a(`${runSeed}\0${set}\0${question.id}\0${repeat}`) % 2 ** 31;
   const asked = protocol.ask({ set, question });
   const answer = await askInMode(mode, { question, asked, ask, seed, sampling, clock, signal, reference });
-  const record: EvalRecord = { ...key, ...await gradedAnswer(answer, protocol, { set, question }) };
+  const readings = await protocol.read({ set, question }, answer.text, openSandbox);
+  const record: EvalRecord = { ...key, ...recordedAnswer(answer, readings) };
   file.add(record);
   return record;
 }
 
-/** An answer as it is kept, with what the protocol reads in it. */
-async function gradedAnswer(answer: ModeAnswer, protocol: EvalProtocol, question: SetQuestion) {
-  const readings = Object.entries(await protocol.read(question, answer.text)).map((
+/** An answer as it is kept, with what the protocol has read in it. */
+function recordedAnswer(answer: ModeAnswer, graded: Readonly<Record<string, AnswerGrade>>) {
+  const readings = Object.entries(graded).map((
     [name, { outcome, stated = null, unchecked = null, parts = null }],
   ): readonly [string, StatedOutcome] => [name, { outcome, stated, unchecked, parts }]);
   const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens, drawn } = answer;

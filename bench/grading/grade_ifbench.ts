@@ -24,10 +24,8 @@ export function gradeIfbench({ extra }: Pick<EvalQuestion, "extra">, text: strin
   const unchecked = loose.flatMap((verdict, index) =>
     typeof verdict === "string" ? [`${constraints[index]!.name}: ${verdict}`] : []
   );
-  const met = loose.filter((verdict) => verdict === true).length;
   return {
-    outcome: unchecked.length > 0 ? "ungradable" : met === constraints.length ? "right" : "wrong",
-    stated: `${met} of ${constraints.length} constraints met`,
+    outcome: unchecked.length > 0 ? "ungradable" : loose.every((one) => one === true) ? "right" : "wrong",
     unchecked: unchecked[0],
     parts: { strict: strict.map(partOf), loose: loose.map(partOf) },
   };

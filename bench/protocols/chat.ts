@@ -30,5 +30,7 @@ export function askedInChat({ question: text, options, optionsInText, grader }: 
 export const CHAT_PROTOCOL: EvalProtocol = {
   name: "chat",
   ask: ({ question }) => ({ messages: [{ role: "user", content: askedInChat(question) }] }),
-  read: async ({ question }, text) => ({ canopy: await gradeAnswer(question, text) }),
+  read: async ({ question }, text, openSandbox) => ({
+    canopy: await gradeAnswer(question, text, openSandbox),
+  }),
 };

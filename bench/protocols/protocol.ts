@@ -1,5 +1,6 @@
 import type { EvalQuestion } from "../datasets/data_set.ts";
 import type { AnswerGrade } from "../grading/answer_grade.ts";
+import type { SandboxSource } from "../grading/grade_program.ts";
 
 /** Way to ask questions and to read answers; its name is part of every figure. */
 export type ProtocolName = "chat" | "lm-eval";
@@ -25,5 +26,9 @@ export interface EvalProtocol {
   readonly name: ProtocolName;
   ask(question: SetQuestion): AskedQuestion;
   /** What each filter makes of a text, by the filter's name; the first one decides whether the answer is right. */
-  read(question: SetQuestion, text: string): Promise<Readonly<Record<string, AnswerGrade>>>;
+  read(
+    question: SetQuestion,
+    text: string,
+    openSandbox?: SandboxSource,
+  ): Promise<Readonly<Record<string, AnswerGrade>>>;
 }

@@ -1,9 +1,7 @@
 import { isAbsolute, join } from "node:path";
-import { CanopyError } from "../../base/errors.ts";
 import { evaluate } from "../../bench/evaluation/evaluate.ts";
 import { needsReference } from "../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../bench/evaluation/record_file.ts";
-import { missingGrader } from "../../bench/grading/grade_answer.ts";
 import { evalReport } from "../../bench/report/eval_report.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand, type OptionValues } from "../kit/command.ts";
@@ -16,6 +14,7 @@ import { chosenModes } from "./eval_modes.ts";
 import { type ChosenProtocol, chosenProtocol, PROTOCOL_OPTIONS } from "./eval_protocol.ts";
 import { type EvalTargets, evalTargets, TARGET_OPTIONS } from "./eval_targets.ts";
 import { DEFAULT_SEED, type PickedSet, pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
+import { sandboxSource } from "./sandbox_source.ts";
 
 const DEFAULTS = { timeoutSeconds: 3600, temperature: 0.7, width: 4 };
 
@@ -104,7 +103,6 @@ Examples:
     }
     const values = withDriverVariables(given, io);
     const sets = await pickedSets(names, values, io);
-    for (const set of sets) refuseUngraded(set);
     const chosen = chosenProtocol(values, sets);
     const targets = await evalTargets(values, io);
     try {
@@ -147,6 +145,7 @@ async function evaluated({ values, sets, targets, chosen }: EvalWork, io: Io): P
     repeats,
     concurrency,
     seed,
+    openSandbox: sandboxSource(io),
     ask: askServer(asked, {
       maxTokens: values["max-tokens"],
       timeoutMs: 1000 * (values.timeout ?? DEFAULTS.timeoutSeconds),
@@ -198,13 +197,4 @@ function drawingRemark(
 
 function pathOf(path: string, io: Io): string {
   return isAbsolute(path) ? path : join(io.cwd, path);
-}
-
-/** Refuses, before anything is asked, a set whose answers cannot be graded. */
-function refuseUngraded({ label, questions }: PickedSet): void {
-  for (const { grader } of questions) {
-    const why = missingGrader(grader);
-    if (why === undefined) continue;
-    throw new CanopyError(`Cannot evaluate ${label}: ${why}`, { code: "grader_missing", status: 400 });
-  }
 }

@@ -12,6 +12,7 @@ import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { colorsOf, table } from "../kit/terminal.ts";
+import { sandboxSource } from "./sandbox_source.ts";
 import { pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
 
 /** `canopy bench grade`: verdicts on answers that are there. */
@@ -41,6 +42,7 @@ Examples:
     }
     const [set] = await pickedSets([name], { ...values, samples: undefined, ids: [] }, io);
     const byId = new Map(set!.questions.map((question) => [question.id, question]));
+    const openSandbox = sandboxSource(io);
     const graded: GradedAnswer[] = [];
     for (const [index, { id, text }] of answersIn(file, io).entries()) {
       const question = byId.get(id);
@@ -50,7 +52,7 @@ Examples:
           `Line ${index + 1} of ${file} answers "${id}", which is no question of ${set!.label}`,
         );
       }
-      graded.push({ question, verdict: await gradeAnswer(question, text) });
+      graded.push({ question, verdict: await gradeAnswer(question, text, openSandbox) });
     }
     io.out.write(resultText(set!.label, graded, io));
     if (values.out !== undefined) writeVerdicts(values.out, graded, io);

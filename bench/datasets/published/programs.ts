@@ -25,7 +25,10 @@ export const IFBENCH: DataSet = {
   },
 };
 
-/** HumanEval+ (Liu et al., 2023) in the form of the Hub: a function's head, and tests that its body must pass. */
+/**
+ * HumanEval+ (Liu et al., 2023): a function's head, and inputs on which a program must do what the task's own does. In
+ * the form of the Hub, and in that of EvalPlus's release, which says which tests are HumanEval's own.
+ */
 export const HUMANEVAL_PLUS: DataSet = {
   name: "humanevalplus",
   title: "HumanEval+",
@@ -35,14 +38,31 @@ export const HUMANEVAL_PLUS: DataSet = {
   count: 164,
   licence: "Apache-2.0",
   sample: { file: "humanevalplus.jsonl", text: humanEvalSample },
-  read: (row) => ({
-    id: rowText(row, "task_id"),
-    question: rowText(row, "prompt"),
-    answer: "",
-    grader: "code",
-    extra: { entryPoint: rowText(row, "entry_point"), test: rowText(row, "test") },
-  }),
+  read: (row, { line }) => {
+    const isRelease = Array.isArray(row["plus_input"]);
+    if (isRelease && line === undefined) throw new RowError("EvalPlus's release is read from JSONL only");
+    const test = isRelease ? undefined : rowText(row, "test");
+    if (test?.includes("inputs = ") === false) throw new RowError("its test has no inputs");
+    return {
+      id: rowText(row, "task_id"),
+      question: rowText(row, "prompt"),
+      answer: "",
+      grader: "code",
+      extra: {
+        entryPoint: rowText(row, "entry_point"),
+        solution: rowText(row, "canonical_solution"),
+        tolerance: test === undefined ? Number(row["atol"]) : toleranceOf(test),
+        test,
+        line: isRelease ? line : undefined,
+      },
+    };
+  },
 };
+
+/** How far numbers may be from the right ones, as the last line of a test says it. */
+function toleranceOf(test: string): number {
+  return Number(/(?:, |<= )([\d.e-]+)\)?\s*$/u.exec(test)?.[1] ?? 0);
+}
 
 /** The arguments of each checker, without those that are null. */
 function argumentsOf(row: Row, count: number): Record<string, unknown>[] {

@@ -36,12 +36,12 @@ export function lmEvalProtocol(taskNames: readonly string[]): EvalProtocol {
         temperature: 0,
       };
     },
-    read: async ({ set, question }, text) => {
+    read: async ({ set, question }, text, openSandbox) => {
       const task = taskFor(set, taskNames);
       const gold = task.gold(question);
       return Object.fromEntries([
         ...task.filters(question).map((filter) => [filter.name, readingOf(filter, text, gold)] as const),
-        ["canopy", await gradeAnswer(question, text)] as const,
+        ["canopy", await gradeAnswer(question, text, openSandbox)] as const,
       ]);
     },
   };

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { EvalQuestion } from "../../../bench/datasets/data_set.ts";
-import { gradeAnswer, missingGrader } from "../../../bench/grading/grade_answer.ts";
+import { gradeAnswer } from "../../../bench/grading/grade_answer.ts";
 
 type Expected = Readonly<Record<"right" | "wrong" | "ungradable", readonly string[]>>;
 
@@ -77,13 +77,4 @@ test("An exact answer is compared without case, blanks and marks; of yes and no 
     wrong: ["The answer is invalid."],
     ungradable: ["It depends"],
   });
-});
-
-test("Graders that run programs are refused by name, with the reason", async () => {
-  const question = { id: "7", question: "?", answer: "" } as const;
-  await assert.rejects(
-    gradeAnswer({ ...question, grader: "code" }, "x"),
-    /question 7: answers are programs, .*sandbox/,
-  );
-  assert.equal(missingGrader("maths"), undefined);
 });

@@ -81,3 +81,17 @@ test("bench grade reports IFBench's four accuracies, and how many answers could 
   const lines = verdicts.trim().split("\n").map((line) => JSON.parse(line));
   assert.deepEqual(lines[0].parts, { strict: [false], loose: [true] });
 });
+
+test("bench grade runs no program where there is no sandbox, and says why", async () => {
+  const answer = JSON.stringify({
+    id: "sample/Program/0",
+    text: "def clamp_all(values, low, high): return []",
+  });
+  const { code, out, err } = await grade(answer, "humanevalplus", "answers.jsonl");
+  assert.equal(code, 0, err);
+  assert.match(out, /^ +1 +0 +0 +1 +– /m);
+  assert.match(
+    out,
+    /^1 ungradable, in no share: programs run only in bubblewrap, and there is no bwrap here/m,
+  );
+});
