@@ -29,6 +29,7 @@ export function askedInChat({ question: text, options, optionsInText, grader }: 
 /** The protocol `chat`: one message, and a reading that finds an answer in whatever form it is stated. */
 export const CHAT_PROTOCOL: EvalProtocol = {
   name: "chat",
+  task: ({ set }) => ({ name: set }),
   ask: ({ question }) => ({ messages: [{ role: "user", content: askedInChat(question) }] }),
   read: async ({ question }, text, openSandbox) => ({
     canopy: await gradeAnswer(question, text, openSandbox),

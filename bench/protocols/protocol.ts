@@ -24,6 +24,8 @@ export interface SetQuestion {
 /** Prompts of a protocol, and its reading of answers. */
 export interface EvalProtocol {
   readonly name: ProtocolName;
+  /** Name by which the question's figures are filed. */
+  task(question: SetQuestion): { readonly name: string };
   ask(question: SetQuestion): AskedQuestion;
   /** What each filter makes of a text, by the filter's name; the first one decides whether the answer is right. */
   read(

@@ -1,13 +1,16 @@
-import { isAbsolute, join } from "node:path";
+import { mkdirSync } from "node:fs";
+import { dirname, isAbsolute, join } from "node:path";
 import { evaluate } from "../../bench/evaluation/evaluate.ts";
 import { needsReference } from "../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../bench/evaluation/record_file.ts";
 import { evalReport } from "../../bench/report/eval_report.ts";
+import { lmEvalFiles, type LmEvalFilesOptions } from "../../bench/report/lm_eval_files.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand, type OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
-import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
+import { REPORT_OPTIONS, writeReport, writeResult } from "../kit/report_output.ts";
+import { version } from "../kit/version.ts";
 import { askServer, DEFAULT_MAX_TOKENS } from "./ask_server.ts";
 import { withDriverVariables } from "./driver_variables.ts";
 import { chosenModes } from "./eval_modes.ts";
@@ -71,6 +74,11 @@ const options = {
     help: "Keep each answer in this file (JSONL), and do not ask again for what it has",
   },
   html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
+  "lm-eval-output": {
+    type: "text",
+    value: "FOLDER",
+    help: "Write results_*.json and samples_*.jsonl as lm-eval lays them out, in a folder for each mode",
+  },
   ...REPORT_OPTIONS,
 } as const;
 
@@ -157,6 +165,7 @@ async function evaluated({ values, sets, targets, chosen }: EvalWork, io: Io): P
     },
   }).finally(() => progress.end());
   const simulated = values.simulated || [...asked.values()].some((one) => one.simulated);
+  const settings = { ...kept, modes: modes.map(({ name }) => name), repeats, concurrency, simulated };
   const code = await writeReport(
     evalReport(result, {
       origin: originOf({ simulated, where: targets.where, protocol: chosen.protocol.name }) +
@@ -166,13 +175,34 @@ async function evaluated({ values, sets, targets, chosen }: EvalWork, io: Io): P
       labels: new Map(
         sets.map(({ name, label, questions, count }) => [name, `${label}: ${questions.length} of ${count}`]),
       ),
-      settings: { ...kept, modes: modes.map(({ name }) => name), repeats, concurrency, simulated },
+      settings,
       remarks: [...chosen.remarks, ...drawing === undefined ? [] : [drawingRemark(drawing)]],
     }),
     values,
     io,
   );
+  const { "lm-eval-output": folder } = values;
+  if (folder !== undefined) {
+    const unixMs = io.clock.unixEpochMs + io.clock.now();
+    const { protocol } = chosen;
+    writeLmEvalFiles(folder, {
+      records: result.records,
+      sets,
+      protocol,
+      settings,
+      simulated,
+      version,
+      unixMs,
+    }, io);
+  }
   return result.failures.size > 0 ? 1 : code;
+}
+
+function writeLmEvalFiles(folder: string, options: LmEvalFilesOptions, io: Io): void {
+  for (const { path, text } of lmEvalFiles(options)) {
+    mkdirSync(dirname(pathOf(join(folder, path), io)), { recursive: true });
+    writeResult(join(folder, path), text, io);
+  }
 }
 
 function originOf(

@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { htmlOf } from "../../bench/report/html.ts";
+import { markdownOf } from "../../bench/report/markdown.ts";
 import type { Report } from "../../bench/report/report.ts";
 import { svgOf } from "../../bench/report/svg.ts";
 import type { Io } from "./io.ts";
@@ -12,6 +13,7 @@ import { version } from "./version.ts";
 export const REPORT_OPTIONS = {
   json: { type: "text", value: "FILE", help: "Write all figures to this file as JSON" },
   svg: { type: "text", value: "FILE", help: "Write a plot to this file as SVG" },
+  markdown: { type: "text", value: "FILE", help: "Write the tables to this file as Markdown" },
 } as const;
 
 /** Prints a report and writes its files; gives the exit code. Throws `cannot_write` (500). */
@@ -21,6 +23,7 @@ export async function writeReport(
     readonly json: string | undefined;
     readonly svg: string | undefined;
     readonly html?: string | undefined;
+    readonly markdown?: string | undefined;
   },
   io: Io,
 ): Promise<number> {
@@ -35,6 +38,7 @@ export async function writeReport(
     writeResult(files.json, `${JSON.stringify({ canopy: version, ...report.data }, null, 2)}\n`, io);
   }
   if (files.svg !== undefined) writeResult(files.svg, await svgOf(report), io);
+  if (files.markdown !== undefined) writeResult(files.markdown, markdownOf(report), io);
   if (files.html !== undefined) writeResult(files.html, await htmlOf(report), io);
   return 0;
 }

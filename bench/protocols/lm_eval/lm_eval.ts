@@ -24,6 +24,7 @@ export function lmEvalTask(set: string, names: readonly string[] = []): LmEvalTa
 export function lmEvalProtocol(taskNames: readonly string[]): EvalProtocol {
   return {
     name: "lm-eval",
+    task: ({ set, question }) => ({ name: taskFor(set, taskNames).task(question) }),
     ask: ({ set, question }) => {
       const { description, prompt, stop, maxTokens = MAX_TOKENS } = taskFor(set, taskNames);
       const system = description === undefined

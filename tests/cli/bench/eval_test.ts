@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -86,7 +86,8 @@ test("bench eval --protocol lm-eval asks as its tasks do, and gives each filter'
   try {
     const ids = ["--ids", "sample/17", "--ids", "sample/0"];
     const args = ["gsm8k", ...ids, "--protocol", "lm-eval", "--mode", "org/m", "--records", "r.jsonl"];
-    const { code, out, err } = await evaluated(cwd, [...args, "--json", "e.json"]);
+    const files = ["--json", "e.json", "--markdown", "e.md", "--lm-eval-output", "out"];
+    const { code, out, err } = await evaluated(cwd, [...args, ...files]);
     assert.equal(code, 0, err);
     assert.match(out, /protocol lm-eval; 1 at a time/);
     // "So it is \\boxed{15}." and "Never mind.": lm-eval's pattern takes the full stop for a part of the number.
@@ -98,6 +99,22 @@ test("bench eval --protocol lm-eval asks as its tasks do, and gives each filter'
     assert.deepEqual(settings.tasks, ["gsm8k_cot_zeroshot"]);
     const lines = readFileSync(join(cwd, "r.jsonl"), "utf8").split("\n");
     assert.match(lines[1]!, /"readings":\{"flexible-extract":\{"outcome":"/);
+    const markdown = readFileSync(join(cwd, "e.md"), "utf8");
+    assert.match(markdown, /^\| mode \| answers \|.*\n\| --- \| ---: \|.*\n\| org\/m \| 2 \| 50\.0 % \|/m);
+    const written = readdirSync(join(cwd, "out", "org__m")).sort();
+    assert.match(written.join(" "), /^results_\S+\.json samples_gsm8k_cot_zeroshot_\S+\.jsonl$/);
+    const [results = "", samples = ""] = written.map((name) =>
+      readFileSync(join(cwd, "out", "org__m", name), "utf8")
+    );
+    const { results: { gsm8k_cot_zeroshot: task }, model_name: name } = JSON.parse(results);
+    assert.deepEqual([task["exact_match,flexible-extract"], task["exact_match_stderr,strict-match"], name], [
+      0.5,
+      0,
+      "org/m",
+    ]);
+    const sampled = samples.trim().split("\n").map((line) => JSON.parse(line));
+    assert.equal(sampled.length, 2 * 3, "a line for each answer and filter");
+    assert.deepEqual(sampled[1].filtered_resps, ["[invalid]"]);
     const own = join(cwd, "own.jsonl");
     writeFileSync(own, '{"question":"6 times 7?","answer":"42","grader":"number"}\n');
     const refused = await evaluated(cwd, ["./own.jsonl", "--protocol", "lm-eval"]);
