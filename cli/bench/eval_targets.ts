@@ -1,14 +1,12 @@
-import { CanopyError } from "../../base/errors.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { configProblemText } from "../../cfgs/load/problems.ts";
-import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
-import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
-import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
 import { UsageError } from "../kit/args.ts";
 import { listServed, type ServedName, type Server, serverUrl } from "../kit/client.ts";
 import type { OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
+import { simulatedConfig } from "./simulated_config.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:8000";
 const DEFAULT_SPEEDUP = 100;
@@ -144,60 +142,4 @@ function privateConfig(config: Config): Config {
 /** `configs/tree.jsonc` → `tree`. */
 function nameOf(file: string): string {
   return file.replace(/^.*[/\\]/, "").replace(/\.\w+$/, "");
-}
-
-/** The configuration with a simulated server for each model, but for those that run in this process. */
-async function simulatedConfig(
-  config: Config,
-  { speedup, started }: { readonly speedup: number; readonly started: { close(): Promise<void> }[] },
-  io: Io,
-): Promise<Config> {
-  const models: Record<string, ModelConfig> = {};
-  for (const [name, model] of Object.entries(config.models)) {
-    if (model.engine === "onnx") models[name] = model;
-    else {
-      const simulator = await simulatorOf(name, model, speedup, io);
-      started.push(simulator);
-      models[name] = {
-        ...model,
-        engine: model.engine === "sglang" ? "sglang" : "vllm",
-        workers: [simulator.url],
-        tokenizer: BUILTIN_TOKENIZER,
-      };
-    }
-  }
-  return { ...config, models };
-}
-
-async function simulatorOf(
-  name: string,
-  { engine, model }: ModelConfig,
-  speedup: number,
-  io: Io,
-): Promise<ListeningSimulator> {
-  if (engine.endsWith("-pd")) {
-    throw new CanopyError(
-      `Cannot simulate models.${name}: it is served by pairs, and --simulate starts whole servers; use "canopy sim"`,
-      { code: "cannot_simulate", status: 400 },
-    );
-  }
-  return await startSimulator({
-    engine: engine === "sglang" ? "sglang" : "vllm",
-    models: [model],
-    cost: costOf(`${model} ${name}`),
-    speedup,
-    answers: "scripted",
-    seed: name,
-    tokenizerPath: BUILTIN_TOKENIZER,
-    clock: io.clock,
-    host: "127.0.0.1",
-    port: 0,
-  });
-}
-
-/** Size class of a model by the billions in its name. */
-function costOf(name: string): "4b" | "8b" | "32b" {
-  const billions = Number(/(\d+(?:\.\d+)?)b\b/i.exec(name)?.[1] ?? "8");
-  if (billions < 6) return "4b";
-  return billions < 16 ? "8b" : "32b";
 }

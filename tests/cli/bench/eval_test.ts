@@ -199,7 +199,6 @@ test("bench eval refuses modes and targets that cannot be, before it asks anythi
     [["--simulate"], /--simulate needs --config/],
     [["--speedup", "3"], /--speedup needs --simulate/],
     [["--config", "moa-9-3-1", "--url", "http://127.0.0.1:1"], /leave out --url/],
-    [["--config", "faster-moa", "--simulate"], /Cannot simulate models\.4b: it is served by pairs/],
   ];
   for (const [args, message] of refused) {
     const { code, err } = await evaluated("/", ["gsm8k", ...args]);
