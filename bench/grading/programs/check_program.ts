@@ -32,6 +32,8 @@ export interface RightValues {
   readonly base: number | null;
   readonly values: readonly PythonValue[];
   readonly limits: readonly number[];
+  /** Seconds of the whole run: to write down a million numbers takes longer than to compute them. */
+  readonly total: number;
   /** Inputs of HumanEval/32, of which every root is right. */
   readonly given: readonly PythonValue[] | undefined;
 }
@@ -52,6 +54,7 @@ export async function rightValues(task: ProgramTask, sandbox: Sandbox): Promise<
     base: run.base,
     values: run.values.filter((value) => value !== undefined),
     limits: run.seconds.map((seconds) => Math.max(SECONDS_EACH, TIMES_OWN * seconds)),
+    total: run.total,
     given: entry === "find_zero" ? run.given : undefined,
   };
 }
@@ -68,7 +71,9 @@ export async function checkProgram(
   const { line, test, entry, tolerance } = task;
   const all = Math.min(SECONDS_IN_ALL, right.limits.reduce((sum, seconds) => sum + seconds, 0));
   const request = { code, entry, reference: false, line, test, limits: right.limits };
-  const { values } = readRun(await sandbox.run(request, all + START_SECONDS));
+  const { values } = readRun(
+    await sandbox.run(request, Math.max(all, TIMES_OWN * right.total) + START_SECONDS),
+  );
   const roots = right.given && await polynomials(right.given, values, sandbox);
   const passes = (from: number, to: number) => {
     // EvalPlus raises it at the first float, for the inputs behind it too.
@@ -119,16 +124,19 @@ interface ProgramRun {
   readonly values: (PythonValue | undefined)[];
   readonly seconds: number[];
   readonly given: PythonValue[];
+  readonly total: number;
   readonly failure: string | undefined;
 }
 
 /** Reads what a run has written; a program may write what it likes there, which helps it to nothing but other values. */
 function readRun(lines: readonly string[]): ProgramRun {
   let [count, base, failure]: [number, number | null, string | undefined] = [0, null, undefined];
+  let total = 0;
   const [values, seconds, given]: [ProgramRun["values"], number[], PythonValue[]] = [[], [], []];
   for (const text of lines) {
     const line = parsed(text);
     if (typeof line["failure"] === "string") failure = line["failure"];
+    if (typeof line["total"] === "number") total = line["total"];
     if (typeof line["count"] === "number") {
       [count, base] = [line["count"], typeof line["base"] === "number" ? line["base"] : null];
     }
@@ -138,7 +146,7 @@ function readRun(lines: readonly string[]): ProgramRun {
     seconds[index] = typeof line["seconds"] === "number" ? line["seconds"] : 0;
     if (isValue(line["given"])) given[index] = line["given"];
   }
-  return { count, base, values: Array.from(values), seconds, given, failure };
+  return { count, base, values: Array.from(values), seconds, given, total, failure };
 }
 
 function parsed(text: string): Readonly<Record<string, unknown>> {

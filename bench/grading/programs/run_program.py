@@ -115,6 +115,7 @@ def too_long(*_):
 
 
 def main():
+    begun = time.perf_counter()
     request = json.load(sys.stdin)
     out = os.fdopen(os.dup(1), "w")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -160,7 +161,7 @@ def main():
             signal.setitimer(signal.ITIMER_REAL, 0)
             line["error"] = type(error).__name__
         emit(line)
-    emit({"done": True})
+    emit({"done": True, "total": time.perf_counter() - begun})
 
 
 main()
