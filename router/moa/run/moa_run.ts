@@ -6,7 +6,7 @@ import { countingOnly } from "../../../cfgs/schema/early_exit.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Span, Spans } from "../../tracing/spans.ts";
 import { turnByTurn } from "../../../base/turns.ts";
-import type { AgentCall, AgentRequest, Asked, EventSink } from "../agent/agent_call.ts";
+import type { AgentCall, AgentRequest } from "../agent/agent_call.ts";
 import { type AgentContext, agentRequestIds } from "../agent/agent_context.ts";
 import { type AgentEvent, readAgents } from "../agent/agent_events.ts";
 import { watchLoops } from "../agent/loops.ts";
@@ -24,17 +24,15 @@ import type { Sampling } from "../../engines/engine.ts";
 import { type AgentGraph, type AgentNode, type ClusterNode, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import { segmentsOf } from "../graph/template.ts";
-import { samplingOfChoice } from "../graph/sampling.ts";
 import { pythonStrip } from "../prompt/compat_moa_vllm.ts";
 import { refuseMedia } from "../prompt/refuse_media.ts";
-import { checkContext, fitContext, type FittedPrompt } from "../prompt/context_budget.ts";
-import type { CutAnswer } from "../prompt/cut_answers.ts";
+import { checkContext } from "../prompt/context_budget.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { CutRecord, RunRecord } from "../record/run_record.ts";
 import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { isStaircase, RunStairs, staircaseRefusal } from "../stairs/run_stairs.ts";
-import { type AgentUsage, type RunUsage, runUsage, type Spent, withExtraTokens } from "../record/usage.ts";
+import type { RunUsage, Spent } from "../record/usage.ts";
 import type { Answered, Cluster, ClusterStep, MemberFailure } from "./cluster.ts";
 import type { Run } from "./run.ts";
 import { RunCalls } from "./run_calls.ts";
@@ -42,7 +40,6 @@ import { RunClusters } from "./run_clusters.ts";
 import {
   cancellation,
   clusterFailure,
-  degradedBy,
   internalFailure,
   outputsFailure,
   rootFailure,
@@ -51,15 +48,15 @@ import {
 import { RunBudget } from "./run_budget.ts";
 import { RunOutput } from "./run_output.ts";
 import { EngineError } from "../../worker/engine_error.ts";
+import { type PromptedRequest, RunRequests } from "./run_requests.ts";
 import { runTrace } from "./run_trace.ts";
+import { RunUsages } from "./run_usages.ts";
 import type { ModelAccess } from "../warm/model_access.ts";
 import { RunWarming } from "../warm/run_warming.ts";
 import type { Consensus } from "../../../scorer/policy/exit_policy.ts";
 
 const log = logger("moa");
 
-/** A request whose prompt is whole. */
-type WholeRequest = AgentRequest & { readonly asked: Asked | Promise<Asked> };
 /** Fewer than most texts have, so that estimates of prompts are rather too long. */
 const CHARACTERS_PER_TOKEN = 3;
 
@@ -98,6 +95,8 @@ export class MoaRun implements Run {
   readonly #work = new OpenWork(() => this.#settle());
   readonly #calls: RunCalls;
   readonly #warming: RunWarming;
+  readonly #requests: RunRequests;
+  readonly #usages: RunUsages;
   readonly #exits: RunExits;
   readonly #rootSkip: RootSkip;
   /** Undefined where only clusters may end early. */
@@ -117,8 +116,6 @@ export class MoaRun implements Run {
   #rewrite: AgreedRewrite | undefined;
   /** Undefined where every agent waits for its precursors. */
   readonly #stairs: RunStairs | undefined;
-  /** Answers that were cut for the agents that read them. */
-  readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
   /** Agents whose votes could not matter any more. */
   readonly #cutRecords: CutRecord[] = [];
   readonly #deadline = new AbortController();
@@ -202,6 +199,8 @@ export class MoaRun implements Run {
     const sampling = graph.root === undefined ? {} : this.#calls.target(graph.root).sampling;
     this.#rootSkip = new RootSkip({ graph, input, sampling, trace, exits: this.#exits });
     this.#consensus = this.#makeConsensus(sampling);
+    this.#requests = this.#makeRequests();
+    this.#usages = this.#makeUsages();
     this.#stages = this.#makeStages();
     this.#budget = this.#makeBudget();
     if (graph.endLoops === true) this.#endLoops();
@@ -214,6 +213,36 @@ export class MoaRun implements Run {
     }
   }
 
+  #makeRequests(): RunRequests {
+    const { graph, input, clock } = this.#options;
+    return new RunRequests({
+      graph,
+      input,
+      calls: this.#calls,
+      clusters: this.#clusters,
+      prompts: this.#prompts,
+      warming: this.#warming,
+      output: this.output,
+      trace: this.#trace,
+      clock,
+      wantsLogprobs: (node) =>
+        this.#exits.wantsLogprobs(node) || this.#consensus?.wantsLogprobs(node) === true,
+    });
+  }
+
+  #makeUsages(): RunUsages {
+    return new RunUsages({
+      graph: this.#options.graph,
+      calls: this.#calls,
+      clusters: this.#clusters,
+      prompts: this.#prompts,
+      requests: this.#requests,
+      warming: this.#warming,
+      exits: this.#exits,
+      rewrite: () => this.#rewrite?.usage(),
+    });
+  }
+
   #makeBudget(): RunBudget | undefined {
     const { graph: { answerTokens = 512 }, input: { budget: limits }, models, clock } = this.#options;
     if (limits === undefined) return undefined;
@@ -221,7 +250,7 @@ export class MoaRun implements Run {
       limits,
       answerTokens,
       priceOf: (model) => models.get(model)?.served.config.price,
-      usages: () => this.#usages(),
+      usages: () => this.#usages.all(),
       clock,
       trace: this.#trace,
       onSpent: (limit) => this.#onSpent(limit),
@@ -353,21 +382,7 @@ export class MoaRun implements Run {
   }
 
   usage(): RunUsage {
-    const usage = runUsage(this.#usages());
-    const degraded = degradedBy(this.#options.graph, this.#calls.all());
-    const spent = this.#budget?.spent(this.#durationMs ?? this.#trace.nowMs);
-    return {
-      ...usage,
-      ...(degraded === undefined ? {} : { degraded }),
-      ...(spent === undefined ? {} : { spent }),
-    };
-  }
-
-  /** Of everything that engines have done for the run. */
-  #usages(): AgentUsage[] {
-    const usages = this.#calls.all().map((call) => this.#usageOf(call));
-    const known = [...usages, this.#rewrite?.usage()].filter((usage) => usage !== undefined);
-    return [...known, ...this.#exits.usages()];
+    return this.#usages.whole(this.#budget?.spent(this.#durationMs ?? this.#trace.nowMs));
   }
 
   record(): RunRecord {
@@ -382,7 +397,7 @@ export class MoaRun implements Run {
       durationMs: this.#durationMs,
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
-      agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usageOf(call) })),
+      agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usages.of(call) })),
       drawSeed: this.#drawSeed,
       exits: [...this.#exits.records, ...this.#consensus?.records ?? []],
       audit: this.#consensus?.audit,
@@ -412,25 +427,6 @@ export class MoaRun implements Run {
     return readAgents(this.#calls.all(), signal);
   }
 
-  /** A call's tokens; what its agent's warms computed counts with the first choice. */
-  #usageOf(call: AgentCall): AgentUsage | undefined {
-    const { node } = call;
-    const own = call.usage();
-    const unread = call.state === "done" && this.#clusters.isUnread(node);
-    const usage = own !== undefined && unread ? { ...own, wastedTokens: own.completionTokens } : own;
-    const isFirst = call.choice === 0;
-    return withExtraTokens(usage, node, {
-      warmTokens: isFirst ? this.#warming.computed(node) : 0,
-      // Other choices find all that the first one has read.
-      cutTokens: isFirst ? cutTokensOf(this.#cuts.get(node)) : undefined,
-      // Of several steps nobody says which of their cached tokens are the last one's.
-      splicedTokens: isFirst && call.state === "done" && !this.#calls.climbs(node)
-        ? this.#prompts.splicedTokens(node)
-        : undefined,
-      savedTokens: this.#calls.savedTokens(call),
-    });
-  }
-
   /** Starts an agent whose clusters are all closed. */
   #launch(node: AgentNode): void {
     if (!this.#isOpen) return;
@@ -439,9 +435,9 @@ export class MoaRun implements Run {
       return this.#endIfStarved();
     }
     const calls = this.#calls.of(node);
-    let request: WholeRequest;
+    let request: PromptedRequest;
     try {
-      request = this.#request(node);
+      request = this.#requests.of(node);
     } catch (error) {
       for (const call of calls) {
         call.fail(error);
@@ -450,7 +446,7 @@ export class MoaRun implements Run {
       return;
     }
     for (const call of calls) {
-      const running = node === soleRoot(this.#options.graph) ? this.#rootRequest(request, call) : request;
+      const running = node === soleRoot(this.#options.graph) ? this.#requests.ofRoot(request, call) : request;
       call.run(running).then(() => this.#onCallEnded(call)).catch(this.#onInternalError);
     }
   }
@@ -465,7 +461,7 @@ export class MoaRun implements Run {
         asked: stairs.steps(node, call.choice),
         stickyKey: this.#warming.stepKey(node),
         logprobs: isRoot ? this.#options.input.rootLogprobs : undefined,
-        sink: isRoot ? this.#sink(call) : undefined,
+        sink: isRoot ? this.#requests.sink(call) : undefined,
       };
       call.run(request).then(() => this.#onCallEnded(call)).catch(this.#onInternalError);
     }
@@ -475,73 +471,11 @@ export class MoaRun implements Run {
   #launchReader(node: AgentNode): void {
     if (this.#state !== "running" || this.#stairs?.hasBegun(node) !== true) return this.#launch(node);
     try {
-      const { asked } = this.#request(node);
+      const { asked } = this.#requests.of(node);
       this.#stairs.finish(node, asked);
     } catch (error) {
       this.#stairs.finish(node, Promise.reject(error));
     }
-  }
-
-  /** The request of an agent whose clusters are closed. Throws when its prompt cannot be made. */
-  #request(node: AgentNode): WholeRequest {
-    const { graph, input } = this.#options;
-    const target = this.#calls.target(node);
-    this.#warming.close(node);
-    const answers = this.#clusters.answersFor(node);
-    const fitted = fitContext(target, {
-      prompts: this.#prompts,
-      answers,
-      onOverflow: graph.onOverflow,
-      clock: this.#options.clock,
-    });
-    const noted = (known: FittedPrompt) => this.#noteFit(node, target.sampling, known);
-    const prompt = fitted instanceof Promise ? fitted.then(noted) : noted(fitted);
-    // A call that is over does not wait for it.
-    if (prompt instanceof Promise) prompt.catch(() => {});
-    const asked = node === soleRoot(graph) ? input.rootLogprobs : undefined;
-    const wanted = this.#exits.wantsLogprobs(node) || this.#consensus?.wantsLogprobs(node) === true;
-    const scored = asked === undefined && wanted &&
-      target.served.engine.capabilities.logprobs;
-    return {
-      asked: prompt,
-      stickyKey: this.#warming.stickyKey(node),
-      logprobs: scored ? 0 : asked,
-      logprobsOptional: scored,
-    };
-  }
-
-  /** Reports what was done for a prompt to fit its agent's context. */
-  #noteFit(node: AgentNode, asked: Sampling, fitted: FittedPrompt): FittedPrompt {
-    const { cuts, sampling, promptTokens } = fitted;
-    if (cuts.length > 0) {
-      this.#cuts.set(node, cuts);
-      this.#warming.shortened(node, this.#prompts.keptTokens(node) ?? 0);
-      const answers = cuts.map(({ agent, tokens, kept }) => ({ agent, tokens, kept }));
-      this.#trace.add("answers_cut", { agent: node.id, data: { answers, prompt_tokens: promptTokens ?? 0 } });
-    }
-    if (sampling.max_tokens !== asked.max_tokens && sampling.max_tokens !== undefined) {
-      const data = { from: asked.max_tokens ?? 0, to: sampling.max_tokens, prompt_tokens: promptTokens ?? 0 };
-      this.#trace.add("max_tokens_lowered", { agent: node.id, data });
-    }
-    return fitted;
-  }
-
-  /** The root's calls differ in their seeds, and their output goes to the client. */
-  #rootRequest(request: WholeRequest, call: AgentCall): AgentRequest {
-    const { choice } = call;
-    const seeded = ({ prompt, sampling }: Asked): Asked => ({
-      prompt,
-      sampling: samplingOfChoice(sampling, choice),
-    });
-    const asked = request.asked instanceof Promise ? request.asked.then(seeded) : seeded(request.asked);
-    if (asked instanceof Promise) asked.catch(() => {});
-    return { ...request, asked, sink: this.#sink(call) };
-  }
-
-  /** The client, as the one who gets a root's output. */
-  #sink({ choice }: AgentCall): EventSink {
-    const { whole } = this.#options.input;
-    return whole === true ? this.output.wholeChoice(choice) : this.output.choice(choice);
   }
 
   #onCallEnded(call: AgentCall): void {
@@ -868,8 +802,4 @@ export class MoaRun implements Run {
 
 function othersAgree(agent: string): Error {
   return new Error(`Others agree: the answer is that of ${agent}`);
-}
-
-function cutTokensOf(cuts: readonly CutAnswer[] = []): number | undefined {
-  return cuts.length === 0 ? undefined : cuts.reduce((sum, { tokens, kept }) => sum + tokens - kept, 0);
 }
