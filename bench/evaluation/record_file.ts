@@ -1,7 +1,6 @@
 import { KeptLines } from "../records/kept_lines.ts";
 import type { EvalRecord } from "./eval_record.ts";
-
-type RecordKey = Pick<EvalRecord, "set" | "question" | "mode" | "repeat">;
+import { type RecordKey, recordKey } from "./read_records.ts";
 
 /** The records of an evaluation; with a file they outlive the process, and the next one goes on behind them. */
 export class RecordFile {
@@ -11,19 +10,15 @@ export class RecordFile {
   /** `settings`: what records depend on. Throws 400 `other_settings` for a file of other ones. */
   constructor(path: string | undefined, settings: string) {
     this.#kept = new KeptLines(path, settings);
-    for (const { record } of this.#kept.before) this.#records.set(keyOf(record), record);
+    for (const { record } of this.#kept.before) this.#records.set(recordKey(record), record);
   }
 
   find(key: RecordKey): EvalRecord | undefined {
-    return this.#records.get(keyOf(key));
+    return this.#records.get(recordKey(key));
   }
 
   add(record: EvalRecord): void {
-    this.#records.set(keyOf(record), record);
+    this.#records.set(recordKey(record), record);
     this.#kept.append({ record });
   }
-}
-
-function keyOf({ set, question, mode, repeat }: RecordKey): string {
-  return [set, question, mode, repeat].join("\0");
 }

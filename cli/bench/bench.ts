@@ -1,5 +1,7 @@
 import { benchAllCommand } from "./all.ts";
-import { benchEvalCommand } from "./eval.ts";
+import { benchCompareCommand } from "./eval/compare.ts";
+import { benchEvalCommand } from "./eval/eval.ts";
+import { benchMergeCommand } from "./eval/merge.ts";
 import { benchExitCommand, benchTauCommand } from "./exit.ts";
 import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./experiment.ts";
 import { benchGradeCommand } from "./grade.ts";
@@ -29,5 +31,7 @@ export const benchCommand = commandGroup({
     benchQuestionsCommand,
     benchGradeCommand,
     benchEvalCommand,
+    benchCompareCommand,
+    benchMergeCommand,
   ],
 });

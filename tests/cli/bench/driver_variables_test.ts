@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { withDriverVariables } from "../../../cli/bench/driver_variables.ts";
+import { withDriverVariables } from "../../../cli/bench/eval/driver_variables.ts";
 import { UsageError } from "../../../cli/kit/args.ts";
 import { fakeIo } from "../fake_io.ts";
 

@@ -64,6 +64,73 @@ test("bench eval asks all models that a server lists, calls samples samples, and
   }
 });
 
+test("parts of an evaluation are merged into one that asks nothing, and two are compared answer by answer", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-eval-"));
+  const bench = async (...args: string[]) => {
+    const io = fakeIo({ cwd, columns: 200 });
+    return {
+      code: await runCommand([benchCommand], ["bench", ...args], io),
+      out: io.out.text,
+      err: io.err.text,
+    };
+  };
+  try {
+    const part = (shard: string, ...more: string[]) =>
+      evaluated(cwd, ["gsm8k", "--shard", shard, "--records", `${shard[0]}.jsonl`, ...more]);
+    const requests: number[] = [];
+    for (const shard of ["1/3", "2/3", "3/3"]) requests.push((await part(shard)).requests);
+    assert.deepEqual(requests, [14, 14, 14], "two models, seven questions each");
+    const merged = await bench("merge", "all.jsonl", "1.jsonl", "2.jsonl", "3.jsonl");
+    assert.deepEqual([merged.code, merged.out], [0, "42 answers of 3 files: all.jsonl\n"]);
+    const whole = await evaluated(cwd, ["gsm8k", "--records", "all.jsonl"]);
+    assert.equal(whole.requests, 0);
+    assert.match(whole.out, /^GSM8K sample \(21 questions by Canopy, not the data set\): 21 of 21$/m);
+    assert.match(
+      (await bench("merge", "all.jsonl", "1.jsonl")).err,
+      /Cannot write all\.jsonl: it is there already/,
+    );
+    await part("1/3", "--records", "other.jsonl", "--seed", "other");
+    assert.match(
+      (await bench("merge", "x.jsonl", "2.jsonl", "other.jsonl")).err,
+      /Cannot merge other\.jsonl: it was/,
+    );
+
+    const same = await bench("compare", "all.jsonl", "all.jsonl");
+    assert.equal(same.code, 0, same.err);
+    assert.match(
+      same.out,
+      /^Simulated engines, so that no figure says anything about models: all\.jsonl against /m,
+    );
+    assert.match(same.out, /^gsm8k +org\/m +21 +4\.8 % +4\.8 % +0\.0 % .* 1\.000 +1\.000 +1\.000$/m);
+    assert.doesNotMatch(same.out, /not the same in both/);
+    const lines = readFileSync(join(cwd, "all.jsonl"), "utf8").split("\n");
+    const right = lines.map((line) => line.replace(/"outcome":"(?:wrong|ungradable)"/, '"outcome":"right"'));
+    writeFileSync(join(cwd, "right.jsonl"), right.join("\n"));
+    assert.equal((await bench("compare", "all.jsonl", "right.jsonl")).code, 0);
+    const worse = await bench("compare", "right.jsonl", "all.jsonl", "--mode", "org/m=org/n");
+    assert.equal(worse.code, 1);
+    assert.match(worse.out, /^gsm8k +org\/m → org\/n +21 /m);
+    assert.equal(
+      (await bench("compare", "all.jsonl", "all.jsonl", "--margin", "1")).code,
+      1,
+      "too few to rule it out",
+    );
+    for (
+      const [args, message] of [
+        [["all.jsonl"], /Needs two files/],
+        [["all.jsonl", "none.jsonl"], /Cannot read the answers of .*none\.jsonl/],
+        [
+          ["all.jsonl", "all.jsonl", "--mode", "org/x"],
+          /the first file has no mode "org\/x": it has org\/m, org\/n/,
+        ],
+      ] as const
+    ) assert.match((await bench("compare", ...args)).err, message);
+    assert.match((await evaluated(cwd, ["gsm8k", "--shard", "4/3"])).err, /--shard must be I\/N/);
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
+});
+
 test("bench eval refuses what it cannot do before it asks anything", async () => {
   const refused: readonly (readonly [readonly string[], RegExp])[] = [
     [[], /Needs a data set: canopy bench eval SET…/],

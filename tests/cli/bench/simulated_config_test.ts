@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configSchema } from "../../../cfgs/schema/config.ts";
-import { simulatedConfig } from "../../../cli/bench/simulated_config.ts";
+import { simulatedConfig } from "../../../cli/bench/eval/simulated_config.ts";
 import { postJson } from "../../../cli/kit/client.ts";
 import { startRouter } from "../../../cli/kit/router/local_router.ts";
 import { withSystem } from "../served.ts";

@@ -1,10 +1,10 @@
-import { CHAT_PROTOCOL } from "../../bench/protocols/chat.ts";
-import { LM_EVAL_VERSION, lmEvalProtocol, lmEvalTask } from "../../bench/protocols/lm_eval/lm_eval.ts";
-import { LM_EVAL_TASKS, type LmEvalTask } from "../../bench/protocols/lm_eval/tasks.ts";
-import type { EvalProtocol } from "../../bench/protocols/protocol.ts";
-import { UsageError } from "../kit/args.ts";
-import type { OptionValues } from "../kit/command.ts";
-import type { PickedSet } from "./question_source.ts";
+import { CHAT_PROTOCOL } from "../../../bench/protocols/chat.ts";
+import { LM_EVAL_VERSION, lmEvalProtocol, lmEvalTask } from "../../../bench/protocols/lm_eval/lm_eval.ts";
+import { LM_EVAL_TASKS, type LmEvalTask } from "../../../bench/protocols/lm_eval/tasks.ts";
+import type { EvalProtocol } from "../../../bench/protocols/protocol.ts";
+import { UsageError } from "../../kit/args.ts";
+import type { OptionValues } from "../../kit/command.ts";
+import type { PickedSet } from "../question_source.ts";
 
 const TASK_NAMES = [...new Set(Object.values(LM_EVAL_TASKS).flatMap((tasks) => Object.keys(tasks)))];
 

@@ -1,23 +1,23 @@
 import { mkdirSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
-import { evaluate } from "../../bench/evaluation/evaluate.ts";
-import { needsReference } from "../../bench/evaluation/modes/eval_mode.ts";
-import { RecordFile } from "../../bench/evaluation/record_file.ts";
-import { evalReport } from "../../bench/report/eval_report.ts";
-import { lmEvalFiles, type LmEvalFilesOptions } from "../../bench/report/lm_eval_files.ts";
-import { UsageError } from "../kit/args.ts";
-import { defineCommand, type OptionValues } from "../kit/command.ts";
-import type { Io } from "../kit/io.ts";
-import { Progress } from "../kit/progress.ts";
-import { REPORT_OPTIONS, writeReport, writeResult } from "../kit/report_output.ts";
-import { version } from "../kit/version.ts";
+import { evaluate } from "../../../bench/evaluation/evaluate.ts";
+import { needsReference } from "../../../bench/evaluation/modes/eval_mode.ts";
+import { RecordFile } from "../../../bench/evaluation/record_file.ts";
+import { evalReport } from "../../../bench/report/eval_report.ts";
+import { lmEvalFiles, type LmEvalFilesOptions } from "../../../bench/report/lm_eval_files.ts";
+import { UsageError } from "../../kit/args.ts";
+import { defineCommand, type OptionValues } from "../../kit/command.ts";
+import type { Io } from "../../kit/io.ts";
+import { Progress } from "../../kit/progress.ts";
+import { REPORT_OPTIONS, writeReport, writeResult } from "../../kit/report_output.ts";
+import { version } from "../../kit/version.ts";
 import { askServer, DEFAULT_MAX_TOKENS } from "./ask_server.ts";
 import { withDriverVariables } from "./driver_variables.ts";
 import { chosenModes } from "./eval_modes.ts";
 import { type ChosenProtocol, chosenProtocol, PROTOCOL_OPTIONS } from "./eval_protocol.ts";
 import { type EvalTargets, evalTargets, TARGET_OPTIONS } from "./eval_targets.ts";
-import { DEFAULT_SEED, type PickedSet, pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
-import { sandboxSource } from "./sandbox_source.ts";
+import { DEFAULT_SEED, type PickedSet, pickedSets, QUESTION_OPTIONS } from "../question_source.ts";
+import { sandboxSource } from "../sandbox_source.ts";
 
 const DEFAULTS = { timeoutSeconds: 3600, temperature: 0.7, width: 4 };
 
@@ -68,6 +68,11 @@ const options = {
     max: 1000,
     help: `Answers that these draw at the same time; ${DEFAULTS.width} by default`,
   },
+  shard: {
+    type: "text",
+    value: "I/N",
+    help: "Ask only each Nth question, from the Ith one on; bench merge puts the parts' records together",
+  },
   records: {
     type: "text",
     value: "FILE",
@@ -110,7 +115,7 @@ Examples:
       throw new UsageError("Needs a data set: canopy bench eval SET… (see bench questions)");
     }
     const values = withDriverVariables(given, io);
-    const sets = await pickedSets(names, values, io);
+    const sets = shardOf(await pickedSets(names, values, io), values.shard);
     const chosen = chosenProtocol(values, sets);
     const targets = await evalTargets(values, io);
     try {
@@ -120,6 +125,21 @@ Examples:
     }
   },
 });
+
+/** The questions of one part of several, equally many of each set. Throws `UsageError` for one that is none. */
+function shardOf(sets: readonly PickedSet[], shard: string | undefined): readonly PickedSet[] {
+  if (shard === undefined) return sets;
+  const [, part, parts] = (/^([1-9]\d{0,4})\/([1-9]\d{0,4})$/.exec(shard) ?? []).map(Number);
+  if (part === undefined || parts === undefined || part > parts) {
+    throw new UsageError(
+      `Option --shard must be I/N such as 2/4, I from 1 to N: current value is "${shard}"`,
+    );
+  }
+  return sets.map((set) => ({
+    ...set,
+    questions: set.questions.filter((_, index) => index % parts === part - 1),
+  }));
+}
 
 interface EvalWork {
   readonly values: OptionValues<typeof options>;
@@ -133,12 +153,14 @@ async function evaluated({ values, sets, targets, chosen }: EvalWork, io: Io): P
   const { seed = DEFAULT_SEED, repeats = 1, concurrency = 1 } = values;
   const { temperature = DEFAULTS.temperature, width = DEFAULTS.width } = values;
   const drawing = modes.some(({ kind }) => kind !== "once") ? { temperature, width } : undefined;
+  const simulated = values.simulated || [...asked.values()].some((one) => one.simulated);
   const kept = {
     ...chosen.settings,
     url: targets.settings,
     sources: sets.map(({ name, source }) => `${name}: ${source}`),
     seed,
     maxTokens: values["max-tokens"] ?? "by default",
+    simulated,
     drawing,
     // An answer with the first one's budget depends on which mode that is.
     first: modes.some(needsReference) ? modes[0]?.name : undefined,
@@ -164,7 +186,6 @@ async function evaluated({ values, sets, targets, chosen }: EvalWork, io: Io): P
       if (io.err.isTerminal || done % Math.ceil(all / 10) === 0) progress.show(`${done} of ${all} answers`);
     },
   }).finally(() => progress.end());
-  const simulated = values.simulated || [...asked.values()].some((one) => one.simulated);
   const settings = { ...kept, modes: modes.map(({ name }) => name), repeats, concurrency, simulated };
   const code = await writeReport(
     evalReport(result, {

@@ -1,5 +1,5 @@
-import { UsageError } from "../kit/args.ts";
-import type { Io } from "../kit/io.ts";
+import { UsageError } from "../../kit/args.ts";
+import type { Io } from "../../kit/io.ts";
 
 /** What Faster-MoA's driver is told by its environment, as options. */
 interface DriverOptions {

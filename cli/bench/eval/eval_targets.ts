@@ -1,11 +1,11 @@
-import { loadCheckedConfig } from "../../cfgs/load/load.ts";
-import { configProblemText } from "../../cfgs/load/problems.ts";
-import type { Config } from "../../cfgs/schema/config.ts";
-import { UsageError } from "../kit/args.ts";
-import { listServed, type ServedName, type Server, serverUrl } from "../kit/client.ts";
-import type { OptionValues } from "../kit/command.ts";
-import type { Io } from "../kit/io.ts";
-import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
+import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
+import { configProblemText } from "../../../cfgs/load/problems.ts";
+import type { Config } from "../../../cfgs/schema/config.ts";
+import { UsageError } from "../../kit/args.ts";
+import { listServed, type ServedName, type Server, serverUrl } from "../../kit/client.ts";
+import type { OptionValues } from "../../kit/command.ts";
+import type { Io } from "../../kit/io.ts";
+import { reachableUrl, startRouter } from "../../kit/router/local_router.ts";
 import { simulatedConfig } from "./simulated_config.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:8000";

@@ -3,8 +3,8 @@ import {
   MODE_FORMS,
   needsReference,
   readMode,
-} from "../../bench/evaluation/modes/eval_mode.ts";
-import { UsageError } from "../kit/args.ts";
+} from "../../../bench/evaluation/modes/eval_mode.ts";
+import { UsageError } from "../../kit/args.ts";
 import type { EvalTarget, EvalTargets } from "./eval_targets.ts";
 
 /** Modes as they were chosen, and where each of their models is asked, by the name that modes give it. */

@@ -1,8 +1,8 @@
-import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
-import { PdFabric } from "../../simulator/pd/fabric.ts";
-import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
-import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
-import type { Io } from "../kit/io.ts";
+import type { Config, ModelConfig } from "../../../cfgs/schema/config.ts";
+import { PdFabric } from "../../../simulator/pd/fabric.ts";
+import { type ListeningSimulator, startSimulator } from "../../../simulator/serve.ts";
+import { BUILTIN_TOKENIZER } from "../../../simulator/text/tokenizer.ts";
+import type { Io } from "../../kit/io.ts";
 
 /** How simulated engines are started. */
 export interface SimulationOptions {

@@ -1,8 +1,8 @@
-import { deadlineSignal } from "../../base/clock.ts";
-import type { AskMode } from "../../bench/evaluation/eval_record.ts";
-import { meanOf } from "../../bench/statistics/statistics.ts";
-import { streamChat } from "../kit/client.ts";
-import type { Io } from "../kit/io.ts";
+import { deadlineSignal } from "../../../base/clock.ts";
+import type { AskMode } from "../../../bench/evaluation/eval_record.ts";
+import { meanOf } from "../../../bench/statistics/statistics.ts";
+import { streamChat } from "../../kit/client.ts";
+import type { Io } from "../../kit/io.ts";
 import type { EvalTarget } from "./eval_targets.ts";
 
 /** Longest answer where neither the user nor the protocol sets one. */

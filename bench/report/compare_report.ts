@@ -1,0 +1,91 @@
+import type { RecordComparison } from "../evaluation/compare_records.ts";
+import { countText, ratioText, type Report, shareText } from "./report.ts";
+
+/** Options of `compareReport`. */
+export interface CompareReportOptions {
+  readonly files: readonly [string, string];
+  /** What both evaluations depend on, where it is not the same. */
+  readonly otherSettings: readonly string[];
+  /** True where something that answered in one of them is a simulation. */
+  readonly simulated: boolean;
+}
+
+/** Two evaluations beside each other as a table. */
+export function compareReport(
+  comparisons: readonly RecordComparison[],
+  { files, otherSettings, simulated }: CompareReportOptions,
+): Report {
+  const [first, second] = files;
+  const what = `${second} against ${first}`;
+  return {
+    title: "Two evaluations, over the same questions",
+    origin: simulated ? `Simulated engines, so that no figure says anything about models: ${what}` : what,
+    tables: [{
+      title: what,
+      head: [
+        "set",
+        "mode",
+        "answers",
+        "before",
+        "after",
+        "difference",
+        "95 %",
+        "gained",
+        "lost",
+        "p",
+        "time",
+        "written",
+      ],
+      rows: comparisons.map((one) => [
+        one.set,
+        modesText(one),
+        countText(one.answers),
+        ...one.accuracies.map((share) => shareText(share)),
+        shareText(one.difference),
+        `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
+        countText(one.gained),
+        countText(one.lost),
+        one.p.toFixed(3),
+        ratioText(one.latencyRatio),
+        ratioText(one.tokensRatio),
+      ]),
+    }],
+    notes: [
+      "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only the second, only the first got right; p: McNemar's exact test",
+      "time, written: the second one's sum by the first one's, of times to the end of the answer and of tokens of all agents",
+      ...otherSettings.map((setting) => `not the same in both: ${setting}`),
+    ],
+    plot: plotOf(comparisons),
+    data: { experiment: "compare", simulated, files, otherSettings, comparisons },
+  };
+}
+
+function modesText({ modes: [before, after] }: RecordComparison): string {
+  return before === after ? before : `${before} → ${after}`;
+}
+
+/** Difference of right answers with its interval, a row for each set. */
+function plotOf(comparisons: readonly RecordComparison[]): Report["plot"] {
+  const y = { field: "mode", type: "nominal", title: null } as const;
+  return {
+    data: { values: comparisons.map((one) => ({ ...one.interval, ...one, mode: modesText(one) })) },
+    facet: { row: { field: "set", type: "nominal" } },
+    spec: {
+      width: 420,
+      layer: [
+        {
+          mark: { type: "rule" },
+          encoding: {
+            x: { field: "low", type: "quantitative", title: "difference of the shares of right answers" },
+            x2: { field: "high" },
+            y,
+          },
+        },
+        {
+          mark: { type: "point", filled: true, size: 60 },
+          encoding: { x: { field: "difference", type: "quantitative" }, y },
+        },
+      ],
+    },
+  };
+}

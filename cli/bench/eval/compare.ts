@@ -1,0 +1,115 @@
+import { isAbsolute, join } from "node:path";
+import { isJsonObject } from "../../../base/json.ts";
+import { compareRecords, type RecordComparison } from "../../../bench/evaluation/compare_records.ts";
+import { type KeptRecords, readRecords } from "../../../bench/evaluation/read_records.ts";
+import { compareReport } from "../../../bench/report/compare_report.ts";
+import { UsageError } from "../../kit/args.ts";
+import { defineCommand } from "../../kit/command.ts";
+import { REPORT_OPTIONS, writeReport } from "../../kit/report_output.ts";
+
+/** Probability below which a difference is no accident. */
+const LEVEL = 0.05;
+
+/** `canopy bench compare`: two evaluations over the same questions. */
+export const benchCompareCommand = defineCommand({
+  name: "bench compare",
+  summary: "Compare two evaluations, answer by answer: what a change of models, engines or settings has done",
+  arguments: "BEFORE AFTER",
+  maxArguments: 2,
+  options: {
+    mode: {
+      type: "list",
+      value: "NAME[=NAME]",
+      help:
+        "Mode to compare, or the first file's with another one of the second; by default all that both have",
+    },
+    margin: {
+      type: "number",
+      value: "POINTS",
+      min: 0,
+      max: 100,
+      fraction: true,
+      help: "Loss of right answers, in percentage points, that has to be ruled out for exit code 0",
+    },
+    ...REPORT_OPTIONS,
+  },
+  details:
+    `The files are those of bench eval --records. Questions that only one of them has answered are left out.
+
+The exit code is 1 where the second one is worse than an accident explains (McNemar's test, p < ${LEVEL}); with
+--margin also where its 95 % interval does not rule out a loss of so many points.
+
+Examples:
+  canopy bench compare main.jsonl branch.jsonl
+  canopy bench compare fig4.jsonl fig4.jsonl --mode 1-dense=4-exit --margin 1`,
+  run: async (values, [before, after], io) => {
+    if (before === undefined || after === undefined) {
+      throw new UsageError("Needs two files of records: canopy bench compare BEFORE AFTER");
+    }
+    const read = (path: string) => readRecords(isAbsolute(path) ? path : join(io.cwd, path));
+    const kept = [read(before), read(after)] as const;
+    const comparisons = compareRecords([kept[0].records, kept[1].records], modePairs(values.mode, kept));
+    if (comparisons.length === 0) {
+      throw new UsageError("The two files have no question in common that both answered in these modes");
+    }
+    const settings = [settingsOf(kept[0]), settingsOf(kept[1])] as const;
+    await writeReport(
+      compareReport(comparisons, {
+        files: [before, after],
+        otherSettings: differences(...settings),
+        simulated: settings.some(({ simulated }) => simulated === true),
+      }),
+      { ...values },
+      io,
+    );
+    return comparisons.some((one) => isWorse(one, values.margin)) ? 1 : 0;
+  },
+});
+
+function isWorse({ difference, p, interval }: RecordComparison, marginPoints: number | undefined): boolean {
+  if (difference < 0 && p < LEVEL) return true;
+  return marginPoints !== undefined && interval.low < -marginPoints / 100;
+}
+
+/** The modes to compare. Throws `UsageError` for one that is not there. */
+function modePairs(
+  given: readonly string[],
+  [before, after]: readonly [KeptRecords, KeptRecords],
+): [string, string][] {
+  const modesOf = ({ records }: KeptRecords) => [...new Set(records.map(({ mode }) => mode))];
+  const [first, second] = [modesOf(before), modesOf(after)];
+  if (given.length === 0) return first.filter((mode) => second.includes(mode)).map((mode) => [mode, mode]);
+  return given.map((text) => {
+    // Names of modes have no equals sign of their own but where both files have them.
+    const cut = first.includes(text) && second.includes(text) ? -1 : text.indexOf("=");
+    const pair: [string, string] = cut < 0 ? [text, text] : [text.slice(0, cut), text.slice(cut + 1)];
+    for (const [at, modes] of [first, second].entries()) {
+      if (modes.includes(pair[at]!)) continue;
+      throw new UsageError(
+        `Option --mode: the ${at === 0 ? "first" : "second"} file has no mode "${pair[at]}": it has ${
+          modes.join(", ")
+        }`,
+      );
+    }
+    return pair;
+  });
+}
+
+function settingsOf({ settings }: KeptRecords): Readonly<Record<string, unknown>> {
+  try {
+    const read: unknown = JSON.parse(settings);
+    return isJsonObject(read) ? read : { settings };
+  } catch {
+    return { settings };
+  }
+}
+
+function differences(
+  first: Readonly<Record<string, unknown>>,
+  second: Readonly<Record<string, unknown>>,
+): string[] {
+  const text = (value: unknown) => value === undefined ? "none" : JSON.stringify(value);
+  return [...new Set([...Object.keys(first), ...Object.keys(second)])]
+    .filter((name) => text(first[name]) !== text(second[name]))
+    .map((name) => `${name} (${text(first[name])}, ${text(second[name])})`);
+}

@@ -1,0 +1,93 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { compareRecords } from "../../../bench/evaluation/compare_records.ts";
+import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
+import { fc } from "../../properties.ts";
+
+const answer = (question: string, right: boolean, more: Partial<EvalRecord> = {}): EvalRecord => ({
+  set: "s",
+  question,
+  mode: "m",
+  repeat: 0,
+  outcome: right ? "right" : "wrong",
+  stated: "1",
+  unchecked: null,
+  parts: null,
+  readings: {},
+  text: "1",
+  finish: "stop",
+  ttftMs: null,
+  latencyMs: 100,
+  promptTokens: 1,
+  completionTokens: 10,
+  drawn: 1,
+  ...more,
+});
+
+test("two evaluations are compared over what both have answered, and what could be checked", () => {
+  const before = [
+    answer("a", true),
+    answer("b", true),
+    answer("c", false),
+    answer("d", true),
+    answer("only", true),
+    answer("a", true, { set: "other" }),
+  ];
+  const after = [
+    answer("a", true, { latencyMs: 50, completionTokens: 5 }),
+    answer("b", false, { latencyMs: 50, completionTokens: 5 }),
+    answer("c", true, { latencyMs: 50, completionTokens: 5 }),
+    answer("d", false, { outcome: "ungradable", unchecked: "no sandbox" }),
+    answer("new", true),
+  ];
+  const [one, ...others] = compareRecords([before, after], [["m", "m"]]);
+  assert.equal(others.length, 0);
+  assert.deepEqual({ ...one, interval: undefined }, {
+    set: "s",
+    modes: ["m", "m"],
+    answers: 3,
+    accuracies: [2 / 3, 2 / 3],
+    difference: 0,
+    interval: undefined,
+    gained: 1,
+    lost: 1,
+    p: 1,
+    latencyRatio: 0.5,
+    tokensRatio: 0.5,
+  });
+  assert.deepEqual(compareRecords([before, after], [["m", "n"]]), []);
+});
+
+test("a mode may be compared with another one of the same evaluation", () => {
+  const records = ["a", "b"].flatMap((question) => [
+    answer(question, false, { mode: "tree" }),
+    answer(question, true, { mode: "large" }),
+  ]);
+  const [one] = compareRecords([records, records], [["tree", "large"]]);
+  assert.deepEqual([one?.answers, one?.difference, one?.gained, one?.lost], [2, 1, 2, 0]);
+});
+
+test("the interval of a difference holds it nearly, turns with the files, and narrows with more answers", () => {
+  fc.assert(fc.property(fc.nat(40), fc.nat(40), fc.nat(200), (gained, lost, same) => {
+    const both = (count: number, first: boolean, second: boolean, name: string) =>
+      Array.from(
+        { length: count },
+        (_, at) => [answer(name + at, first), answer(name + at, second)] as const,
+      );
+    const pairs = [
+      ...both(gained, false, true, "g"),
+      ...both(lost, true, false, "l"),
+      ...both(same + 1, true, true, "s"),
+    ];
+    const [first, second] = [pairs.map(([one]) => one), pairs.map(([, other]) => other)];
+    const [one] = compareRecords([first, second], [["m", "m"]]);
+    const [turned] = compareRecords([second, first], [["m", "m"]]);
+    assert.ok(one !== undefined && turned !== undefined);
+    assert.ok(one.interval.low <= one.difference + 0.02 && one.difference - 0.02 <= one.interval.high);
+    assert.ok(Math.abs(one.interval.low + turned.interval.high) < 1e-12);
+    assert.equal(one.p, turned.p);
+    const more = [...pairs, ...both(1000, true, true, "t")];
+    const [wider] = compareRecords([more.map(([a]) => a), more.map(([, b]) => b)], [["m", "m"]]);
+    assert.ok(wider!.interval.high - wider!.interval.low < one.interval.high - one.interval.low);
+  }));
+});
