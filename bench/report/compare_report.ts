@@ -1,4 +1,5 @@
 import type { RecordComparison } from "../evaluation/compare_records.ts";
+import { setRows } from "./eval_report.ts";
 import { countText, ratioText, type Report, shareText } from "./report.ts";
 
 /** Options of `compareReport`. */
@@ -69,7 +70,7 @@ function plotOf(comparisons: readonly RecordComparison[]): Report["plot"] {
   const y = { field: "mode", type: "nominal", title: null } as const;
   return {
     data: { values: comparisons.map((one) => ({ ...one.interval, ...one, mode: modesText(one) })) },
-    facet: { row: { field: "set", type: "nominal" } },
+    facet: { row: setRows(comparisons.map(({ set }) => set)) },
     spec: {
       width: 420,
       layer: [

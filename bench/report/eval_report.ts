@@ -164,6 +164,16 @@ function partTables(parts: readonly ModeParts[], labelOf: (set: string) => strin
   }];
 }
 
+/** A row of a plot for each set, in their order, its name above it: names are long. */
+export function setRows(sets: readonly string[]) {
+  return {
+    field: "set",
+    type: "nominal" as const,
+    sort: [...new Set(sets)],
+    header: { title: null, labelOrient: "top" as const, labelAngle: 0, labelAnchor: "start" as const },
+  };
+}
+
 /** Share of right answers of each mode with its interval, a row for each set. */
 function plotOf(
   figures: readonly EvalFigures[],
@@ -172,7 +182,7 @@ function plotOf(
 ): Report["plot"] {
   return {
     data: { values: figures.map((one) => ({ ...one, ...one.interval, set: labelOf(one.set) })) },
-    facet: { row: { field: "set", type: "nominal" } },
+    facet: { row: setRows(figures.map(({ set }) => labelOf(set))) },
     spec: {
       width: 420,
       layer: [
