@@ -21,12 +21,16 @@ function findProgram() {
 
 /** Runs the binary as a child and passes signals on, for runtimes that cannot become another program. */
 function runBeside(program) {
-  const child = spawn(program, args, { stdio: "inherit" });
+  let child;
+  const early = [];
   // Not by child.kill: behind it Deno calls every end one by that signal.
-  const pass = (signal) => process.kill(child.pid, signal);
+  const pass = (signal) => child === undefined ? early.push(signal) : process.kill(child.pid, signal);
+  // Before the child is there: nothing may end this process alone.
   for (const signal of ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"]) process.on(signal, pass);
   // A terminal's Ctrl-C reaches both; another's SIGINT only this one.
   process.on("SIGINT", (signal) => process.stdin.isTTY || pass(signal));
+  child = spawn(program, args, { stdio: "inherit" });
+  for (const signal of early) pass(signal);
   child.on("error", (error) => {
     process.stderr.write(`canopy: ${program} does not start: ${error.message}\n`);
     process.exit(1);

@@ -158,13 +158,18 @@ function sessionOf(body: JsonObject): string | undefined {
 function promptsOf(body: JsonObject, backend: Backend): { prompts: number[][]; batch: boolean } {
   const ids = body["input_ids"] ?? null;
   if (Array.isArray(ids)) {
-    if (ids.length === 0) throw new GenerateRefusal("input_ids cannot be empty.");
+    if (ids.length === 0 || ids.some((one) => Array.isArray(one) && one.length === 0)) {
+      throw new GenerateRefusal("input_ids cannot be empty.");
+    }
     if (ids.every((id) => Array.isArray(id))) {
       return { prompts: ids.map((id) => numberList(id)), batch: true };
     }
     return { prompts: [numberList(ids)], batch: false };
   }
   const text = body["text"] ?? null;
+  if (text === "" || (Array.isArray(text) && text.includes(""))) {
+    throw new GenerateRefusal("texts cannot be empty and tokenizer must be initialized");
+  }
   if (typeof text === "string") return { prompts: [backend.tokenizer.encode(text)], batch: false };
   if (Array.isArray(text) && text.length > 0) {
     return { prompts: text.map((item) => backend.tokenizer.encode(String(item))), batch: true };

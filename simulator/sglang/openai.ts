@@ -255,6 +255,9 @@ function completionPrompts(body: JsonObject, backend: Backend): number[][] {
       return prompt.map((item) => numberList(item));
     }
     if (prompt.every((item) => typeof item === "string")) {
+      if (prompt.includes("")) {
+        throw refuseOpenai("texts cannot be empty and tokenizer must be initialized");
+      }
       return prompt.map((item) => backend.tokenizer.encode(item));
     }
   }

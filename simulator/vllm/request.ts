@@ -185,6 +185,9 @@ export function promptsOf(
     throw refuseVllmSchema([wrongType("prompt", prompt, "string_type", "Input should be a valid string")]);
   }
   if (prompt.length === 0) throw refuse("You must pass at least one prompt");
+  if (prompt.some((part) => part === "" || (Array.isArray(part) && part.length === 0))) {
+    throw refuse("The decoder prompt cannot be empty");
+  }
   if (prompt.every((part) => typeof part === "string")) {
     return prompt.map((text) => ({ ids: backend.tokenizer.encode(text), fromText: true }));
   }

@@ -7,8 +7,10 @@ import process from "node:process";
 import { test } from "node:test";
 import { stageMain, stagePlatform } from "../../release/npm_packages.ts";
 import { TARGETS } from "../../release/targets.ts";
+import { SystemClock } from "../../base/clock.ts";
 import { mortalEnv } from "../lifeline.ts";
 
+const clock = new SystemClock();
 const FACTS = { version: "1.2.3", description: "A router", license: "Apache-2.0" };
 /** In the place of the binary: says its arguments and input, waits for SIGTERM if it is to, ends with its first. */
 const STUB = `#!/bin/sh
@@ -28,7 +30,7 @@ interface Ended {
   readonly err: string;
 }
 
-/** Runs the package's program; sends SIGTERM as soon as it says `ready`. */
+/** Runs the package's program; sends SIGTERM from when it says `ready` on. */
 function start(folder: string, [program = "", ...options]: readonly string[], args: readonly string[]) {
   const shim = join(folder, "node_modules/canopy-moa/canopy.mjs");
   const child = spawn(program, [...options, shim, ...args], { cwd: folder, env: mortalEnv() });
@@ -36,14 +38,31 @@ function start(folder: string, [program = "", ...options]: readonly string[], ar
     let out = "";
     let err = "";
     let told = false;
+    let closed = false;
+    // Again and again: what a runtime does not hear while it starts, it hears then.
+    const terminate = async () => {
+      while (!closed) {
+        try {
+          if (child.pid !== undefined) process.kill(child.pid, "SIGTERM");
+        } catch {
+          // It has just ended.
+        }
+        await clock.sleep(500);
+      }
+    };
     child.stdout.on("data", (piece) => {
       out += String(piece);
-      if (!told && out.includes("ready")) told = process.kill(child.pid ?? 0, "SIGTERM");
+      if (told || !out.includes("ready")) return;
+      told = true;
+      void terminate();
     });
     child.stderr.on("data", (piece) => err += String(piece));
     child.stdin.end("from standard input\n");
     child.on("error", reject);
-    child.on("close", (code) => resolve({ code, out, err }));
+    child.on("close", (code) => {
+      closed = true;
+      resolve({ code, out, err });
+    });
   });
 }
 
