@@ -241,11 +241,10 @@ test("on one GPU: what a launch that was killed has left is ended by the next on
     first.signal("SIGKILL");
     await first.ended();
     const orphans = state().engines.flatMap(({ pid }) => pid ?? []);
-    assert.ok(orphans.length > 0);
-    assert.ok(
-      orphans.every((pid) => table.startTime(pid) !== undefined),
-      "the engines outlive their supervisor",
-    );
+    const ready = state().engines.find(({ name }) => name === "4b")?.pid;
+    assert.ok(ready !== undefined && orphans.includes(ready));
+    // One that is still starting may end where it says so to nobody.
+    assert.notEqual(table.startTime(ready), undefined, "the engine outlives its supervisor");
     const status = here("status");
     assert.equal(await status.ended(), 1);
     assert.match(status.out(), /Launch "default" was killed and has left process groups? /);
