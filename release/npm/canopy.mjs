@@ -21,15 +21,16 @@ function findProgram() {
 
 /** Runs the binary as a child and passes signals on, for runtimes that cannot become another program. */
 function runBeside(program) {
-  let child;
   const early = [];
   // Not by child.kill: behind it Deno calls every end one by that signal.
-  const pass = (signal) => child === undefined ? early.push(signal) : process.kill(child.pid, signal);
+  const target = { take: (signal) => early.push(signal) };
+  const pass = (signal) => target.take(signal);
   // Before the child is there: nothing may end this process alone.
   for (const signal of ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"]) process.on(signal, pass);
   // A terminal's Ctrl-C reaches both; another's SIGINT only this one.
   process.on("SIGINT", (signal) => process.stdin.isTTY || pass(signal));
-  child = spawn(program, args, { stdio: "inherit" });
+  const child = spawn(program, args, { stdio: "inherit" });
+  target.take = (signal) => process.kill(child.pid, signal);
   for (const signal of early) pass(signal);
   child.on("error", (error) => {
     process.stderr.write(`canopy: ${program} does not start: ${error.message}\n`);
