@@ -146,7 +146,7 @@ const KNOWN: readonly [string, unknown][] = [
   ["/prefill_only", { model: "4b", text: "Hello" }],
   ["/prefill_only", { model: "4b", text: 1 }],
   ["/generate", { model: "4b", rid: ["r_0", "r_1"], text: ["A", "B <|answer:r_0|>"] }],
-  ["/generate", { model: "4b", rid: "r", text: ["A <|answer:r_1|>", "B"] }],
+  ["/generate", { model: "4b", rid: ["r_0", "r_1"], text: ["A", "B <|answer:nobody|>"] }],
 ];
 
 for (const seed of [1, 2, 3]) {
