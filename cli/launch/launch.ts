@@ -11,6 +11,7 @@ import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.
 import { exitCodeOf, type Io } from "../kit/io.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { portProblem } from "../kit/ports.ts";
+import type { ReloadSource } from "../kit/router/config_reload.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
 import { routerOverrides, splitRouterArgs } from "../kit/router_flags/launch_flags.ts";
 import { detachLaunch } from "./detach.ts";
@@ -25,6 +26,7 @@ import {
   withPlannedWorkers,
 } from "../../launcher/plan/launch_plan.ts";
 import { planText } from "../../launcher/plan/plan_text.ts";
+import { onRunningPlan } from "../../launcher/plan/running_plan.ts";
 import { problemSentence } from "../../launcher/supervise/engine_status.ts";
 import { urlOf } from "../../launcher/supervise/engine_supervisor.ts";
 import { removeState, stateFolder } from "../../launcher/supervise/launch_state.ts";
@@ -66,8 +68,9 @@ function withArguments(args: readonly string[], router: readonly string[] = []):
     options,
     details: `FILE is a Canopy configuration, MoA-vllm's configs.json, or a preset: ${presetNames.join(", ")}.
 What would be started is shown by canopy plan with the same options. An engine that crashes is started again; SIGTERM
-or Ctrl-C lets the running requests finish and ends the engines, too. The options of SGLang's launch_server for its
-router are taken as they are there, such as --router-policy round_robin or --router-max-concurrent-requests 64.
+or Ctrl-C lets the running requests finish and ends the engines, too; SIGHUP, or a change of FILE, takes over graphs,
+limits and keys while the engines go on. The options of SGLang's launch_server for its router are taken as they are
+there, such as --router-policy round_robin or --router-max-concurrent-requests 64.
 
 Examples:
   canopy launch moa-9-3-1
@@ -90,9 +93,10 @@ Examples:
       const models = Object.keys(loadConfig(source).config.models);
       const { overrides, notes } = routerOverrides(router, models);
       for (const note of notes) io.err.write(`${note}\n`);
-      const loaded = loadCheckedConfig({ ...source, overrides: [...source.overrides, ...overrides] });
+      const read = () => loadCheckedConfig({ ...source, overrides: [...source.overrides, ...overrides] });
+      const loaded = read();
       if (values.detach) return await detachLaunch({ args, folder, name, io });
-      return await launch({ loaded, values, folder, name, io });
+      return await launch({ loaded, read, values, folder, name, io });
     },
   });
 }
@@ -100,21 +104,20 @@ Examples:
 /** Options of a launch. */
 interface Launching {
   readonly loaded: LoadedConfig;
+  /** Reads the configuration again. Throws `ConfigError`. */
+  readonly read: () => LoadedConfig;
   readonly values: OptionValues<typeof options>;
   readonly folder: string;
   readonly name: string;
   readonly io: Io;
 }
 
-async function launch({ loaded, values, folder, name, io }: Launching): Promise<number> {
+async function launch(launching: Launching): Promise<number> {
+  const { loaded, values, folder, name, io } = launching;
   const { server } = loaded.config;
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
   const table = systemProcessTable();
-  const rules: SuperviseRules = {
-    ...DEFAULT_RULES,
-    readyTimeoutMs: msOf(values["ready-timeout"]) ?? DEFAULT_RULES.readyTimeoutMs,
-    graceMs: msOf(values.grace) ?? DEFAULT_RULES.graceMs,
-  };
+  const rules = rulesOf(values);
   await makeRoom(folder, name, { table, graceMs: rules.graceMs, io });
   // Minutes of loading would be for nothing.
   const taken = server.port === 0 ? undefined : await portProblem(server.host, server.port);
@@ -161,7 +164,10 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
         down: (engine, reason) => setDown(router, engine, reason),
       });
     };
-    return await serveLoaded({ ...loaded, config }, io, { beside });
+    return await serveLoaded({ ...loaded, config }, io, {
+      beside,
+      reload: { source: rereading(launching, plan) },
+    });
   } catch (error) {
     problem = messageOf(error);
     if (!io.stop.aborted) throw error;
@@ -175,6 +181,28 @@ async function launch({ loaded, values, folder, name, io }: Launching): Promise<
     if (problem === undefined || io.stop.aborted) removeState(folder);
     else state.set({ phase: "failed", problem });
   }
+}
+
+/** The configuration for engines that run, as often as it is read again. */
+function rereading({ loaded, read, values }: Launching, plan: LaunchPlan): ReloadSource {
+  // Where MoA-vllm's programs find the engines, its configuration finds them, too.
+  const planned = loaded.format === "canopy" ? loaded.config : read().config;
+  const running = { plan, planned, family: values.engine };
+  return {
+    read: () => {
+      const again = read();
+      return { ...again, ...onRunningPlan(again.config, running) };
+    },
+    files: [loaded.source],
+  };
+}
+
+function rulesOf(values: Launching["values"]): SuperviseRules {
+  return {
+    ...DEFAULT_RULES,
+    readyTimeoutMs: msOf(values["ready-timeout"]) ?? DEFAULT_RULES.readyTimeoutMs,
+    graceMs: msOf(values.grace) ?? DEFAULT_RULES.graceMs,
+  };
 }
 
 function msOf(seconds: number | undefined): number | undefined {

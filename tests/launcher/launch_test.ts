@@ -9,6 +9,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../base/clock.ts";
+import type { JsonObject } from "../../base/json.ts";
 import { runCommand } from "../../cli/kit/dispatch.ts";
 import { launchCommand } from "../../cli/launch/launch.ts";
 import { statusCommand } from "../../cli/launch/status.ts";
@@ -21,6 +22,7 @@ import { type FakeIo, fakeIo } from "../cli/fake_io.ts";
 import { mortalEnv } from "../lifeline.ts";
 import { type PortBlock, takePorts } from "../ports.ts";
 import { HANG_MS, until } from "../until.ts";
+import "../loopback.ts";
 
 const clock = new SystemClock();
 const table = systemProcessTable();
@@ -100,6 +102,7 @@ class CanopyHere implements Canopy {
   ended = () => found("end of the command", () => this.#code);
   says = (pattern: RegExp) => says(this, () => this.#code, pattern);
   interrupt = () => this.#io.interrupt();
+  hangUp = () => this.#io.hangUp();
 }
 
 interface Stage {
@@ -328,6 +331,12 @@ test("MoA-vllm's configuration on two GPUs: its programs find the engines in mod
     );
     assert.equal(readFileSync(join(folder, "../model2port.json.old"), "utf8"), old);
     assert.equal((await ask(url)).status, 200);
+    assert.equal(served.hangUp(), true);
+    assert.match(
+      await (await fetch(`${url}/metrics`)).text(),
+      /canopy_config_reloads_total\{result="unchanged"\} 1/,
+      "the ports that the launch has written are its own",
+    );
     served.interrupt();
     assert.equal(await served.ended(), 0);
   });
@@ -373,6 +382,46 @@ test("on two GPUs: a model in this process takes none, and works beside one that
     const { status, text } = await ask(url);
     assert.equal(status, 200, text);
     assert.ok(JSON.parse(text).usage.completion_tokens > 16, text);
+    served.interrupt();
+    assert.equal(await served.ended(), 0);
+  });
+});
+
+test("on one GPU: SIGHUP reads the file again, the engines stay as they are, and one that dies comes back", async () => {
+  await onStage(async (stage) => {
+    const { folder, here, state } = stage;
+    const path = `${folder}.live.json`;
+    const layers = [{ agents: [{ model: "big" }, { model: "big" }] }, { agents: [{ model: "big" }] }];
+    const write = (big: JsonObject, graphs: JsonObject) =>
+      writeFileSync(
+        path,
+        JSON.stringify({
+          models: { big: { model: "Qwen/Qwen3-8B", engine: "sglang", tokenizer: false, ...big } },
+          graphs,
+        }),
+      );
+    write({}, {});
+    const { base } = stage.ports;
+    const where = ["--engine", "sim", "--gpus", hostFile("h200x1.txt"), "--base-port", String(base)];
+    const served = here("launch", path, ...where, "--port", "0", ...QUICK);
+    const url = (await served.says(LISTENING))[1] ?? "";
+    const names = async () => JSON.stringify(await (await fetch(`${url}/v1/models`)).json());
+    assert.doesNotMatch(await names(), /"moa"/);
+    const [engine] = state().engines;
+    assert.ok(engine !== undefined);
+
+    write({ context_tokens: 4096, max_in_flight: 3 }, { moa: { layers } });
+    assert.equal(served.hangUp(), true);
+    assert.match(await names(), /"moa"/);
+    assert.equal((await ask(url)).status, 200);
+    assert.deepEqual(state().engines.map(({ pid }) => pid), [engine.pid]);
+
+    table.signal(engine.pid ?? 0, "SIGKILL");
+    await until("the engine is back", () => {
+      const [now] = state().engines;
+      return now?.pid !== engine.pid && now?.phase === "ready";
+    });
+    await until("the tree is served again", async () => (await ask(url)).status === 200);
     served.interrupt();
     assert.equal(await served.ended(), 0);
   });

@@ -12,10 +12,16 @@ import type { Io } from "../io.ts";
 /** Time between two looks at the files: clusters replace them by links, which no watch on a file sees. */
 const LOOK_MS = 2_000;
 
+/** A configuration that was read again. */
+export interface ReadAgain extends LoadedConfig {
+  /** Paths of changed settings that `config` leaves as they are. */
+  readonly later?: readonly string[] | undefined;
+}
+
 /** A configuration that can be read again. */
 export interface ReloadSource {
   /** Reads the file, with the same flags and variables laid over it. Throws `ConfigError`. */
-  readonly read: () => LoadedConfig;
+  readonly read: () => ReadAgain;
   /** Files that it is read from. */
   readonly files: readonly string[];
 }
@@ -62,10 +68,10 @@ export class ConfigReload {
       return;
     }
     try {
-      const { config: read, source: name, warnings } = source.read();
-      const change = liveChange(this.#config, read);
-      this.#apply(change.config, change.later);
-      const { now, later } = change;
+      const { config: read, source: name, warnings, later: held = [] } = source.read();
+      const { config, now, later: atStart } = liveChange(this.#config, read);
+      const later = [...held, ...atStart];
+      this.#apply(config, later);
       router.reloads.ended(now.length === 0 ? "unchanged" : "applied", hashOf(this.#config));
       for (const warning of warnings) this.#log.warning("{problem}", { problem: configProblemText(warning) });
       if (now.length > 0) {
