@@ -1,21 +1,18 @@
-import { existsSync, writeFileSync } from "node:fs";
-import { resolve } from "node:path";
-import { CanopyError } from "../../base/errors.ts";
-import type { Json } from "../../base/json.ts";
 import { UsageError } from "../kit/args.ts";
-import { getJson, postJson, type Server } from "../kit/client.ts";
+import { getJson, postJson } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { commandGroup } from "../kit/command_group.ts";
 import type { Io } from "../kit/io.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
 import { colorsOf, oneLine, printable, table } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
+import { askedRunId, getRun, LAST_RUN } from "./asked_run.ts";
 import { compared } from "./compared.ts";
+import { exportCommand } from "./export.ts";
 import { readRunList, readShownRun, type RunSummary, type ShownRun } from "./shown_run.ts";
 import { exitsOf, waterfall } from "./waterfall.ts";
 
 const DEFAULT_LIMIT = 20;
-const LAST = "last";
 const JSON_OPTION = { json: { type: "flag", help: "Print what the server says as JSON" } } as const;
 
 const listCommand = defineCommand({
@@ -106,9 +103,9 @@ const showCommand = defineCommand({
 Examples:
   canopy runs show
   canopy runs show run_0123456789abcdef --texts`,
-  run: async (values, [id = LAST], io) => {
+  run: async (values, [id = LAST_RUN], io) => {
     const server = serverOf(values.url, io);
-    const body = await runBody(server, id, io);
+    const body = await getRun(server, id, io);
     if (values.json) io.out.write(`${JSON.stringify(body, null, 2)}\n`);
     else io.out.write(`${shown(readShownRun(body), values.texts, io).join("\n")}\n`);
     return 0;
@@ -136,51 +133,6 @@ function shown(run: ShownRun, texts: boolean, io: Io): string[] {
   ];
 }
 
-const exportCommand = defineCommand({
-  name: "runs export",
-  summary: "Write whole records of runs as JSON lines, for canopy tune and for keeping",
-  arguments: "[FILE]",
-  maxArguments: 1,
-  options: {
-    ...URL_OPTION,
-    limit: {
-      type: "number",
-      value: "N",
-      min: 1,
-      max: 1000,
-      help: "Most of them, the newest; 1000 by default",
-    },
-    model: { type: "text", value: "NAME", help: "Only runs of this graph" },
-    force: { type: "flag", help: "Write over a FILE that is there" },
-  },
-  details:
-    `Without FILE they are printed. Runs that still go on are left out. Records hold what was asked and said.
-
-Examples:
-  canopy runs export runs.jsonl --model moa
-  canopy tune runs.jsonl --risk 0.02 --confidence 0.95`,
-  run: async (values, [file], io) => {
-    const server = serverOf(values.url, io);
-    const list = readRunList(
-      await getJson(io.transport, server, `/v1/runs?limit=${values.limit ?? 1000}`, io.stop),
-    );
-    const wanted = list.filter(({ state, graph }) =>
-      state !== "running" && (values.model === undefined || graph === values.model)
-    );
-    const lines: string[] = [];
-    for (const { id } of wanted) lines.push(JSON.stringify(await runBody(server, id, io)));
-    const text = lines.map((line) => `${line}\n`).join("");
-    if (file === undefined) io.out.write(text);
-    else {
-      const path = resolve(io.cwd, file);
-      if (!values.force && existsSync(path)) throw new UsageError(`${file} is there already: add --force`);
-      writeFileSync(path, text);
-      io.err.write(`${lines.length} runs in ${file}\n`);
-    }
-    return 0;
-  },
-});
-
 const diffCommand = defineCommand({
   name: "runs diff",
   summary: "Compare two runs: times, tokens, and what each agent said",
@@ -195,8 +147,8 @@ const diffCommand = defineCommand({
     }
     const server = serverOf(values.url, io);
     const [a, b] = [
-      readShownRun(await runBody(server, first, io)),
-      readShownRun(await runBody(server, second, io)),
+      readShownRun(await getRun(server, first, io)),
+      readShownRun(await getRun(server, second, io)),
     ];
     io.out.write(`${compared(a, b).join("\n")}\n`);
     return 0;
@@ -212,33 +164,12 @@ const cancelCommand = defineCommand({
   run: async (values, [id], io) => {
     if (id === undefined) throw new UsageError("runs cancel needs a run: RUN");
     const server = serverOf(values.url, io);
-    const path = `/v1/runs/${encodeURIComponent(await idOf(server, id, io))}/cancel`;
+    const path = `/v1/runs/${encodeURIComponent(await askedRunId(server, id, io))}/cancel`;
     await postJson(io.transport, server, { path, body: {} }, io.stop);
     io.out.write(`${id} is cancelled\n`);
     return 0;
   },
 });
-
-/** A run's record as the server gives it. */
-async function runBody(server: Server, id: string, io: Io): Promise<Json> {
-  return await getJson(
-    io.transport,
-    server,
-    `/v1/runs/${encodeURIComponent(await idOf(server, id, io))}`,
-    io.stop,
-  );
-}
-
-/** An id as it was given, or that of the newest run. */
-async function idOf(server: Server, id: string, io: Io): Promise<string> {
-  if (id !== LAST) return id;
-  const [newest] = readRunList(await getJson(io.transport, server, "/v1/runs?limit=1", io.stop));
-  if (newest !== undefined) return newest.id;
-  throw new CanopyError(`The server at ${server.url} knows no run yet`, {
-    code: "run_not_found",
-    status: 404,
-  });
-}
 
 /** `canopy runs`: what a server's runs did. */
 export const runsCommand = commandGroup({

@@ -31,6 +31,7 @@ const runSchema = summarySchema.extend({
     id: z.string(),
     model: z.string(),
     state: z.string(),
+    reads: z.array(z.string()).default([]),
     text: z.string().default(""),
     error: z.string().nullish(),
     worker: z.string().nullish(),
@@ -38,6 +39,12 @@ const runSchema = summarySchema.extend({
     started_at_ms: moment,
     first_token_at_ms: moment,
     ended_at_ms: moment,
+    hedge: z.looseObject({
+      worker: z.string(),
+      started_at_ms: z.number(),
+      ended_at_ms: moment,
+      outcome: z.string().nullish(),
+    }).nullish(),
   })).min(1),
   exits: z.array(z.looseObject({
     cluster: z.string(),
@@ -48,6 +55,13 @@ const runSchema = summarySchema.extend({
     late: z.boolean().default(false),
   })).default([]),
   root_skipped: z.boolean().default(false),
+  events: z.array(z.looseObject({
+    at_ms: z.number(),
+    type: z.string(),
+    agent: z.string().optional(),
+    cluster: z.string().optional(),
+    data: z.record(z.string(), z.json()).optional(),
+  })).default([]),
 });
 
 /** A run in the list of `GET /v1/runs`. */

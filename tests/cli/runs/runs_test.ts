@@ -110,6 +110,13 @@ test("canopy runs lists, shows, compares and exports what a server has done; tun
       assert.equal(exported.err, "1 runs in runs.jsonl\n");
       const lines = readFileSync(join(folder, "runs.jsonl"), "utf8").trim().split("\n");
       assert.equal(JSON.parse(lines[0]!).agents.length, 13);
+      const traced = await canopy(url, "runs", "export", id, "trace.json", "--format", "chrome");
+      assert.equal(traced.err, `${id} as a trace in trace.json\n`);
+      const { traceEvents } = JSON.parse(readFileSync(join(folder, "trace.json"), "utf8"));
+      const names = traceEvents.flatMap((event: { name: string }) => event.name === "decode" ? [1] : []);
+      assert.equal(names.length, 19);
+      assert.equal((await canopy(url, "runs", "export", id, "--format", "chrome", "--model", "moa")).code, 2);
+      assert.equal((await canopy(url, "runs", "export", "a.jsonl", "b.jsonl")).code, 2);
       const again = await canopy(url, "runs", "export", "runs.jsonl");
       assert.match(again.err, /runs\.jsonl is there already: add --force/);
       const tuned = await canopy(url, "tune", join(folder, "runs.jsonl"), "--risk", "0.02");
