@@ -20,8 +20,11 @@ export function recordKey({ set, question, mode, repeat }: RecordKey): string {
   return [set, question, mode, repeat].join("\0");
 }
 
-/** Reads a file that `bench eval --records` has kept. Throws 400 `no_records` where it is none. */
-export function readRecords(path: string): KeptRecords {
+/** Reads a file that `bench eval --records` has kept. Throws 400 `no_records` where it is none, or has no answer. */
+export function readRecords(
+  path: string,
+  { mayBeEmpty = false }: { readonly mayBeEmpty?: boolean | undefined } = {},
+): KeptRecords {
   let text: string;
   try {
     text = readFileSync(path, "utf8");
@@ -35,7 +38,7 @@ export function readRecords(path: string): KeptRecords {
     if ("settings" in line) settings ??= String(line.settings);
     else if (isRecord(line.record)) records.set(recordKey(line.record), line.record);
   }
-  if (settings === undefined || records.size === 0) {
+  if (settings === undefined || (records.size === 0 && !mayBeEmpty)) {
     throw noRecords(path, "it has no answers of canopy bench eval --records");
   }
   return { settings, records: [...records.values()] };

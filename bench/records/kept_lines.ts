@@ -1,5 +1,6 @@
 import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { CanopyError } from "../../base/errors.ts";
+import { differentSettings, settingSides } from "./different_settings.ts";
 
 /** Lines of JSON that outlive the process, all made with the same settings; without a file they are only forgotten. */
 export class KeptLines<T extends object> {
@@ -16,12 +17,12 @@ export class KeptLines<T extends object> {
     const lines = readKeptLines<T>(text);
     if (lines.length === 0) this.#append({ settings });
     for (const line of lines) {
-      if ("settings" in line && line.settings !== settings) {
-        throw new CanopyError(
-          `Cannot go on with ${path}: it was begun with ${line.settings}, and now it is ${settings}; name another file`,
-          { code: "other_settings", status: 400 },
-        );
-      }
+      if (!("settings" in line) || line.settings === settings) continue;
+      const [begun, now] = settingSides(differentSettings(String(line.settings), settings));
+      throw new CanopyError(
+        `Cannot go on with ${path}: it was begun with ${begun}, and now it is ${now}; name another file`,
+        { code: "other_settings", status: 400 },
+      );
     }
     this.before = lines.filter((line): line is T => !("settings" in line));
   }

@@ -3,6 +3,15 @@ import type { Evaluation } from "../evaluation/evaluate.ts";
 import { type PartShares, partShares, uncheckedReasons } from "../grading/part_shares.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
+/** An experiment file as a report tells of it. */
+export interface ReportedExperiment {
+  /** As the user knows it. */
+  readonly name: string;
+  readonly text: string;
+  /** Options of the command line, each with what it took the place of. */
+  readonly overrides: readonly string[];
+}
+
 /** Options of `evalReport`. */
 export interface EvalReportOptions {
   readonly origin: string;
@@ -12,6 +21,9 @@ export interface EvalReportOptions {
   /** Labels of the sets by name: a sample is called one. */
   readonly labels: ReadonlyMap<string, string>;
   readonly settings: Readonly<Record<string, unknown>>;
+  /** SHA-256 of the settings that figures depend on. */
+  readonly hash: string;
+  readonly experiment?: ReportedExperiment | undefined;
   /** Further notes, such as where a protocol is not followed to the letter. */
   readonly remarks?: readonly string[] | undefined;
 }
@@ -19,7 +31,7 @@ export interface EvalReportOptions {
 /** An evaluation as tables and a plot. */
 export function evalReport(
   { records, failures }: Evaluation,
-  { origin, simulated, modes, labels, settings, remarks = [] }: EvalReportOptions,
+  { origin, simulated, modes, labels, settings, hash, experiment, remarks = [] }: EvalReportOptions,
 ): Report {
   const figures = evalFigures(records).sort((a, b) => modes.indexOf(a.mode) - modes.indexOf(b.mode));
   const pairs = evalPairs(records, modes);
@@ -48,13 +60,20 @@ export function evalReport(
       ...simulated ? [] : [
         "nothing that was asked says that it is simulated, as Canopy's own simulated engines do",
       ],
+      ...experimentNotes(hash, experiment),
       ...[...failures].map(([error, count]) =>
         `${count} without an answer, left out of all figures: ${error}`
       ),
     ],
     plot: plotOf(figures, modes, labelOf),
+    listings: experiment === undefined
+      ? []
+      : [{ title: `Experiment file ${experiment.name}`, text: experiment.text }],
     data: {
       experiment: "eval",
+      experimentFile: experiment === undefined
+        ? undefined
+        : { name: experiment.name, overrides: experiment.overrides, text: experiment.text },
       simulated,
       origin,
       settings,
@@ -64,6 +83,15 @@ export function evalReport(
       failures: Object.fromEntries(failures),
     },
   };
+}
+
+/** Notes that say how to have the same again. */
+function experimentNotes(hash: string, experiment: ReportedExperiment | undefined): string[] {
+  const settings = `SHA-256 of the settings that figures depend on: ${hash}`;
+  if (experiment === undefined) return [settings];
+  const { name, overrides } = experiment;
+  const over = overrides.length === 0 ? "as it stands" : `and over it ${overrides.join("; ")}`;
+  return [`experiment file ${name}, ${over}`, settings];
 }
 
 function tablesOf(

@@ -18,6 +18,11 @@ ${report.tables.slice(1).map(tableOf).join("\n")}
 <ul>
 ${report.notes.map((note) => `<li>${escaped(note)}</li>`).join("\n")}
 </ul>
+${
+    (report.listings ?? []).map(({ title, text }) =>
+      `<h2>${escaped(title)}</h2>\n<pre>${escaped(text)}</pre>`
+    ).join("\n")
+  }
 </html>
 `;
 }
@@ -50,5 +55,6 @@ table { border-collapse: collapse; font-size: 13px }
 th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid #e8e8e8 }
 th:first-child, td:first-child { text-align: left }
 th { color: #666; font-weight: 600 }
+pre { overflow-x: auto; font-size: 13px; background: #f6f6f6; padding: .7rem }
 figure { margin: 1.5rem 0 } svg { max-width: 100%; height: auto }
 `;

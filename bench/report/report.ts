@@ -7,6 +7,12 @@ export interface ReportTable {
   readonly rows: readonly (readonly string[])[];
 }
 
+/** A text that is shown as it is. */
+export interface ReportListing {
+  readonly title: string;
+  readonly text: string;
+}
+
 /** A result as it is shown to people and written to files. */
 export interface Report {
   readonly title: string;
@@ -16,6 +22,8 @@ export interface Report {
   /** Notes for readers of the tables: a sentence each. */
   readonly notes: readonly string[];
   readonly plot: TopLevelSpec;
+  /** Texts that pages and Markdown show as they are, such as the file that a report was made from. */
+  readonly listings?: readonly ReportListing[] | undefined;
   /** For a JSON file. */
   readonly data: Readonly<Record<string, unknown>>;
 }

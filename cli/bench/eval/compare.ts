@@ -2,6 +2,7 @@ import { isAbsolute, join } from "node:path";
 import { isJsonObject } from "../../../base/json.ts";
 import { compareRecords, type RecordComparison } from "../../../bench/evaluation/compare_records.ts";
 import { type KeptRecords, readRecords } from "../../../bench/evaluation/read_records.ts";
+import { differentSettings } from "../../../bench/records/different_settings.ts";
 import { compareReport } from "../../../bench/report/compare_report.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
@@ -56,7 +57,11 @@ Examples:
     await writeReport(
       compareReport(comparisons, {
         files: [before, after],
-        otherSettings: differences(...settings),
+        otherSettings: differentSettings(kept[0].settings, kept[1].settings).map((one) =>
+          one.name === ""
+            ? `settings (${one.before}, ${one.after})`
+            : `${one.name} (${one.before}, ${one.after})`
+        ),
         simulated: settings.some(({ simulated }) => simulated === true),
       }),
       { ...values },
@@ -102,14 +107,4 @@ function settingsOf({ settings }: KeptRecords): Readonly<Record<string, unknown>
   } catch {
     return { settings };
   }
-}
-
-function differences(
-  first: Readonly<Record<string, unknown>>,
-  second: Readonly<Record<string, unknown>>,
-): string[] {
-  const text = (value: unknown) => value === undefined ? "none" : JSON.stringify(value);
-  return [...new Set([...Object.keys(first), ...Object.keys(second)])]
-    .filter((name) => text(first[name]) !== text(second[name]))
-    .map((name) => `${name} (${text(first[name])}, ${text(second[name])})`);
 }

@@ -1,13 +1,17 @@
 import { UsageError } from "../../kit/args.ts";
 import type { Io } from "../../kit/io.ts";
+import type { ConfigChoice } from "./eval_targets.ts";
 
 /** What Faster-MoA's driver is told by its environment, as options. */
 interface DriverOptions {
   readonly samples: number | undefined;
   readonly concurrency: number | undefined;
-  readonly config: readonly string[];
+  readonly config: readonly ConfigChoice[];
   readonly url: string | undefined;
 }
+
+/** Variables that Faster-MoA's driver reads. */
+export const DRIVER_VARIABLES: readonly string[] = ["NUM_SAMPLES", "QUESTION_BATCH_SIZE", "CONFIG_PATH"];
 
 /**
  * The options with those that are not given taken from the environment of Faster-MoA's driver, and one line for each

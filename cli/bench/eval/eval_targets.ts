@@ -1,11 +1,14 @@
-import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
+import { loadCheckedConfig, type LoadedConfig } from "../../../cfgs/load/load.ts";
 import { configProblemText } from "../../../cfgs/load/problems.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
+import type { ConfigPath } from "../../../cfgs/schema/config_path.ts";
+import { isSecretPath, shownSecret } from "../../../cfgs/schema/secrets.ts";
 import { UsageError } from "../../kit/args.ts";
 import { listServed, type ServedName, type Server, serverUrl } from "../../kit/client.ts";
 import type { OptionValues } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
 import { reachableUrl, startRouter } from "../../kit/router/local_router.ts";
+import { digestOf } from "./digest.ts";
 import { simulatedConfig } from "./simulated_config.ts";
 
 const DEFAULT_URL = "http://127.0.0.1:8000";
@@ -43,6 +46,20 @@ export const TARGET_OPTIONS = {
   },
 } as const;
 
+/** A configuration that stands in an experiment file. */
+export interface InlineConfig {
+  readonly name: string;
+  readonly value: unknown;
+}
+
+/** A configuration's path or preset, or itself. */
+export type ConfigChoice = string | InlineConfig;
+
+/** Values of these options. */
+export type TargetValues = Omit<OptionValues<typeof TARGET_OPTIONS>, "config"> & {
+  readonly config: readonly ConfigChoice[];
+};
+
 /** A model or graph, and where it is asked. */
 export interface EvalTarget extends ServedName {
   readonly server: Server;
@@ -62,13 +79,15 @@ export interface EvalTargets {
   readonly where: string;
   /** Identifies who answers in the file of records. */
   readonly settings: string;
+  /** The same by content: a server's URL, or what configurations say, wherever they lie. */
+  readonly content: Readonly<Record<string, unknown>>;
   close(): Promise<void>;
 }
 
 /** Who answers: a server, or configurations in this process. Throws `UsageError` for options that do not go together. */
-export async function evalTargets(values: OptionValues<typeof TARGET_OPTIONS>, io: Io): Promise<EvalTargets> {
-  const { url, config: files, mode, simulate, speedup } = values;
-  if (files.length === 0) {
+export async function evalTargets(values: TargetValues, io: Io): Promise<EvalTargets> {
+  const { url, config: choices, mode, simulate, speedup } = values;
+  if (choices.length === 0) {
     if (simulate) throw new UsageError("Option --simulate needs --config: it names the models to simulate");
     if (speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
     const server: Server = { url: serverUrl(url ?? DEFAULT_URL), apiKey: io.env["CANOPY_API_KEY"] };
@@ -84,16 +103,17 @@ export async function evalTargets(values: OptionValues<typeof TARGET_OPTIONS>, i
       find: (name) => targetOf(list.find(({ id }) => id === name) ?? { id: name, simulated: false }),
       where: server.url,
       settings: server.url,
+      content: { url: server.url },
       close: () => Promise.resolve(),
     };
   }
   if (url !== undefined) throw new UsageError("Option --config serves in this process: leave out --url");
   if (!simulate && speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
-  return await startedTargets(files, simulate ? speedup ?? DEFAULT_SPEEDUP : undefined, io);
+  return await startedTargets(choices, simulate ? speedup ?? DEFAULT_SPEEDUP : undefined, io);
 }
 
 async function startedTargets(
-  files: readonly string[],
+  choices: readonly ConfigChoice[],
   speedup: number | undefined,
   io: Io,
 ): Promise<EvalTargets> {
@@ -103,8 +123,11 @@ async function startedTargets(
   };
   try {
     const list: EvalTarget[] = [];
-    for (const file of files) {
-      const { config: read, warnings } = loadCheckedConfig({ path: file, env: io.env });
+    const digests: string[] = [];
+    for (const choice of choices) {
+      const file = nameOfChoice(choice);
+      const { config: read, warnings } = loadChoice(choice, io);
+      digests.push(digestOf(withoutSecrets(read, [])));
       for (const warning of warnings) io.err.write(`${configProblemText(warning)}\n`);
       const config = speedup === undefined ? read : await simulatedConfig(read, { speedup, started }, io);
       const { router, url } = await startRouter(privateConfig(config), io, { host: "127.0.0.1", port: 0 });
@@ -124,14 +147,42 @@ async function startedTargets(
         });
       }
     }
-    const names = files.join(", ");
+    const names = choices.map(nameOfChoice).join(", ");
     const engines = speedup === undefined ? "" : `, simulated engines ${speedup} times as fast as H200 GPUs`;
     const find = (name: string) => list.find(({ id }) => id === name);
-    return { list, find, where: `${names} in this process${engines}`, settings: `${names}${engines}`, close };
+    return {
+      list,
+      find,
+      where: `${names} in this process${engines}`,
+      settings: `${names}${engines}`,
+      content: { config: digests, speedup },
+      close,
+    };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+function nameOfChoice(choice: ConfigChoice): string {
+  return typeof choice === "string" ? choice : choice.name;
+}
+
+/** Reads and checks a configuration. Throws `ConfigError`. */
+export function loadChoice(choice: ConfigChoice, { env }: Pick<Io, "env">): LoadedConfig {
+  const source = typeof choice === "string" ? { path: choice } : { path: choice.name, value: choice.value };
+  return loadCheckedConfig({ ...source, env });
+}
+
+/** The value without keys and passwords, which do not change answers and differ from host to host. */
+function withoutSecrets(value: unknown, path: ConfigPath): unknown {
+  if (Array.isArray(value)) return value.map((item, at) => withoutSecrets(item, [...path, at]));
+  if (typeof value === "object" && value !== null) {
+    return Object.fromEntries(
+      Object.entries(value).map(([key, item]) => [key, withoutSecrets(item, [...path, key])]),
+    );
+  }
+  return isSecretPath(path) ? undefined : shownSecret(value, path);
 }
 
 /** For this process alone: no keys, no port for metrics, one thread. */

@@ -3,6 +3,7 @@ import { isAbsolute, join } from "node:path";
 import { CanopyError } from "../../../base/errors.ts";
 import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
 import { readRecords, recordKey } from "../../../bench/evaluation/read_records.ts";
+import { differentSettings, settingSides } from "../../../bench/records/different_settings.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
 
@@ -37,11 +38,13 @@ Example:
     const all = new Map<string, EvalRecord>();
     let settings: string | undefined;
     for (const file of files) {
-      const kept = readRecords(pathOf(file));
+      // A part may have had no question: there can be more parts than questions.
+      const kept = readRecords(pathOf(file), { mayBeEmpty: true });
       settings ??= kept.settings;
       if (kept.settings !== settings) {
+        const [others, first] = settingSides(differentSettings(kept.settings, settings));
         throw new CanopyError(
-          `Cannot merge ${file}: it was made with ${kept.settings}, and ${files[0]} with ${settings}`,
+          `Cannot merge ${file}: it was made with ${others}, and ${files[0]} with ${first}`,
           { code: "other_settings", status: 400 },
         );
       }

@@ -3,44 +3,17 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { VirtualClock } from "../../../base/clock.ts";
 import { benchCommand } from "../../../cli/bench/bench.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
-import { MemoryTransport } from "../../../router/transport/memory.ts";
-import { createSimulator } from "../../../simulator/simulator.ts";
+import { evaluated } from "./evaluated.ts";
 import { fakeIo } from "../fake_io.ts";
 import { withSystem } from "../served.ts";
-
-/** Runs `canopy bench eval` before one simulated engine of two models that says the right answer to one question. */
-async function evaluated(cwd: string, args: readonly string[], failures = 0) {
-  const clock = new VirtualClock();
-  const engine = createSimulator({
-    engine: "vllm",
-    models: ["org/m", "org/n"],
-    cost: "4b",
-    clock,
-    seed: "x",
-    answers: {
-      answer: (prompt) => ({
-        text: /bolts/.test(prompt) ? "So it is \\boxed{15}." : "Never mind.",
-        doubt: 1,
-      }),
-    },
-  });
-  if (failures > 0) engine.inject({ kind: "status_500", count: failures });
-  const transport = new MemoryTransport(() => (request, signal) => engine.handle(request, signal));
-  const io = fakeIo({ cwd, clock, transport, columns: 200 });
-  const work = () => runCommand([benchCommand], ["bench", "eval", ...args], io);
-  // A page is drawn by a library that is loaded then, which takes real time.
-  const code = args.includes("--html") ? await work() : await clock.run(work);
-  return { code, out: io.out.text, err: io.err.text, requests: engine.stats.requests };
-}
 
 test("bench eval asks all models that a server lists, calls samples samples, and goes on with its records", async () => {
   const cwd = mkdtempSync(join(tmpdir(), "canopy-eval-"));
   try {
     const args = ["gsm8k", "--ids", "sample/17", "--ids", "sample/0", "--records", "r.jsonl"];
-    const cut = await evaluated(cwd, args, 1);
+    const cut = await evaluated(cwd, args, { failures: 1 });
     assert.equal(cut.code, 1);
     assert.match(cut.out, /1 without an answer, left out of all figures: .*500/);
     const whole = await evaluated(cwd, [...args, "--json", "e.json"]);
@@ -58,7 +31,19 @@ test("bench eval asks all models that a server lists, calls samples samples, and
     assert.deepEqual([simulated, figures.length], [true, 2]);
     assert.match(readFileSync(join(cwd, "e.html"), "utf8"), /<figure><svg /);
     const other = await evaluated(cwd, [...args, "--seed", "other"]);
-    assert.match(other.err, /Cannot go on with .*r\.jsonl: it was begun with/);
+    assert.match(
+      other.err,
+      /Cannot go on with .*r\.jsonl: it was begun with seed "canopy", and now it is seed "other"; name another file/,
+    );
+    const experiment = '{ "sets": "gsm8k", "samples": 1, "records": "x.jsonl" } // <one> & only\n';
+    writeFileSync(join(cwd, "x.jsonc"), experiment);
+    assert.equal((await evaluated(cwd, ["--experiment", "x.jsonc"])).requests, 2);
+    const page = await evaluated(cwd, ["--experiment", "x.jsonc", "--html", "x.html"]);
+    assert.deepEqual([page.requests, page.code], [0, 0], page.err);
+    assert.match(
+      readFileSync(join(cwd, "x.html"), "utf8"),
+      /<h2>Experiment file x\.jsonc<\/h2>\n<pre>\{ &quot;sets&quot;.* &lt;one&gt; &amp; only\n<\/pre>/,
+    );
   } finally {
     rmSync(cwd, { recursive: true });
   }
