@@ -7,6 +7,7 @@ import type { Spans } from "./tracing/spans.ts";
 import type { Transport } from "../base/transport.ts";
 import { checkMaxTokens } from "../cfgs/check/check_max_tokens.ts";
 import type { Config } from "../cfgs/schema/config.ts";
+import { apiKeysOf } from "../cfgs/schema/limits.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
 import { createApp } from "./http/app.ts";
@@ -21,6 +22,7 @@ import { type Address, Listeners } from "./http/server/listeners.ts";
 import type { Fetches } from "./http/server/serve_http.ts";
 import type { RunRecord } from "./moa/record/run_record.ts";
 import type { PoolShare } from "./pool/pool_share.ts";
+import { type KeyTable, LocalKeyTable } from "./shared/key_counts.ts";
 import type { SharedPermits } from "./shared/shared_semaphore.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
 import { createMoa } from "./moa/run/moa.ts";
@@ -60,6 +62,7 @@ export interface RouterPart {
   readonly leads: boolean;
   readonly shareOf: (model: string) => PoolShare;
   readonly admission: SharedPermits;
+  readonly keyTable: KeyTable;
   /** Stands before the app, for requests that other threads answer. */
   readonly front?: ((app: Fetches) => Fetches) | undefined;
   /** Gets the records of runs, which are kept elsewhere. */
@@ -204,6 +207,7 @@ function createParts(options: RouterOptions, life: AbortSignal) {
     drain: new Drain({ clock, timeoutMs: config.server.drain_timeout_ms }),
     metrics,
     admission: admissionOf(config.server, clock, part?.admission),
+    keyTable: part?.keyTable ?? new LocalKeyTable(),
     threadCounts: part?.threadCounts,
     ids: random.stream("http"),
     startedAt: unixSeconds(clock),
@@ -251,7 +255,7 @@ function prepare(
 }
 
 function isKeyless({ server }: Config): boolean {
-  return server.api_keys.length + server.admin_keys.length === 0 && server.admin_key === undefined;
+  return apiKeysOf(server).length + server.admin_keys.length === 0 && server.admin_key === undefined;
 }
 
 /** Graphs whose `max_tokens` do not fit together in contexts that their workers tell; a check knows of configured ones. */

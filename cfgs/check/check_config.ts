@@ -8,6 +8,7 @@ import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, ModelConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
+import { apiKeysOf } from "../schema/limits.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 
 /** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
@@ -25,20 +26,22 @@ export function checkConfig(config: Config): ConfigFinding[] {
       findingAt(["models", name], "is used by no graph, and not served by itself", { severity: "warning" }),
     );
   }
-  findings.push(...checkServer(config), ...checkThreads(config));
+  findings.push(...checkServer(config), ...checkLimits(config), ...checkThreads(config));
   return unique(findings);
 }
 
 /** Settings of the server that have no effect without another one. */
 function checkServer({ server }: Config): ConfigFinding[] {
-  const { admin_key: adminKey, admin_keys: adminKeys, api_keys: apiKeys, worker_hosts: hosts } = server;
+  const { admin_key: adminKey, admin_keys: adminKeys, worker_hosts: hosts } = server;
+  const apiKeys = apiKeysOf(server);
   if (adminKey !== undefined || adminKeys.length > 0) return [];
   const findings: ConfigFinding[] = [];
   if (apiKeys.length > 0) {
     const message =
       "is set without server.admin_key: /workers, /flush_cache and other keys' runs are refused to everybody " +
       "until one is set";
-    findings.push(findingAt(["server", "api_keys"], message, { severity: "warning" }));
+    const path = ["server", server.api_keys.length > 0 ? "api_keys" : "limits"];
+    findings.push(findingAt(path, message, { severity: "warning" }));
   }
   if (hosts.length > 0 && apiKeys.length > 0) {
     const message =
@@ -46,6 +49,29 @@ function checkServer({ server }: Config): ConfigFinding[] {
     findings.push(findingAt(["server", "worker_hosts"], message, { severity: "warning" }));
   }
   return findings;
+}
+
+/** Keys with limits must be known, and have one name. */
+function checkLimits({ server: { limits, ...server } }: Config): ConfigFinding[] {
+  const names = new Map<string, string>();
+  const admins = new Set([server.admin_key, ...server.admin_keys]);
+  return Object.entries(limits?.keys ?? {}).flatMap(([name, { api_key: key, api_key_env: variable }]) => {
+    const path = ["server", "limits", "keys", name];
+    if (key === undefined) {
+      return variable === undefined ? [findingAt(path, "has no key: give api_key, or api_key_env")] : [
+        findingAt(
+          [...path, "api_key_env"],
+          `names ${variable}, which is not set: nobody could use this key`,
+        ),
+      ];
+    }
+    const other = names.get(key);
+    names.set(key, name);
+    if (other !== undefined) return [findingAt(path, `has the same key as ${other}: a key has one name`)];
+    return admins.has(key)
+      ? [findingAt(path, "is an admin key, and those have no limits: leave it out, or use another key")]
+      : [];
+  });
 }
 
 /** Models in this process are for one thread: several would each load their weights. */

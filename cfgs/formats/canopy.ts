@@ -7,12 +7,26 @@ import { unwrap } from "../schema/walk.ts";
  * Keys that `api_key_env` has looked up are not written; those that the source had in the open are.
  */
 export function toCanopy(config: Config): string {
-  const models = Object.entries(config.models).map(([name, model]) => {
-    const { api_key, ...open } = model;
-    return [name, model.api_key_env === undefined && api_key !== undefined ? model : open];
+  const { server } = config;
+  const written = withoutDefaults(configSchema, {
+    ...config,
+    server: server.limits === undefined
+      ? server
+      : { ...server, limits: { ...server.limits, keys: withoutLookedUp(server.limits.keys) } },
+    models: withoutLookedUp(config.models),
   });
-  const written = withoutDefaults(configSchema, { ...config, models: Object.fromEntries(models) });
   return `${JSON.stringify(written, null, 2)}\n`;
+}
+
+function withoutLookedUp(
+  holders: Readonly<Record<string, { readonly api_key?: unknown; readonly api_key_env?: unknown }>>,
+): object {
+  return Object.fromEntries(
+    Object.entries(holders).map(([name, holder]) => {
+      const { api_key, ...open } = holder;
+      return [name, holder.api_key_env === undefined && api_key !== undefined ? holder : open];
+    }),
+  );
 }
 
 /** A value without the parts that its schema would fill in by itself. */

@@ -113,18 +113,37 @@ function lookUpKeys(
 ): { config: Config; applied: AppliedOverride[]; findings: ConfigFinding[] } {
   const applied: AppliedOverride[] = [];
   const findings: ConfigFinding[] = [];
-  const models = Object.entries(config.models).map(([name, model]) => {
-    const variable = model.api_key_env;
-    if (variable === undefined || model.api_key !== undefined) return [name, model] as const;
+  const found = <T extends { api_key?: string | undefined; api_key_env?: string | undefined }>(
+    path: ConfigPath,
+    holder: T,
+    unset?: (variable: string) => string,
+  ): T => {
+    const variable = holder.api_key_env;
+    if (variable === undefined || holder.api_key !== undefined) return holder;
     const key = env[variable];
-    if (key === undefined || key === "") {
-      const message = `models.${name}.api_key_env names ${variable}, which is not set: no key will be sent`;
-      const path = ["models", name, "api_key_env"];
-      findings.push({ severity: "warning", path, atKey: false, value: variable, message });
-      return [name, model] as const;
+    if (key !== undefined && key !== "") {
+      applied.push({ path: [...path, "api_key"], kind: "env", name: variable });
+      return { ...holder, api_key: key };
     }
-    applied.push({ path: ["models", name, "api_key"], kind: "env", name: variable });
-    return [name, { ...model, api_key: key }] as const;
+    const message = unset?.(variable);
+    const at = { path: [...path, "api_key_env"], atKey: false, value: variable };
+    if (message !== undefined) findings.push({ severity: "warning", message, ...at });
+    return holder;
+  };
+  const models = Object.entries(config.models).map(([name, model]) => {
+    const unset = (variable: string) =>
+      `models.${name}.api_key_env names ${variable}, which is not set: no key will be sent`;
+    return [name, found(["models", name], model, unset)] as const;
   });
-  return { config: { ...config, models: Object.fromEntries(models) }, applied, findings };
+  const { server } = config;
+  const limits = server.limits && {
+    ...server.limits,
+    keys: Object.fromEntries(
+      Object.entries(server.limits.keys).map(([name, key]) =>
+        [name, found(["server", "limits", "keys", name], key)] as const
+      ),
+    ),
+  };
+  const keyed = limits === undefined ? server : { ...server, limits };
+  return { config: { ...config, server: keyed, models: Object.fromEntries(models) }, applied, findings };
 }

@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { earlyExitSchema, effortSchema } from "./early_exit.ts";
 import { launchSchema, modelLaunchSchema } from "./launch.ts";
+import { limitsSchema } from "./limits.ts";
 import { modelOnnxSchema } from "./onnx.ts";
 import { policySchemas } from "./policies.ts";
 import { scorerSchema } from "./scorer.ts";
@@ -314,6 +315,7 @@ export const serverSchema = z.strictObject({
   api_keys: z.array(z.string().min(1)).default([]).describe(
     "Bearer tokens of clients; none: everybody may ask",
   ),
+  limits: limitsSchema.optional().describe("Requests and tokens that the holders of API keys may use"),
   admin_key: z.string().min(1).optional().describe("Bearer token for changes to the running router"),
   admin_keys: z.array(z.string().min(1)).default([]).describe("More such tokens"),
   audit: z.boolean().default(false).describe(

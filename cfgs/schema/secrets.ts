@@ -5,9 +5,14 @@ const SECRET_KEY = /(^|[_-])(api[_-]?keys?|admin[_-]?keys?|token|secret|password
 /** True for places whose value must never be printed: keys, tokens, and headers that carry them. */
 export function isSecretPath(path: ConfigPath): boolean {
   const names = path.filter((part) => typeof part === "string");
-  // Names that the user has chosen (of models, prompts, graphs) say nothing about their content.
-  const chosen = path[0] === "models" || path[0] === "prompts" || path[0] === "graphs" ? 2 : 0;
+  const chosen = chosenPart(path);
   return names.some((name, at) => at >= chosen && SECRET_KEY.test(name));
+}
+
+/** Parts of a path up to a name that the user has chosen (of a model, a prompt, a graph, a key): it says nothing of what is in it. */
+function chosenPart([section, key, inner]: ConfigPath): number {
+  if (section === "models" || section === "prompts" || section === "graphs") return 2;
+  return section === "server" && key === "limits" && inner === "keys" ? 4 : 0;
 }
 
 /** The value as it may be shown: secrets, and passwords inside URLs, become `***`. */

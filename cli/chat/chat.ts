@@ -2,6 +2,7 @@ import { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
+import { apiKeysOf } from "../../cfgs/schema/limits.ts";
 import { ask, type Conversation, reportAnswer } from "./conversation.ts";
 import { converse } from "./converse.ts";
 import { UsageError } from "../kit/args.ts";
@@ -125,7 +126,7 @@ async function findServer(
 
 async function startHere(config: Config, io: Io): Promise<Place> {
   const { router, url } = await startRouter(config, io, { host: "127.0.0.1", port: 0 });
-  const apiKey = config.server.admin_key ?? config.server.api_keys[0];
+  const apiKey = config.server.admin_key ?? apiKeysOf(config.server)[0];
   return { server: { url: reachableUrl(url), apiKey }, close: () => router.close() };
 }
 

@@ -14,6 +14,7 @@ import { type Admission, admissionOf } from "./gate/admission.ts";
 import { Keys } from "./gate/auth.ts";
 import type { Env } from "./gate/context.ts";
 import { Drain } from "./gate/drain.ts";
+import { KeyLimits } from "./gate/key_limits.ts";
 import { errorResponse, notFound, wrongMethod } from "./gate/errors.ts";
 import { identified } from "./gate/request_id.ts";
 import { guarded } from "./gate/route.ts";
@@ -31,6 +32,7 @@ import { responseRoutes } from "./responses/responses.ts";
 import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
 import type { Relay } from "../relay/relay_types.ts";
+import { type KeyTable, LocalKeyTable } from "../shared/key_counts.ts";
 
 /** Parts of the HTTP surface. */
 export interface AppServices extends RouterServices {
@@ -40,6 +42,8 @@ export interface AppServices extends RouterServices {
   /** By default with the time-out of `config.server`; pass one in order to start the drain on SIGTERM. */
   readonly drain?: Drain | undefined;
   readonly metrics?: Metrics | undefined;
+  /** What keys have used until now; by default nothing. */
+  readonly keyTable?: KeyTable | undefined;
   /** For ids of requests; by default a stream of `random`. */
   readonly ids?: Random | undefined;
   /** Start of the router, as unix time in seconds; by default now. */
@@ -51,22 +55,26 @@ export interface AppServices extends RouterServices {
 
 /** The router's HTTP surface: handlers only, no port. */
 export function createApp(services: AppServices): Hono<Env> {
-  const { clock, config } = services;
+  const { clock, config, keyTable: table = new LocalKeyTable(), metrics = new Metrics(clock) } = services;
+  const { limits } = config.server;
   const http: HttpServices = {
     ...services,
     random: services.ids ?? services.random.stream("http"),
     startedAt: services.startedAt ?? unixSeconds(clock),
     keys: new Keys(config.server),
+    limits: limits && new KeyLimits({ limits, clock, table, metrics }),
     sites: new Sites(config.server),
     audit: config.server.audit,
-    metrics: services.metrics ?? new Metrics(clock),
+    metrics,
     drain: services.drain ?? new Drain({ clock, timeoutMs: config.server.drain_timeout_ms }),
     admission: services.admission ?? admissionOf(config.server, clock),
   };
   const app = new Hono<Env>();
-  app.onError((error, { req }) =>
-    errorResponse(error, http.drain.draining ? { connection: "close" } : {}, errorForm(req.path))
-  );
+  app.onError((error, call) => {
+    const headers = call.get("pass")?.headers() ?? {};
+    if (http.drain.draining) headers["connection"] = "close";
+    return errorResponse(error, headers, errorForm(call.req.path));
+  });
   app.notFound((call) => errorResponse(notFound(call.req.path)));
   app.use(http.metrics.http.counted());
   app.use(identified(http.random, config.server.request_id_headers));

@@ -90,7 +90,10 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     if (events.length === 0) return this.next();
     if (frames.sawError && !hadError) events = this.#options.events?.clean(events) ?? events;
     const rewrite = this.#options.events?.rewrite;
-    if (rewrite !== undefined) return { done: false, value: rewrite.events(events) };
+    if (rewrite !== undefined) {
+      const value = rewrite.events(events);
+      return value.length === 0 ? this.next() : { done: false, value };
+    }
     return events === read.value ? read : { done: false, value: events };
   }
 

@@ -1,4 +1,5 @@
 import { joined } from "../../base/bytes.ts";
+import { allRewrites } from "./answer_rewrite.ts";
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
@@ -280,11 +281,13 @@ class WorkerRelay implements Relay {
     extraHeaders: Readonly<Record<string, string>>,
   ): RelayAnswer {
     const { call, read, whole } = attempt;
-    const { requestId, signal } = job;
+    const { requestId, signal, plan, request } = job;
     const { status, headers: workerHeaders } = attempt.response;
     const headers = Object.assign(returnedHeaders(workerHeaders, requestId), extraHeaders);
     const wellEnded: PlacementOutcome = status < 400 ? "ok" : "rejected";
-    const rewrite = job.plan.rewrite(attempt.ids);
+    const rewrite = allRewrites(
+      [request.rewrite, plan.rewrite(attempt.ids)].filter((one) => one !== undefined),
+    );
     if (whole) {
       call.complete();
       void call.close();
@@ -307,7 +310,7 @@ class WorkerRelay implements Relay {
       read,
       events: events
         ? {
-          endsWithDone: endsWithDone(status, job.request.path),
+          endsWithDone: endsWithDone(status, request.path),
           rewrite,
           clean: (event) => refusalEvents(call.worker, event),
         }
@@ -439,7 +442,7 @@ async function readWhole(
     return true;
   }
   const refused = isRefusalStatus(status);
-  if (!refused && !job.plan.rewrites) return false;
+  if (!refused && !job.plan.rewrites && job.request.rewrite === undefined) return false;
   for (let length = 0; length <= (refused ? MAX_REFUSAL_BYTES : MAX_RENAMED_BYTES);) {
     const { done, value } = await call.next();
     if (done === true) return true;

@@ -1,3 +1,4 @@
+import type { AnswerRewrite } from "./answer_rewrite.ts";
 import type { LiveRid } from "./live_rids.ts";
 import type { ServedModel } from "../served/served_model.ts";
 
@@ -16,6 +17,8 @@ export interface RelayRequest {
   readonly body: Uint8Array;
   /** Present where the workers know the client rather than the router. */
   readonly credentials?: ClientCredentials | undefined;
+  /** Looks at the answer on its way, and may change it; one that is no stream is then held until it is whole. */
+  readonly rewrite?: AnswerRewrite | undefined;
   /** The client, by a name that only comparing makes sense of: its ids are its own. */
   readonly owner?: string | undefined;
 }

@@ -94,6 +94,7 @@ export class LeadingRouter {
         leads: true,
         shareOf: (model) => this.#shareOf(model),
         admission: this.#cells.admission,
+        keyTable: this.#cells.keys,
         threadCounts: () => this.#countAll(),
       },
     });

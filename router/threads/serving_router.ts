@@ -65,6 +65,7 @@ export class ServingRouter {
         leads: false,
         shareOf: (model) => this.#shareOf(model, cells),
         admission: cells.admission,
+        keyTable: cells.keys,
         front: (app) => this.#front(app),
         onRunEnded: (record) => post({ kind: "run", record }),
       },

@@ -1,4 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
+import { type KeyTable, SharedKeyTable } from "../shared/key_counts.ts";
 import type { SharedPermits } from "../shared/shared_semaphore.ts";
 import { SharedTally } from "../shared/tally.ts";
 import { ThreadQueue } from "../shared/thread_queue.ts";
@@ -8,12 +9,16 @@ import type { WorkerCells } from "../pool/pool_share.ts";
 /** Most workers of all models together; the memory grows with their square. */
 const MAX_WORKERS = 256;
 export const MAX_MODELS = 256;
+/** Most API keys with limits, of all configurations since the start. */
+const MAX_KEYS = 1_024;
 /** Counts of a worker: in flight, taken, served, failed. */
 const COUNTS = 4;
 /** Cells of a worker that are nobody's part: its breaker, and answers in a row. */
 const WORKER_CELLS = BREAKER_CELLS + 2;
 /** Bytes of the times at which breakers opened, at the front. */
 const TIMES = MAX_WORKERS * Float64Array.BYTES_PER_ELEMENT;
+/** Bytes of what keys have used, behind them. */
+const KEYS = SharedKeyTable.cellsOf(MAX_KEYS) * BigInt64Array.BYTES_PER_ELEMENT;
 /** Places in use, requests that wait for one, and the last turn in the queues. */
 const RUNNING = 0;
 const QUEUED = 1;
@@ -25,6 +30,7 @@ export class ThreadCells {
   readonly #thread: number;
   readonly #threads: number;
   readonly #times: Float64Array;
+  readonly #keys: BigInt64Array;
   readonly #cells: Int32Array;
   readonly #onPass: () => void;
 
@@ -34,14 +40,15 @@ export class ThreadCells {
     this.#threads = options.threads;
     this.#onPass = options.onPass;
     this.#times = new Float64Array(memory, 0, MAX_WORKERS);
-    this.#cells = new Int32Array(memory, TIMES);
+    this.#keys = new BigInt64Array(memory, TIMES, SharedKeyTable.cellsOf(MAX_KEYS));
+    this.#cells = new Int32Array(memory, TIMES + KEYS);
   }
 
   /** Memory for so many threads. */
   static allocate(threads: number): SharedArrayBuffer {
     const cells = FIRST_COUNT + MAX_WORKERS * WORKER_CELLS + (MAX_MODELS + 1) * threads +
       tallies() * (threads + 1);
-    return new SharedArrayBuffer(TIMES + cells * Int32Array.BYTES_PER_ELEMENT);
+    return new SharedArrayBuffer(TIMES + KEYS + cells * Int32Array.BYTES_PER_ELEMENT);
   }
 
   /** The bounds on requests that are accepted. */
@@ -52,6 +59,12 @@ export class ThreadCells {
       waiting: this.#tally(count + 1, QUEUED),
       queue: this.#queue(MAX_MODELS),
     };
+  }
+
+  /** What the holders of API keys have asked for. */
+  get keys(): KeyTable {
+    const first = MAX_WORKERS * COUNTS + MAX_WORKERS * MAX_WORKERS;
+    return new SharedKeyTable(this.#keys, (place) => this.#tally(first + place), MAX_KEYS);
   }
 
   /** Those who wait for workers of a model, by its number. Throws 503 `too_many_models`. */
@@ -159,7 +172,7 @@ export class ThreadCells {
   }
 }
 
-/** Counts of all workers, of all pairs, and the two of admission. */
+/** Counts of all workers, of all pairs, of all keys, and the two of admission. */
 function tallies(): number {
-  return MAX_WORKERS * COUNTS + MAX_WORKERS * MAX_WORKERS + 2;
+  return MAX_WORKERS * COUNTS + MAX_WORKERS * MAX_WORKERS + MAX_KEYS + 2;
 }

@@ -187,7 +187,10 @@ function withoutSecrets(value: unknown, path: ConfigPath): unknown {
 
 /** For this process alone: no keys, no port for metrics, one thread. */
 function privateConfig(config: Config): Config {
-  return { ...config, server: { ...config.server, api_keys: [], metrics: undefined, workers: 1 } };
+  return {
+    ...config,
+    server: { ...config.server, api_keys: [], limits: undefined, metrics: undefined, workers: 1 },
+  };
 }
 
 /** `configs/tree.jsonc` → `tree`. */

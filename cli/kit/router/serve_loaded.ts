@@ -4,6 +4,7 @@ import { startLog } from "../../../base/log.ts";
 import type { LoadedConfig } from "../../../cfgs/load/load.ts";
 import { configProblemText } from "../../../cfgs/load/problems.ts";
 import type { Config, FleetConfig } from "../../../cfgs/schema/config.ts";
+import { apiKeysOf } from "../../../cfgs/schema/limits.ts";
 import { type Io, untilStopped } from "../io.ts";
 import { ConfigReload, type ReloadSource } from "./config_reload.ts";
 import { openFilesWarning } from "./open_files.ts";
@@ -50,7 +51,7 @@ export async function serveLoaded(
       void new ConfigReload({ source: reload.source, config, router, io }).run(life.signal);
     }
     io.out.write(announcement(loaded.config, router, url, io));
-    if (!isLoopback(server.host) && server.api_keys.length === 0) {
+    if (!isLoopback(server.host) && apiKeysOf(server).length === 0) {
       io.err.write(`Anybody who reaches ${server.host} can use this server: set server.api_keys\n`);
     }
     await Promise.race([serveUntilStopped(router, io), failed]);
@@ -118,7 +119,7 @@ export function announcement(config: Config, router: Router, url: string, io: Io
       rows.push([name, `${model.engine}, ${many}${model.model === name ? "" : `: ${model.model}`}`]);
     }
   }
-  const key = config.server.api_keys.length === 0 ? "" : ` -H 'authorization: Bearer KEY'`;
+  const key = apiKeysOf(config.server).length === 0 ? "" : ` -H 'authorization: Bearer KEY'`;
   if (rows.length === 0 && config.fleet !== undefined) {
     return `Canopy ${version} is listening on ${url}\nNo worker is here yet: POST ${
       reachableUrl(url)

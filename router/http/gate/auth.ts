@@ -2,6 +2,7 @@ import type { Buffer } from "node:buffer";
 import { createHash, timingSafeEqual } from "node:crypto";
 import { CanopyError } from "../../../base/errors.ts";
 import { isLoopback } from "../../../base/hosts.ts";
+import { apiKeysOf, type LimitsConfig } from "../../../cfgs/schema/limits.ts";
 import type { ClientCredentials } from "../../relay/relay_types.ts";
 
 /**
@@ -15,6 +16,7 @@ export type Access = "open" | "api" | "owner" | "admin" | "control";
 /** The settings of a server that say which keys open it. */
 export interface KeysConfig {
   readonly api_keys: readonly string[];
+  readonly limits?: Pick<LimitsConfig, "keys"> | undefined;
   readonly admin_key?: string | undefined;
   readonly admin_keys?: readonly string[] | undefined;
   /** Address that it listens on. */
@@ -23,6 +25,9 @@ export interface KeysConfig {
   readonly worker_hosts?: readonly string[] | undefined;
 }
 
+/** The caller, as `Keys.callerOf` names it, where there are no API keys. */
+export const EVERYBODY: string = keyHash("");
+
 /** Checks bearer tokens. Without configured keys everything is allowed, an empty `Bearer` included. */
 export class Keys {
   readonly #api: readonly Uint8Array[];
@@ -30,9 +35,9 @@ export class Keys {
   readonly #local: boolean;
 
   constructor(config: KeysConfig) {
-    const { host = "localhost", api_keys: api, admin_key: admin, admin_keys: admins = [] } = config;
+    const { host = "localhost", admin_key: admin, admin_keys: admins = [] } = config;
     this.#local = isLoopback(host) || (config.worker_hosts ?? []).length > 0;
-    this.#api = api.map(hash);
+    this.#api = apiKeysOf(config).map(hash);
     this.#admin = (admin === undefined ? admins : [admin, ...admins]).map(hash);
   }
 
@@ -67,6 +72,11 @@ export class Keys {
     if (this.#api.length === 0) return undefined;
     const given = hash(bearerToken(authorization));
     return this.#isKnown(given) ? given.toString("hex") : undefined;
+  }
+
+  /** The caller whose limits count, by the hash of the key: undefined for the admin, `EVERYBODY` without API keys. */
+  callerOf(authorization: string | undefined): string | undefined {
+    return this.#api.length === 0 ? EVERYBODY : this.ownerOf(authorization);
   }
 
   /**
@@ -131,6 +141,11 @@ function adminKeyRequired(message: string): CanopyError {
 /** The token of `Bearer TOKEN`; empty when there is none (HTTP libraries trim the blank of an empty one). */
 export function bearerToken(authorization: string | undefined): string {
   return /^bearer(?:\s+(\S*))?\s*$/i.exec(authorization ?? "")?.[1] ?? "";
+}
+
+/** The hash of a key, in hexadecimal digits. */
+export function keyHash(key: string): string {
+  return hash(key).toString("hex");
 }
 
 /** Hashes have one length, as a constant-time comparison needs. */

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import type { RequestIdVariables } from "hono/request-id";
+import type { KeyPass } from "./key_limits.ts";
 import type { Span } from "../../tracing/spans.ts";
 
 /** Hono's environment: what middleware sets for handlers. */
@@ -7,6 +8,8 @@ export type Env = {
   Variables: RequestIdVariables & {
     /** Where traces are recorded, that of the request. */
     span?: Span | undefined;
+    /** Where limits count for the caller's key, those of the request. */
+    pass?: KeyPass | undefined;
     /** The caller's key as `authorization` would have it, on routes that take it in another header, too. */
     authorization?: string | undefined;
   };

@@ -3,6 +3,7 @@ import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { parseBody, readBody } from "./body.ts";
 import type { Call } from "./context.ts";
+import type { KeyPass } from "./key_limits.ts";
 import { outcomeOfError, RequestScope } from "./request_scope.ts";
 import type { HttpServices } from "./services.ts";
 
@@ -38,9 +39,12 @@ export async function withBytes(
   serve: (request: RequestBytes) => Promise<Response>,
 ): Promise<Response> {
   const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
-  scope.owner = http.keys.ownerOf(call.req.header("authorization") ?? call.get("authorization"));
+  const authorization = call.req.header("authorization") ?? call.get("authorization");
+  scope.owner = http.keys.ownerOf(authorization);
   const endSpan = beginSpan(http, call, scope);
   try {
+    const pass = http.limits?.passOf(http.keys.callerOf(authorization));
+    if (pass !== undefined) begin(pass, call, scope);
     const { clock, config: { server } } = http;
     const bytes = await readBody(call.req.raw, {
       maxBytes: server.max_body_bytes,
@@ -48,6 +52,7 @@ export async function withBytes(
       signal: scope.signal,
     });
     const response = await serve({ call, bytes, scope });
+    for (const [name, value] of Object.entries(pass?.headers() ?? {})) response.headers.set(name, value);
     endSpan?.(response.status);
     return response;
   } catch (error) {
@@ -55,6 +60,14 @@ export async function withBytes(
     endSpan?.(CanopyError.is(error) ? error.status : 500, error);
     throw error;
   }
+}
+
+/** Begins a request of a limited key. Throws `rate_limit_exceeded` (429). */
+function begin(pass: KeyPass, call: Call, scope: RequestScope): void {
+  call.set("pass", pass);
+  scope.pass = pass;
+  pass.enter();
+  scope.onEnd(() => pass.leave());
 }
 
 /** Begins the span of a request; its end comes with the scope's, after it was told the status. */

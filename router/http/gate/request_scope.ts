@@ -3,6 +3,7 @@ import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import type { Drain } from "./drain.ts";
 import { clientGone } from "./errors.ts";
+import type { KeyPass } from "./key_limits.ts";
 import type { Metrics, Outcome } from "../metrics/metrics.ts";
 
 const log = logger("http");
@@ -23,6 +24,8 @@ export class RequestScope {
   model = "unknown";
   /** The client, as `Keys.ownerOf` names it. */
   owner: string | undefined;
+  /** Where limits count for the client's key: it pays for what the request uses. */
+  pass: KeyPass | undefined;
   readonly #controller = new AbortController();
   readonly #leave: () => void;
   readonly #unlink: () => void;

@@ -6,6 +6,7 @@ import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Admission } from "./admission.ts";
 import type { Keys } from "./auth.ts";
 import type { Drain } from "./drain.ts";
+import type { KeyLimits } from "./key_limits.ts";
 import type { Sites } from "./sites.ts";
 import type { Metrics, ThreadCounts } from "../metrics/metrics.ts";
 import type { Moa } from "../../moa/run/moa.ts";
@@ -34,6 +35,8 @@ export interface HttpServices extends RouterServices {
   readonly admission: Admission;
   readonly drain: Drain;
   readonly keys: Keys;
+  /** Undefined where no key has limits. */
+  readonly limits?: KeyLimits | undefined;
   readonly sites: Sites;
   readonly audit: boolean;
   readonly metrics: Metrics;

@@ -1,13 +1,14 @@
 import { CanopyError } from "../../../base/errors.ts";
+import { apiKeysOf } from "../../../cfgs/schema/limits.ts";
+import type { KeysConfig } from "./auth.ts";
 import { hostnameOf, isListedHost, isLoopback } from "../../../base/hosts.ts";
 
 /** The headers of a request by lower-case names. */
 type HeaderOf = (name: string) => string | undefined;
 
 /** The settings of a server that say which pages may ask. */
-export interface SitesConfig {
+export interface SitesConfig extends Pick<KeysConfig, "api_keys" | "limits"> {
   readonly host: string;
-  readonly api_keys: readonly string[];
   readonly cors_origins: readonly string[];
   readonly allowed_hosts: readonly string[];
 }
@@ -20,12 +21,14 @@ export interface SitesConfig {
 export class Sites {
   readonly #config: SitesConfig;
   readonly #local: boolean;
+  readonly #hasKeys: boolean;
   /** The last host that was let in: nearly all requests name the same. */
   #lastHost = "";
 
   constructor(config: SitesConfig) {
     this.#config = config;
     this.#local = isLoopback(config.host);
+    this.#hasKeys = apiKeysOf(config).length > 0;
   }
 
   /** Throws `foreign_host` or `foreign_origin` (403), naming the header and the setting. */
@@ -52,9 +55,9 @@ export class Sites {
   }
 
   #checkOrigin(header: HeaderOf, host: string): void {
-    const { cors_origins: origins, api_keys: keys } = this.#config;
+    const { cors_origins: origins } = this.#config;
     // A key that a page knows was given to it; what counts for nothing is to come from a browser near us.
-    if (!this.#local && keys.length > 0) return;
+    if (!this.#local && this.#hasKeys) return;
     if (origins.includes("*")) return;
     const origin = header("origin");
     if (origin === undefined) {

@@ -25,6 +25,7 @@ export async function startGraph(
     const { owner, signal } = scope;
     run = http.moa.start(graph, { question, rootSampling: {}, choices: 1, headers, owner }, signal);
     http.metrics.followRun(REQUEST_GRAPH, run);
+    scope.pass?.follow(run);
     return run;
   } finally {
     if (run === undefined) release();

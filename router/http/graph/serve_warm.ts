@@ -42,6 +42,7 @@ export async function serveWarm(http: HttpServices, { call, body, scope }: ReadR
     scope,
     () => warm(order, scope.signal),
   );
+  scope.pass?.spend(promptTokens);
   return json(scope, {
     object: "warm",
     model: request.model,
@@ -69,6 +70,7 @@ export async function servePrefill(
     const done: Json[] = [];
     for (const [at, prompt] of prompts.entries()) {
       const warmed = await warm({ model, prompt, like, stickyKey }, scope.signal);
+      scope.pass?.spend(warmed.promptTokens);
       done.push(prefillBody(warmed, idOf(request, at) ?? `prefill-${http.random.hex(16)}`));
     }
     return done;

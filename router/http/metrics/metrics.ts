@@ -20,6 +20,7 @@ const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320,
 /** What `Metrics` has counted, as another thread can be sent it. */
 export interface MetricsCounts {
   readonly requests: FamilyValues<number>;
+  readonly refusals: FamilyValues<number>;
   readonly agentCalls: FamilyValues<number>;
   readonly failovers: FamilyValues<number>;
   readonly tokens: FamilyValues<number>;
@@ -49,6 +50,10 @@ export interface ThreadCounts {
 export class Metrics {
   readonly #clock: Clock;
   readonly #requests = new Counter("canopy_requests_total", "Requests that ended, by model and outcome.");
+  readonly #refusals = new Counter(
+    "canopy_key_refusals_total",
+    "Requests that were refused because their API key had reached a limit, by the key's name.",
+  );
   readonly #agentCalls = new Counter("canopy_agent_calls_total", "Engine calls of runs, by model.");
   readonly #failovers = new Counter(
     "canopy_agent_failovers_total",
@@ -77,6 +82,11 @@ export class Metrics {
   /** Counts a request that has ended. `model`: a configured name, or `unknown`. */
   requestEnded(model: string, outcome: Outcome): void {
     this.#requests.add({ model, outcome });
+  }
+
+  /** Counts a request that was refused by a limit of its key. */
+  keyRefused(key: string, limit: "requests" | "tokens" | "concurrent"): void {
+    this.#refusals.add({ key, limit });
   }
 
   /** Follows a run to its end and counts what it used. */
@@ -111,6 +121,7 @@ export class Metrics {
   values(): MetricsCounts {
     return {
       requests: this.#requests.values(),
+      refusals: this.#refusals.values(),
       agentCalls: this.#agentCalls.values(),
       failovers: this.#failovers.values(),
       tokens: this.#tokens.values(),
@@ -125,6 +136,7 @@ export class Metrics {
   /** Adds what was counted elsewhere. */
   absorb(counts: MetricsCounts): void {
     this.#requests.absorb(counts.requests);
+    this.#refusals.absorb(counts.refusals);
     this.#agentCalls.absorb(counts.agentCalls);
     this.#failovers.absorb(counts.failovers);
     this.#tokens.absorb(counts.tokens);
@@ -137,7 +149,7 @@ export class Metrics {
 
   /** Writes what was counted so far. */
   write(text: MetricsText): void {
-    const calls = [this.#requests, this.#agentCalls, this.#failovers, this.#tokens];
+    const calls = [this.#requests, this.#refusals, this.#agentCalls, this.#failovers, this.#tokens];
     for (const family of [...calls, this.#runSeconds, this.#exits]) family.write(text);
     this.http.write(text);
     this.models.write(text);

@@ -1,7 +1,11 @@
 import type { JsonObject } from "../../../base/json.ts";
+import { atOnce, turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
+import type { RelayRequest } from "../../relay/relay_types.ts";
+import { LONG_BODY } from "../../relay/request_plan.ts";
+import { askingForUsage, hidesUsage, UsageMeter } from "../../relay/usage_meter.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** One request for an engine model: its bytes go to a worker as they came. */
@@ -21,7 +25,7 @@ export async function serveEngine(
   request: EngineRequest,
   scope: RequestScope,
 ): Promise<Response> {
-  const { model, path, headers, bytes, body } = request;
+  const { model, path, headers, body } = request;
   refuseDeadly({
     engine: model.config.engine,
     version: model.engine.capabilities.version,
@@ -36,13 +40,14 @@ export async function serveEngine(
   scope.onEnd(timer.ended);
   const release = await http.admission.take(scope.signal);
   scope.onEnd(release);
+  const metered = await meteredRequest(http, request, scope);
   const { status, headers: returned, body: answer } = await http.relay.relay(
     model,
     {
       method: "POST",
       path,
       headers,
-      body: bytes,
+      ...metered,
       owner: scope.owner,
       credentials: http.keys.forWorkers(headers["authorization"]),
     },
@@ -55,4 +60,21 @@ export async function serveEngine(
     return new Response(answer ?? null, init);
   }
   return new Response(pulledBody(answer, scope, outcomeOf(status)), init);
+}
+
+/** The request with what counts its tokens, where the client's key has a limit on them: they are spent when it ends. */
+async function meteredRequest(
+  { clock }: HttpServices,
+  { path, bytes, body }: EngineRequest,
+  scope: RequestScope,
+): Promise<Pick<RelayRequest, "body" | "rewrite">> {
+  const { pass } = scope;
+  if (pass?.countsTokens !== true) return { body: bytes };
+  const hides = hidesUsage(path, body);
+  const rewrite = new UsageMeter(hides);
+  scope.onEnd(() => pass.spend(rewrite.tokens));
+  if (!hides) return { body: bytes, rewrite };
+  const asking = askingForUsage(bytes, body);
+  const asked = bytes.length > LONG_BODY ? await turnByTurn(clock, asking, scope.signal) : atOnce(asking);
+  return { body: asked, rewrite };
 }

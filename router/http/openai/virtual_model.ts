@@ -88,7 +88,10 @@ async function serveRuns(
     plan,
     owner: scope.owner,
     signal: scope.signal,
-    onRunStarted: (run) => http.metrics.followRun(graph.name, run),
+    onRunStarted: (run) => {
+      http.metrics.followRun(graph.name, run);
+      scope.pass?.follow(run);
+    },
   });
   const answer = newAnswer(http, request, plan);
   const events = group.events();

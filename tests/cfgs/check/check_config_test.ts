@@ -332,3 +332,27 @@ test("Hedges: where a model has no other worker a warning says so; a percentile 
   const [much] = complaints(configText({ models: { two: { ...model, hedge: { max_share: 2 } } } }));
   assert.match(much ?? "", /models\.two\.hedge\.max_share/);
 });
+
+test("a key with limits has one name and one secret, and is no admin's", () => {
+  const check = (keys: object, server: object = { admin_key: "boss" }) =>
+    complaints(configText({ server: { ...server, limits: { keys } } }));
+  assert.deepEqual(check({ alice: { api_key: "a", requests_per_minute: 1 }, bob: { api_key: "b" } }), []);
+  const refused = (keys: object) => check(keys).map((line) => line.replace(/^\S+ /, ""));
+  assert.deepEqual(refused({ alice: {} }), [
+    "server.limits.keys.alice has no key: give api_key, or api_key_env",
+  ]);
+  assert.deepEqual(refused({ alice: { api_key: "a" }, bob: { api_key: "a" } }), [
+    "server.limits.keys.bob has the same key as alice: a key has one name",
+  ]);
+  assert.deepEqual(refused({ alice: { api_key: "boss" } }), [
+    "server.limits.keys.alice is an admin key, and those have no limits: leave it out, or use another key",
+  ]);
+  assert.match(
+    refused({ alice: { api_key: "a", tokens_per_minute: 0 } })[0] ?? "",
+    /^server\.limits\.keys\.alice\.tokens_per_minute is 0: /,
+  );
+  assert.match(
+    check({ alice: { api_key: "a" } }, {})[0] ?? "",
+    /server\.limits is set without server\.admin_key/,
+  );
+});

@@ -4,9 +4,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { fc } from "../../properties.ts";
+import { toCanopy } from "../../../cfgs/formats/canopy.ts";
+import { effectiveText } from "../../../cfgs/load/effective.ts";
 import { loadConfig } from "../../../cfgs/load/load.ts";
 import { ConfigError } from "../../../cfgs/load/problems.ts";
 import { presetText } from "../../../cfgs/presets/presets.ts";
+import { apiKeysOf } from "../../../cfgs/schema/limits.ts";
 import { complaints, configText, load } from "../helpers.ts";
 
 const minimal = '{ "models": { "4b": { "model": "x", "engine": "vllm", "workers": ["http://h:1"] } } }';
@@ -278,6 +281,29 @@ test("A key is taken from the environment variable that api_key_env names", () =
   assert.deepEqual(loaded.provenance(["models", "a", "api_key"]), { kind: "env", name: "MY_KEY" });
   assert.deepEqual(loaded.warnings.map((warning) => warning.message), [
     "models.b.api_key_env names MY_OTHER_KEY, which is not set: no key will be sent",
+  ]);
+});
+
+test("The key of limits is taken from its environment variable, shown nowhere, and missed when it is not there", () => {
+  const server = {
+    api_keys: ["first-secret"],
+    admin_key: "boss",
+    limits: {
+      default: { requests_per_minute: 60 },
+      keys: { token: { api_key_env: "ALICE_KEY", tokens_per_minute: 1000, max_concurrent: false } },
+    },
+  };
+  const loaded = load(configText({ server }), { env: { ALICE_KEY: "env-secret" } });
+  assert.deepEqual(apiKeysOf(loaded.config.server), ["first-secret", "env-secret"]);
+  const said = effectiveText(loaded);
+  assert.doesNotMatch(said, /secret/);
+  assert.match(said, /server\.limits\.keys\.token\.api_key = "\*\*\*" {2}# ALICE_KEY\n/);
+  assert.match(said, /server\.limits\.keys\.token\.tokens_per_minute = 1000 {2}# canopy\.jsonc:1\n/);
+  const written = toCanopy(loaded.config);
+  assert.doesNotMatch(written, /env-secret/);
+  assert.deepEqual(load(written, { env: { ALICE_KEY: "env-secret" } }).config, loaded.config);
+  assert.deepEqual(complaints(configText({ server })), [
+    "canopy.jsonc:1:137: server.limits.keys.token.api_key_env names ALICE_KEY, which is not set: nobody could use this key",
   ]);
 });
 

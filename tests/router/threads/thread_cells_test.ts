@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
+import { keyHash } from "../../../router/http/gate/auth.ts";
 import { Breaker } from "../../../router/pool/breaker.ts";
 import { ThreadCells } from "../../../router/threads/thread_cells.ts";
 
@@ -68,4 +69,25 @@ test("threads share a breaker: failures of all open it, one probe of all is let 
       "half_open closed": 1,
     });
   });
+});
+
+test("a key has one count for all threads, and what a dead one had under way is taken back", () => {
+  const memory = ThreadCells.allocate(3);
+  const [lead, one, other] = [0, 1, 2].map((thread) => cellsOf(memory, thread).keys);
+  const [alice, bob] = ["alice", "bob"].map(keyHash);
+  const nowMs = 1_700_000_000_000;
+  for (const keys of [one, other]) {
+    keys!.of(alice!)!.tokens.add(50, nowMs);
+    assert.ok(keys!.of(alice!)!.requests.tryAdd(2, nowMs));
+    assert.ok(keys!.of(alice!)!.running.tryAdd(2));
+  }
+  const counts = lead!.of(alice!)!;
+  assert.deepEqual([counts.tokens.count(nowMs), counts.requests.tryAdd(2, nowMs)], [100, false]);
+  assert.equal(counts.running.tryAdd(2), false);
+  assert.equal(lead!.of(bob!)!.requests.count(nowMs), 0);
+  cellsOf(memory, 0).forget(1);
+  assert.deepEqual([counts.running.value, counts.tokens.count(nowMs)], [1, 100]);
+  for (let i = 0; i < 1_022; i++) assert.ok(lead!.of(keyHash(`key ${i}`)));
+  assert.equal(other!.of(keyHash("one more")), undefined);
+  assert.equal(one!.of(bob!)!.requests.tryAdd(1, nowMs), true);
 });

@@ -309,11 +309,25 @@ test("all threads go on by a new configuration, also those that are started then
           second.url,
         ]]);
       }
-      threaded.router.reconfigure({ ...moved, server: { ...config.server, api_keys: ["k"] } });
+      const limits = { default: {}, keys: { team: { api_key: "k", max_concurrent: 3 } } };
+      threaded.router.reconfigure({ ...moved, server: { ...config.server, limits } });
       await until("all threads want the key", async () => [...await statuses()].join() === "401");
       threaded.kill(2);
       await bothServe(url, "k");
       assert.deepEqual([...await statuses()], [401]);
+      second.hold();
+      let refused = 0;
+      const body = { model: "m", messages: [{ role: "user", content: "Hi" }] };
+      const asked = times(MANY, async () => {
+        const { status } = await ask("POST", `${url}/v1/chat/completions`, body, "k");
+        if (status === 429) refused++;
+        return status;
+      });
+      await until("all but three are refused", () => refused === MANY - 3);
+      second.release();
+      assert.equal((await Promise.all(asked)).filter((status) => status === 200).length, 3);
+      const { text } = await ask("GET", `${url}/metrics`, undefined, "k");
+      assert.equal(valueOf(text, 'canopy_key_refusals_total{key="team",limit="concurrent"}'), MANY - 3);
     });
   } finally {
     await second.close();
