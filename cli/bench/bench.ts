@@ -1,4 +1,5 @@
 import { benchAllCommand } from "./all.ts";
+import { benchEmitCommand } from "./emit/emit.ts";
 import { benchCompareCommand } from "./eval/compare.ts";
 import { benchEvalCommand } from "./eval/eval.ts";
 import { benchMergeCommand } from "./eval/merge.ts";
@@ -33,5 +34,6 @@ export const benchCommand = commandGroup({
     benchEvalCommand,
     benchCompareCommand,
     benchMergeCommand,
+    benchEmitCommand,
   ],
 });

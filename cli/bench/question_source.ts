@@ -59,24 +59,26 @@ export async function pickedSets(
   return sets;
 }
 
+/** Refuses a name that is neither a data set nor a file of a user's own. Throws `UsageError`. */
+export function checkSetName(name: string): void {
+  const names = DATA_SETS.map((one) => one.name);
+  if (names.includes(name) || /[./\\]/.test(name)) return;
+  throw new UsageError(
+    `There is no data set "${name}": there are ${
+      names.join(", ")
+    }, and files of your own such as ./questions.jsonl`,
+  );
+}
+
 async function loadedSet(
   name: string,
   { data, seed, progress }: { readonly data: string; readonly seed: string; readonly progress: Progress },
   io: Io,
 ): Promise<LoadedSet> {
   const pathOf = (path: string) => isAbsolute(path) ? path : join(io.cwd, path);
+  checkSetName(name);
   const set = DATA_SETS.find((one) => one.name === name);
-  if (set === undefined) {
-    if (!/[./\\]/.test(name)) {
-      throw new UsageError(
-        `There is no data set "${name}": there are ${
-          DATA_SETS.map((one) => one.name).join(", ")
-        }, and files of ` +
-          "your own such as ./questions.jsonl",
-      );
-    }
-    return { ...await loadFiles(ownSet(name), pathOf(name), seed), label: name };
-  }
+  if (set === undefined) return { ...await loadFiles(ownSet(name), pathOf(name), seed), label: name };
   if (data === "sample") return await loadSample(set, seed);
   if (data !== "hub") return await loadFiles(set, pathOf(data), seed);
   const { transport, clock, stop: signal, env } = io;

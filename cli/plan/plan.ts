@@ -1,17 +1,14 @@
-import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { CanopyError } from "../../base/errors.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { configProblemText } from "../../cfgs/load/problems.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
-import type { Io } from "../kit/io.ts";
+import { printEmitted, writeEmitted } from "../kit/emitted_files.ts";
 import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
-import { DOCKERFILE, type EmittedFile } from "../../launcher/emit/emitted.ts";
+import { DOCKERFILE } from "../../launcher/emit/emitted.ts";
 import { modelPortsOf } from "../../launcher/plan/launch_plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
 import { version } from "../kit/version.ts";
@@ -104,64 +101,13 @@ Examples:
       if (files.length === 0) {
         throw new UsageError("Option --out needs something to write: give --emit, too");
       }
-      writeFiles(files, { folder: values.out, input: loaded.source, force: values.force }, io);
+      const input = { path: loaded.source, what: "the configuration" };
+      writeEmitted(files, { folder: values.out, input, force: values.force }, io);
       if (files.some(({ path }) => path === DOCKERFILE.path)) placeProgram(values.out, io);
     } else if (values.emit !== undefined) {
-      for (const { path, text } of files) {
-        io.out.write(files.length === 1 ? text : `# --- ${path}\n${text}\n`);
-      }
+      printEmitted(files, io);
     } else if (values.json) io.out.write(`${JSON.stringify(planJson(plan), null, 2)}\n`);
     else io.out.write(planText(plan));
     return 0;
   },
 });
-
-/** Writes all files, or none: what is there and says something else is kept unless `force`, `input` always. */
-function writeFiles(
-  files: readonly EmittedFile[],
-  { folder, input, force }: { readonly folder: string; readonly input: string; readonly force: boolean },
-  io: Io,
-): void {
-  const targets = files.map(({ path, text }) => ({ path, text, target: join(folder, path) }))
-    .filter(({ path, target }) => path !== DOCKERFILE.path || !existsSync(target));
-  for (const { text, target } of targets) {
-    if (isSame(target, input)) {
-      throw cannotWrite(target, "it is the configuration itself: give another --out");
-    }
-    if (!force && textAt(target) !== undefined && textAt(target) !== text) {
-      throw cannotWrite(target, "it is there already: give another --out, or --force to overwrite it");
-    }
-  }
-  for (const { text, target } of targets) {
-    try {
-      mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target, text);
-    } catch (cause) {
-      throw cannotWrite(target, `${messageOfIo(cause)}: give another --out`, cause);
-    }
-    io.out.write(`${target}\n`);
-  }
-}
-
-function cannotWrite(target: string, why: string, cause?: unknown): CanopyError {
-  return new CanopyError(`Cannot write ${target}: ${why}`, { code: "cannot_write", status: 500, cause });
-}
-
-/** True when both paths lead to one file. */
-function isSame(a: string, b: string): boolean {
-  return existsSync(a) && existsSync(b) && realpathSync(a) === realpathSync(b);
-}
-
-/** What is at a path; "" where it is not a file that can be read, undefined where there is nothing. */
-function textAt(path: string): string | undefined {
-  if (!existsSync(path)) return undefined;
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
-}
-
-function messageOfIo(cause: unknown): string {
-  return cause instanceof Error && "code" in cause ? String(cause.code) : String(cause);
-}

@@ -7,11 +7,11 @@ import { UsageError } from "../../kit/args.ts";
 import { listServed, type ServedName, type Server, serverUrl } from "../../kit/client.ts";
 import type { OptionValues } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
+import { DEFAULT_URL } from "../../kit/server_place.ts";
 import { reachableUrl, startRouter } from "../../kit/router/local_router.ts";
 import { digestOf } from "./digest.ts";
 import { simulatedConfig } from "./simulated_config.ts";
 
-const DEFAULT_URL = "http://127.0.0.1:8000";
 const DEFAULT_SPEEDUP = 100;
 
 /** Options that say who answers. */

@@ -1,4 +1,5 @@
 import type { ReportedExperiment } from "../../../bench/report/eval_report.ts";
+import { UsageError } from "../../kit/args.ts";
 import type { OptionValues } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
 import { DRIVER_VARIABLES, withDriverVariables } from "./driver_variables.ts";
@@ -110,7 +111,8 @@ export interface ShardRequest {
 
 /**
  * The part that `--shard` asks for. A part's records stand beside those of the whole where all parts are told the same
- * name: by a file, or with `auto`. Reports that a file names are those of the whole, and no part writes them.
+ * name: by a file, or with `auto`. Reports that a file names are those of the whole, and no part writes them. Throws
+ * `UsageError` for a part that is none.
  */
 export function shardRequest(
   { values, members, experiment }: EvalRequest,
@@ -119,6 +121,9 @@ export function shardRequest(
 ): ShardRequest {
   if (values.shard === undefined) return { values, shard: undefined };
   const shard = readShard(values.shard, io.env);
+  if (values.shard === "auto" && values.records === undefined) {
+    throw new UsageError("Option --shard auto needs --records FILE: parts are put together by their records");
+  }
   if (values.shard === "auto") io.err.write(`Part ${shard.part} of ${shard.parts}\n`);
   const isShared = values.shard === "auto" || (flags.shard !== undefined && flags.records === undefined);
   const { records } = values;

@@ -117,6 +117,7 @@ test("--shard auto is refused where no job says which part it is", async () => {
   const task = { SLURM_ARRAY_TASK_ID: "3" };
   const refused: readonly (readonly [Record<string, string>, RegExp])[] = [
     [{}, /neither variable is set: write I\/N/],
+    [{ ...task, CANOPY_SHARD_COUNT: "3" }, /--shard auto needs --records FILE/],
     [task, /SLURM_ARRAY_TASK_ID and no count: set CANOPY_SHARD_COUNT/],
     [{ JOB_COMPLETION_INDEX: "0" }, /JOB_COMPLETION_INDEX and no count: set CANOPY_SHARD_COUNT/],
     [{ ...task, CANOPY_SHARD_COUNT: "2" }, /SLURM_ARRAY_TASK_ID, from 1 on, is no part of 2/],

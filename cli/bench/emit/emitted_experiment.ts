@@ -1,0 +1,93 @@
+import { existsSync } from "node:fs";
+import { isAbsolute, join, relative, sep } from "node:path";
+import { CanopyError } from "../../../base/errors.ts";
+import { readConfig } from "../../../cfgs/load/read_config.ts";
+import { presetNames } from "../../../cfgs/presets/presets.ts";
+import { formatPath } from "../../../cfgs/schema/config_path.ts";
+import { UsageError } from "../../kit/args.ts";
+import type { Io } from "../../kit/io.ts";
+import { version } from "../../kit/version.ts";
+import {
+  type ExperimentMembers,
+  isOwnSet,
+  memberName,
+  memberOptions,
+  OUTPUT_OPTIONS,
+  secretPaths,
+  withPaths,
+} from "../eval/experiment_file.ts";
+import { BENCH_FOLDER } from "./indexed_job.ts";
+
+/** Members with paths as they are seen from a folder of the same machine, or of one with the same folders. */
+export function membersFrom(
+  members: ExperimentMembers,
+  folder: string,
+  { cwd }: Pick<Io, "cwd">,
+): ExperimentMembers {
+  return withPaths(members, (path) => pathFrom(path, folder, cwd), (config) => isFileAt(config, cwd));
+}
+
+/** A path, seen from the working folder, as it is seen from another one; a whole path stays. */
+export function pathFrom(path: string, folder: string, cwd: string): string {
+  if (isAbsolute(path)) return path;
+  const base = isAbsolute(folder) ? folder : join(cwd, folder);
+  return relative(base, join(cwd, path)).replaceAll(sep, "/");
+}
+
+/**
+ * Members for pods, which see nothing of this machine: configurations stand in the file, what is written goes to the
+ * volume. Throws `UsageError` for questions in files here, and 400 `secret` for a configuration with a key.
+ */
+export function membersForPods(members: ExperimentMembers, { cwd }: Pick<Io, "cwd">): ExperimentMembers {
+  const { sets, config, data } = members;
+  const local = [
+    ...Array.isArray(sets) ? sets.map(String).filter(isOwnSet) : [],
+    ...typeof data === "string" && data !== "sample" && data !== "hub" ? [data] : [],
+  ].find((path) => !isAbsolute(path));
+  if (local !== undefined) {
+    throw new UsageError(
+      `${local} is a file here, which pods do not see: put it on their volume and name it ${BENCH_FOLDER}/…, ` +
+        "or write files for Slurm only (--target slurm)",
+    );
+  }
+  const written = OUTPUT_OPTIONS.map((name) => {
+    const path = members[name];
+    return [name, typeof path === "string" ? `${BENCH_FOLDER}/${path.replace(/^.*[/\\]/, "")}` : undefined];
+  });
+  const inside = Array.isArray(config) ? config.map((one: unknown) => configInside(one, cwd)) : config;
+  return { ...members, ...Object.fromEntries(written), config: inside };
+}
+
+function configInside(config: unknown, cwd: string): unknown {
+  if (typeof config !== "string" || (presetNames.includes(config) && !isFileAt(config, cwd))) return config;
+  const { value } = readConfig({ path: config });
+  const [secret] = secretPaths({ config: [value] });
+  if (secret === undefined) return value;
+  throw new CanopyError(
+    `Cannot write ${config} into a ConfigMap: ${
+      formatPath(secret.slice(2))
+    } is a secret; name its variable as ` +
+      "api_key_env, and put the variable into the secret canopy-bench",
+    { code: "secret", status: 400 },
+  );
+}
+
+function isFileAt(path: string, cwd: string): boolean {
+  return existsSync(isAbsolute(path) ? path : join(cwd, path));
+}
+
+/** Members as the text of an experiment file. Throws `UsageError` for a key or password in it. */
+export function experimentText(members: ExperimentMembers): string {
+  const written = ["sets", ...memberOptions().map(([name]) => name)].flatMap((name) => {
+    const value = members[name];
+    const isNothing = value === undefined || value === false || (Array.isArray(value) && value.length === 0);
+    return isNothing ? [] : [[memberName(name), value] as const];
+  });
+  const file = Object.fromEntries(written);
+  const [secret] = secretPaths(file);
+  if (secret !== undefined) {
+    throw new UsageError(`${formatPath(secret)} has a password, which must not stand in files: leave it out`);
+  }
+  return `// Written by canopy bench emit ${version}: canopy bench eval --experiment FILE asks all of it.\n` +
+    `${JSON.stringify(file, null, 2)}\n`;
+}

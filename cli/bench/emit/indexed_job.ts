@@ -1,0 +1,128 @@
+import { stringify } from "yaml";
+import { type EmittedFile, PROGRAM_IN_CONTAINER } from "../../../launcher/emit/emitted.ts";
+import { SHARD_COUNT } from "../eval/shard.ts";
+import { type EvalJob, mergeArguments, partArguments, reportArguments } from "./eval_job.ts";
+
+/** Volume that all pods write to, as they see it. */
+export const BENCH_FOLDER = "/bench";
+
+/** The experiment as pods see it. */
+export const EXPERIMENT_IN_POD = "/etc/canopy/experiment.jsonc";
+
+const NAME = "canopy-bench";
+
+/** User of Canopy's image. */
+const USER = 65_532;
+
+/** Times that a part is started again. */
+const RETRIES = 3;
+
+/**
+ * Manifests for Kubernetes: an indexed Job with a pod for each part, the experiment in a ConfigMap, a volume for the
+ * records, and a second Job that makes one report of them.
+ */
+export function indexedJob(
+  job: EvalJob,
+  { experiment, image }: { readonly experiment: string; readonly image: string },
+): EmittedFile[] {
+  const labels = { "app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "canopy" };
+  const metadata = { name: NAME, labels };
+  const part = {
+    ...container("eval", partArguments(job), image),
+    env: [...ENVIRONMENT, { name: SHARD_COUNT, value: String(job.shards) }],
+  };
+  const evaluation = [
+    {
+      apiVersion: "v1",
+      kind: "ConfigMap",
+      metadata,
+      data: { [EXPERIMENT_IN_POD.replace(/^.*\//, "")]: experiment },
+    },
+    {
+      apiVersion: "v1",
+      kind: "PersistentVolumeClaim",
+      metadata,
+      spec: { accessModes: ["ReadWriteMany"], resources: { requests: { storage: "10Gi" } } },
+    },
+    {
+      apiVersion: "batch/v1",
+      kind: "Job",
+      metadata,
+      spec: {
+        completionMode: "Indexed",
+        completions: job.shards,
+        parallelism: Math.min(job.parallel ?? job.shards, job.shards),
+        backoffLimitPerIndex: RETRIES,
+        template: {
+          metadata: { labels },
+          spec: { ...POD, restartPolicy: "Never", containers: [part] },
+        },
+      },
+    },
+  ];
+  const merge = {
+    apiVersion: "batch/v1",
+    kind: "Job",
+    metadata: { name: `${NAME}-merge`, labels },
+    spec: {
+      backoffLimit: RETRIES,
+      template: {
+        metadata: { labels },
+        spec: {
+          ...POD,
+          restartPolicy: "Never",
+          initContainers: [container("merge", mergeArguments(job), image)],
+          containers: [container("report", reportArguments(job), image)],
+        },
+      },
+    },
+  };
+  return [
+    { path: "eval.yaml", text: HEAD + evaluation.map(yaml).join("---\n") },
+    { path: "merge.yaml", text: MERGE_HEAD + yaml(merge) },
+  ];
+}
+
+const HEAD = `# An evaluation in parts, a pod for each:
+#   kubectl apply -f eval.yaml
+#   kubectl wait --for=condition=complete --timeout=-1s job/${NAME}
+#   kubectl apply -f merge.yaml
+# Keys: kubectl create secret generic ${NAME} --from-literal=CANOPY_API_KEY=... --from-literal=HF_TOKEN=...
+`;
+
+const MERGE_HEAD = `# All parts' records in one file, and the report of it, beside them on the volume.
+# It asks only what still has no answer.
+`;
+
+/** The Hub's cache is on the volume: pods have no home. */
+const ENVIRONMENT = [{ name: "HF_HOME", value: `${BENCH_FOLDER}/huggingface` }];
+
+const POD = {
+  securityContext: { runAsNonRoot: true, runAsUser: USER, fsGroup: USER },
+  volumes: [
+    { name: "experiment", configMap: { name: NAME } },
+    { name: "bench", persistentVolumeClaim: { claimName: NAME } },
+  ],
+};
+
+function container(name: string, args: readonly string[], image: string) {
+  return {
+    name,
+    image,
+    command: [PROGRAM_IN_CONTAINER],
+    // Kubernetes replaces `$(NAME)` in arguments.
+    args: args.map((text) => text.replaceAll("$(", "$$(")),
+    workingDir: BENCH_FOLDER,
+    env: ENVIRONMENT,
+    envFrom: [{ secretRef: { name: NAME, optional: true } }],
+    resources: { requests: { cpu: "1", memory: "1Gi" }, limits: { memory: "4Gi" } },
+    volumeMounts: [
+      { name: "experiment", mountPath: EXPERIMENT_IN_POD.replace(/\/[^/]*$/, ""), readOnly: true },
+      { name: "bench", mountPath: BENCH_FOLDER },
+    ],
+  };
+}
+
+function yaml(manifest: object): string {
+  return stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false });
+}
