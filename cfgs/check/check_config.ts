@@ -1,6 +1,7 @@
 import { quoteList } from "../../base/nearest.ts";
 import { checkMaxTokens } from "./check_max_tokens.ts";
 import { checkEarlyExit, checkEffort } from "./check_early_exit.ts";
+import { checkFallbacks } from "./check_fallbacks.ts";
 import { checkPrefill } from "./prefill.ts";
 import { checkPrompt } from "./check_prompt.ts";
 import { checkStaircase } from "./check_staircase.ts";
@@ -21,13 +22,18 @@ export function checkConfig(config: Config): ConfigFinding[] {
   const used = new Set<string>();
   for (const name of Object.keys(config.graphs)) findings.push(...checkGraph(config, name, used));
   for (const [name, model] of Object.entries(config.models)) {
-    if (model.served || used.has(name)) continue;
+    if (model.served || used.has(name) || standsIn(config, name)) continue;
     findings.push(
       findingAt(["models", name], "is used by no graph, and not served by itself", { severity: "warning" }),
     );
   }
+  findings.push(...checkFallbacks(config));
   findings.push(...checkServer(config), ...checkLimits(config), ...checkThreads(config));
   return unique(findings);
+}
+
+function standsIn({ models }: Config, name: string): boolean {
+  return Object.values(models).some(({ fallback }) => fallback?.includes(name) === true);
 }
 
 /** Settings of the server that have no effect without another one. */

@@ -11,7 +11,9 @@ export function summaryText(config: Config): string {
   const lines: string[] = [];
   for (const [name, model] of Object.entries(config.models)) {
     const called = model.model === name ? "" : ` (${model.model})`;
-    lines.push(`model ${name}${called}: ${model.engine}, ${workersText(model)}`);
+    const { fallback = [] } = model;
+    const others = fallback.length === 0 ? "" : `; falls back on ${fallback.join(", ")}`;
+    lines.push(`model ${name}${called}: ${model.engine}, ${workersText(model)}${others}`);
   }
   if (config.fleet !== undefined) {
     const { workers, engine } = config.fleet;

@@ -63,6 +63,9 @@ export const modelSchema = z.strictObject({
     "Longest prompt plus answer; asked from the engine if absent",
   ),
   served: z.boolean().default(true).describe("Listed and served under its own name, too"),
+  fallback: z.array(z.string().min(1)).optional().describe(
+    "Keys of models that answer in its place, the first one that can, where none of its own workers can",
+  ),
   ...policySchemas,
   dp_aware: z.boolean().default(false).describe(
     "Each data-parallel rank of a SGLang server is a place of its own, chosen here; false: the server chooses",
@@ -152,6 +155,7 @@ export const fleetSchema = z.strictObject({
     engine: true,
     workers: true,
     tokenizer: true,
+    fallback: true,
     onnx: true,
     launch: true,
   }).prefault({}).describe("Settings of every model that is learned"),

@@ -326,20 +326,22 @@ class WorkerRelay implements Relay {
   /** The end of a request that no worker could serve. */
   async #fail(job: Job, attempt: Failed, retried: boolean): Promise<RelayAnswer> {
     const { call, response, first, failure } = attempt;
+    const gaveUp = failure.retryable ? failure.deliverable ? "full" : "failed" : undefined;
     // A client that retries, too, would multiply our attempts.
     const extra: Record<string, string> = retried ? { "x-should-retry": "false" } : {};
     if (failure.deliverable && response !== undefined) {
       const answered = await this.#readRefusal(job, { ...attempt, response, first });
       const retryAfter = response.headers["retry-after"] ?? "1";
       if (answered !== undefined) {
-        return this.#answer(job, answered, { "retry-after": retryAfter, ...extra });
+        return { ...this.#answer(job, answered, { "retry-after": retryAfter, ...extra }), gaveUp };
       }
     }
     await call.drop();
     release(attempt, failure.outcome);
     this.#logFailure(job.requestId, failure.error);
     const headers = { "content-type": "application/json", "x-request-id": job.requestId, ...extra };
-    return { status: failure.error.status, headers, body: encoder.encode(failureBody(failure.error)) };
+    const { status } = failure.error;
+    return { status, headers, body: encoder.encode(failureBody(failure.error)), gaveUp };
   }
 
   /** Reads the body of a refusal; undefined when it breaks off. Rejects as `#try` does when the client goes. */

@@ -1,5 +1,6 @@
 import type { AnswerRewrite } from "./answer_rewrite.ts";
 import type { LiveRid } from "./live_rids.ts";
+import type { FallbackReason } from "../served/fallbacks.ts";
 import type { ServedModel } from "../served/served_model.ts";
 
 /** A client's own credentials, which pass through to workers that the router has no key for. */
@@ -17,6 +18,8 @@ export interface RelayRequest {
   readonly body: Uint8Array;
   /** Present where the workers know the client rather than the router. */
   readonly credentials?: ClientCredentials | undefined;
+  /** True where another model than the one that the body names is asked: its name is written into the body. */
+  readonly renames?: boolean | undefined;
   /** Looks at the answer on its way, and may change it; one that is no stream is then held until it is whole. */
   readonly rewrite?: AnswerRewrite | undefined;
   /** The client, by a name that only comparing makes sense of: its ids are its own. */
@@ -33,6 +36,8 @@ export interface RelayAnswer {
    * the worker and the client; undefined for none.
    */
   readonly body: Uint8Array<ArrayBuffer> | AnswerBytes | undefined;
+  /** Present where all attempts have failed, and the client has had nothing yet: another model may be asked instead. */
+  readonly gaveUp?: FallbackReason | undefined;
 }
 
 /** Bytes of an answer while they arrive. */

@@ -83,7 +83,7 @@ export class RequestPlan {
     this.#body = request.body;
     this.#needsIds = hasBody && engine.startsWith("sglang") && takesRequestId(request.path);
     this.paired = engine === "sglang-pd" && this.#needsIds;
-    const mayRename = hasBody && config.model !== model.name;
+    const mayRename = hasBody && (config.model !== model.name || request.renames === true);
     this.#members = {};
     this.needsPrefillLogprobs = false;
     const ordersQueue = hasBody && model.engine.capabilities.priority === "lower_first";
@@ -104,6 +104,7 @@ export class RequestPlan {
   static *inTurns(model: ServedModel, request: RelayRequest): Turns<RequestPlan> {
     const { config, engine, name } = model;
     const isScanned = config.engine.startsWith("sglang") || config.model !== name ||
+      request.renames === true ||
       engine.capabilities.priority === "lower_first";
     let top: TopLevel | undefined;
     try {

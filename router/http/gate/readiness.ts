@@ -1,6 +1,6 @@
 import type { HttpServices } from "./services.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
-import { poolProblem } from "../../pool/pool_problem.ts";
+import { servingProblem } from "../../served/fallbacks.ts";
 
 /** The reason not to send requests here now; undefined when all is well. */
 export function notReadyReason(http: HttpServices): string | undefined {
@@ -9,9 +9,10 @@ export function notReadyReason(http: HttpServices): string | undefined {
   const used = new Set(graphs.flatMap(({ agents }) => agents.map(({ model }) => model)));
   const problems = new Map<string, string>();
   let served = 0;
-  for (const { name, config, pool } of http.models.values()) {
+  for (const model of http.models.values()) {
+    const { name, config } = model;
     if (!config.served && !used.has(name)) continue;
-    const problem = poolProblem(pool.workers(), config);
+    const problem = servingProblem(model, (other) => http.models.get(other));
     if (problem !== undefined) problems.set(name, problem);
     else if (config.served) served++;
   }

@@ -21,6 +21,7 @@ const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320,
 export interface MetricsCounts {
   readonly requests: FamilyValues<number>;
   readonly refusals: FamilyValues<number>;
+  readonly fallbacks: FamilyValues<number>;
   readonly agentCalls: FamilyValues<number>;
   readonly failovers: FamilyValues<number>;
   readonly tokens: FamilyValues<number>;
@@ -53,6 +54,10 @@ export class Metrics {
   readonly #refusals = new Counter(
     "canopy_key_refusals_total",
     "Requests that were refused because their API key had reached a limit, by the key's name.",
+  );
+  readonly #fallbacks = new Counter(
+    "canopy_fallbacks_total",
+    "Requests and agents for which another model was asked because no worker of their own could answer, by reason.",
   );
   readonly #agentCalls = new Counter("canopy_agent_calls_total", "Engine calls of runs, by model.");
   readonly #failovers = new Counter(
@@ -89,6 +94,11 @@ export class Metrics {
     this.#refusals.add({ key, limit });
   }
 
+  /** Counts what was asked of the model `to` instead of another one. */
+  fellBack(model: string, to: string, reason: string): void {
+    this.#fallbacks.add({ model, to, reason });
+  }
+
   /** Follows a run to its end and counts what it used. */
   followRun(graph: string, run: Run): void {
     const startedMs = this.#clock.now();
@@ -96,7 +106,8 @@ export class Metrics {
       this.#runSeconds.observe({ graph }, (this.#clock.now() - startedMs) / 1000);
       const record = run.record();
       this.#exits.add(graph, record);
-      for (const { model, resumes, restarts } of record.agents) {
+      for (const { model, resumes, restarts, fallback } of record.agents) {
+        if (fallback !== undefined) this.fellBack(model, fallback.model, fallback.reason);
         if (resumes > 0) this.#failovers.add({ model, kind: "resumed" }, resumes);
         if (restarts > 0) this.#failovers.add({ model, kind: "restarted" }, restarts);
       }
@@ -122,6 +133,7 @@ export class Metrics {
     return {
       requests: this.#requests.values(),
       refusals: this.#refusals.values(),
+      fallbacks: this.#fallbacks.values(),
       agentCalls: this.#agentCalls.values(),
       failovers: this.#failovers.values(),
       tokens: this.#tokens.values(),
@@ -137,6 +149,7 @@ export class Metrics {
   absorb(counts: MetricsCounts): void {
     this.#requests.absorb(counts.requests);
     this.#refusals.absorb(counts.refusals);
+    this.#fallbacks.absorb(counts.fallbacks);
     this.#agentCalls.absorb(counts.agentCalls);
     this.#failovers.absorb(counts.failovers);
     this.#tokens.absorb(counts.tokens);
@@ -149,7 +162,14 @@ export class Metrics {
 
   /** Writes what was counted so far. */
   write(text: MetricsText): void {
-    const calls = [this.#requests, this.#refusals, this.#agentCalls, this.#failovers, this.#tokens];
+    const calls = [
+      this.#requests,
+      this.#refusals,
+      this.#fallbacks,
+      this.#agentCalls,
+      this.#failovers,
+      this.#tokens,
+    ];
     for (const family of [...calls, this.#runSeconds, this.#exits]) family.write(text);
     this.http.write(text);
     this.models.write(text);

@@ -1,12 +1,17 @@
 import type { JsonObject } from "../../../base/json.ts";
+import { logger } from "../../../base/log.ts";
 import { atOnce, turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
-import type { RelayRequest } from "../../relay/relay_types.ts";
+import { engineRoute } from "./engine_routes.ts";
+import type { RelayAnswer, RelayRequest } from "../../relay/relay_types.ts";
 import { LONG_BODY } from "../../relay/request_plan.ts";
 import { askingForUsage, hidesUsage, UsageMeter } from "../../relay/usage_meter.ts";
+import { fallbackReason, fallbacksOf } from "../../served/fallbacks.ts";
 import type { ServedModel } from "../../served/served_model.ts";
+
+const log = logger("http");
 
 /** One request for an engine model: its bytes go to a worker as they came. */
 export interface EngineRequest {
@@ -26,13 +31,7 @@ export async function serveEngine(
   scope: RequestScope,
 ): Promise<Response> {
   const { model, path, headers, body } = request;
-  refuseDeadly({
-    engine: model.config.engine,
-    version: model.engine.capabilities.version,
-    vocabSize: model.tokenizer?.vocabSize,
-    path: path.split("?")[0] ?? path,
-    body,
-  });
+  guard(request, model);
   const stream = body["stream"] === true;
   const backend = model.config.engine.endsWith("-pd") ? "pd" : "regular";
   const timer = http.metrics.models.begin({ model: model.name, backend, path, stream });
@@ -41,18 +40,14 @@ export async function serveEngine(
   const release = await http.admission.take(scope.signal);
   scope.onEnd(release);
   const metered = await meteredRequest(http, request, scope);
-  const { status, headers: returned, body: answer } = await http.relay.relay(
-    model,
-    {
-      method: "POST",
-      path,
-      headers,
-      ...metered,
-      owner: scope.owner,
-      credentials: http.keys.forWorkers(headers["authorization"]),
-    },
-    scope.signal,
-  );
+  const { status, headers: returned, body: answer } = await relayed(http, request, {
+    method: "POST",
+    path,
+    headers,
+    ...metered,
+    owner: scope.owner,
+    credentials: http.keys.forWorkers(headers["authorization"]),
+  }, scope.signal);
   if (status < 400) timer.first();
   const init = { status, headers: returned };
   if (answer === undefined || answer instanceof Uint8Array) {
@@ -60,6 +55,74 @@ export async function serveEngine(
     return new Response(answer ?? null, init);
   }
   return new Response(pulledBody(answer, scope, outcomeOf(status)), init);
+}
+
+/** The answer of the model that is asked for or, where no worker of it can answer, of the next one in its place. */
+async function relayed(
+  { relay, models, metrics }: HttpServices,
+  request: EngineRequest,
+  sent: RelayRequest,
+  signal: AbortSignal,
+): Promise<RelayAnswer> {
+  const { model: asked } = request;
+  if (asked.config.fallback === undefined) return await relay.relay(asked, sent, signal);
+  const others = fallbacksOf(asked.name, (name) => models.get(name)).filter((other) => takes(request, other));
+  const id = sent.headers["x-request-id"];
+  for (let model = asked;;) {
+    const isOther = model !== asked;
+    let answer: RelayAnswer | undefined;
+    let failure: unknown;
+    try {
+      answer = await relay.relay(model, isOther ? { ...sent, renames: true } : sent, signal);
+    } catch (error) {
+      failure = error;
+    }
+    const reason = answer === undefined ? fallbackReason(failure) : answer.gaveUp;
+    const next = reason === undefined || signal.aborted ? -1 : others.findIndex(({ pool }) => pool.ready);
+    if (reason === undefined || next < 0) {
+      if (answer === undefined) throw failure;
+      if (!isOther) return answer;
+      return { ...answer, headers: { ...answer.headers, "x-canopy-fallback": model.name } };
+    }
+    if (answer?.body !== undefined && !(answer.body instanceof Uint8Array)) await answer.body.return();
+    const to = others.splice(0, next + 1)[next]!;
+    metrics.fellBack(asked.name, to.name, reason);
+    log.warning("Request {id} for {model} goes to {to}: {reason}", {
+      id,
+      model: asked.name,
+      to: to.name,
+      reason,
+    });
+    model = to;
+  }
+}
+
+/** True where another model takes the same request: its engine has the route, and does not die of it. */
+function takes(request: EngineRequest, model: ServedModel): boolean {
+  const { config } = model;
+  const [path = ""] = request.path.split("?");
+  // The name inside a form stays as it is.
+  if (request.headers["content-type"]?.startsWith("multipart/")) return false;
+  const route = engineRoute(path);
+  if (route !== undefined && !route.pairs && config.engine.endsWith("-pd")) return false;
+  if (path === "/generate" && !config.engine.startsWith("sglang")) return false;
+  try {
+    guard(request, model);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Throws a 400 for a request that would kill its engine. */
+function guard({ path, body }: EngineRequest, { config, engine, tokenizer }: ServedModel): void {
+  refuseDeadly({
+    engine: config.engine,
+    version: engine.capabilities.version,
+    vocabSize: tokenizer?.vocabSize,
+    path: path.split("?")[0] ?? path,
+    body,
+  });
 }
 
 /** The request with what counts its tokens, where the client's key has a limit on them: they are spent when it ends. */

@@ -106,6 +106,7 @@ function ofRun(run: Run, panel: ReadonlySet<string>, include: readonly Include[]
         text: agent.text,
         finish_reason: agent.finishReason ?? null,
         error: agent.error ?? null,
+        ...(agent.fallback === undefined ? {} : { answered_by: agent.fallback.model }),
       }));
     }
     if (include.includes("trace")) {

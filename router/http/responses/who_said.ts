@@ -33,8 +33,8 @@ export function whoSaid(
 
 const ENDED: ReadonlySet<string> = new Set(["done", "failed", "cancelled"]);
 
-function nameOf({ id, model }: AgentRecord): string {
-  return `${id} (${model})`;
+function nameOf({ id, model, fallback }: AgentRecord): string {
+  return `${id} (${model}${fallback === undefined ? "" : `, answered by ${fallback.model}`})`;
 }
 
 function became({ state, error, finishReason, endedFor, usage }: AgentRecord): string {

@@ -193,6 +193,7 @@ function agentBody(agent: AgentRecord): Json {
       outcome: agent.hedge.outcome ?? null,
       tokens: agent.hedge.tokens,
     },
+    ...(agent.fallback === undefined ? {} : { fallback: { ...agent.fallback } }),
     ...(agent.steps === undefined ? {} : { steps: agent.steps.map(stepBody) }),
   };
 }

@@ -24,11 +24,12 @@ import { SecondAttempt } from "./second_attempt.ts";
 import { StepLog } from "./step_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
-import type { AgentRecord, AgentState } from "../record/run_record.ts";
+import type { AgentRecord, AgentState, FallbackRecord } from "../record/run_record.ts";
 import { beginAgentSpan, endAgentSpan } from "../record/run_spans.ts";
 import type { AgentUsage } from "../record/usage.ts";
 import { AttemptBudget } from "../../pool/attempt_budget.ts";
 import type { Lease } from "../../pool/lease.ts";
+import { fallbackReason } from "../../served/fallbacks.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 import type { PlacementOutcome } from "../../worker/placement.ts";
@@ -57,6 +58,12 @@ export interface Asked {
   readonly sampling: Sampling;
 }
 
+/** A model that may answer in the place of an agent's own, and the same request in its form. */
+export interface StandIn {
+  readonly model: ServedModel;
+  readonly ask: () => Asked | Promise<Asked>;
+}
+
 /** A request to generate. */
 export interface AgentRequest {
   /** A promise where it is still being tokenised; steps of an answer that is begun before its prompt is whole. */
@@ -66,6 +73,8 @@ export interface AgentRequest {
   readonly logprobsOptional?: boolean | undefined;
   /** Requests of the same key go to the same worker. */
   readonly stickyKey?: string | undefined;
+  /** Asked one after the other where no worker of the agent's model can answer, and nothing is written yet. */
+  readonly standIns?: readonly StandIn[] | undefined;
   /** The client, where the call's output goes to one. */
   readonly sink?: EventSink | undefined;
 }
@@ -106,7 +115,8 @@ export class AgentCall {
   readonly node: AgentNode;
   readonly choice: number;
   readonly log = new OutputLog();
-  readonly #model: ServedModel;
+  #model: ServedModel;
+  #fallback: FallbackRecord | undefined;
   readonly #hedgeControl: HedgeControl | undefined;
   readonly #context: AgentContext;
   readonly #random: Random;
@@ -219,7 +229,7 @@ export class AgentCall {
       } else {
         const asked = given instanceof Promise ? await unlessAborted(given, deadline.signal) : given;
         this.#prompt = asked.prompt;
-        this.#complete(await this.#generateHedged({ ...rest, ...asked }, deadline.signal));
+        this.#complete(await this.#generateSomewhere({ ...rest, ...asked }, deadline.signal));
       }
     } catch (error) {
       const cut = overdue !== undefined && error === overdue && this.node.onDeadline === "use_partial" &&
@@ -359,7 +369,7 @@ export class AgentCall {
     const wasted = this.#state === "failed" || this.#state === "cancelled";
     return {
       agent: this.node.id,
-      model: this.node.model,
+      model: this.#model.name,
       calls: this.#calls + (this.#second?.begun === true ? 1 : 0),
       promptTokens: this.#discardedPromptTokens + extraPrompt + sums.promptTokens + promptTokens +
         (read ? before : 0),
@@ -388,10 +398,45 @@ export class AgentCall {
       endedAtMs: this.#endedAtMs,
       resumes: this.#resumes,
       restarts: this.#restarts,
+      fallback: this.#fallback,
       hedge: this.#second?.record,
       steps: this.#steps.records.length === 0 ? undefined : [...this.#steps.records],
       usage: this.usage(),
     };
+  }
+
+  /** Generates, by the models that stand in for the agent's own where none of its workers can. */
+  async #generateSomewhere(request: PlacedRequest, signal: AbortSignal): Promise<End> {
+    let failure: unknown;
+    try {
+      return await this.#generateHedged(request, signal);
+    } catch (error) {
+      failure = error;
+    }
+    for (const { model, ask } of request.standIns ?? []) {
+      const reason = signal.aborted || this.log.tokens > 0 ? undefined : fallbackReason(failure);
+      if (reason === undefined) break;
+      if (!model.pool.ready) continue;
+      try {
+        const asked = await unlessAborted(Promise.resolve(ask()), signal);
+        this.#note("agent_fell_back", {
+          from: this.#model.name,
+          to: model.name,
+          reason,
+          error: messageOf(failure),
+        });
+        this.#model = model;
+        this.#prompt = asked.prompt;
+        this.#reasonsFirst = undefined;
+        this.#fallback = { model: model.name, reason };
+        return await this.#generate({ ...request, ...asked }, signal);
+      } catch (error) {
+        // That its prompt does not fit another model is not what the agent failed of.
+        if (this.#model === model) failure = error;
+      }
+    }
+    signal.throwIfAborted();
+    throw failure;
   }
 
   /** Generates, with a second attempt beside the first where that is late, and nobody sees what it writes. */

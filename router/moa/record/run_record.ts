@@ -1,5 +1,6 @@
 import type { Effort } from "../../../cfgs/schema/early_exit.ts";
 import type { FinishReason, Prompt } from "../../engines/engine.ts";
+import type { FallbackReason } from "../../served/fallbacks.ts";
 import type { TraceEvent } from "./trace.ts";
 import type { AgentUsage, RunUsage } from "./usage.ts";
 
@@ -34,6 +35,12 @@ export interface HedgeRecord {
   readonly tokens: number;
 }
 
+/** The model that was asked last in place of an agent's own. */
+export interface FallbackRecord {
+  readonly model: string;
+  readonly reason: FallbackReason;
+}
+
 /** An agent as the run record shows it. */
 export interface AgentRecord {
   readonly id: string;
@@ -57,6 +64,8 @@ export interface AgentRecord {
   readonly resumes: number;
   /** How often its answer broke off and was begun anew. */
   readonly restarts: number;
+  /** Absent: only its own model was asked. */
+  readonly fallback?: FallbackRecord | undefined;
   /** Of an agent that was started a second time; absent: it was not. */
   readonly hedge?: HedgeRecord | undefined;
   /** Of an answer that was begun before its prompt was whole; absent: it was not. */

@@ -17,6 +17,7 @@ import type { Run } from "./run.ts";
 import type { ModelAccess } from "../warm/model_access.ts";
 import { WarmControl } from "../warm/warm_control.ts";
 import type { Arrivals } from "../../pool/arrivals.ts";
+import { fallbacksOf } from "../../served/fallbacks.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 
 /** Characters of each text in a listing of runs. */
@@ -149,6 +150,9 @@ class GraphRunner implements Moa {
   /** Nobody need work for an answer that no worker can write. Throws 503 `no_worker`. */
   #refuseWithoutRoot({ name, root }: AgentGraph): void {
     if (root === undefined || this.#models.get(root.model)?.served.pool.ready !== false) return;
+    if (fallbacksOf(root.model, (model) => this.#models.get(model)?.served).some(({ pool }) => pool.ready)) {
+      return;
+    }
     throw new CanopyError(
       `Cannot run ${name}: no worker of model ${root.model}, which writes its answer, can take work; try again later`,
       { code: "no_worker", status: 503, retryAfterSeconds: 1 },

@@ -214,10 +214,11 @@ export class MoaRun implements Run {
   }
 
   #makeRequests(): RunRequests {
-    const { graph, input, clock } = this.#options;
+    const { graph, input, models, clock } = this.#options;
     return new RunRequests({
       graph,
       input,
+      find: (model) => models.get(model)?.served,
       calls: this.#calls,
       clusters: this.#clusters,
       prompts: this.#prompts,

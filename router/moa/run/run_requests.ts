@@ -1,17 +1,20 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { Sampling } from "../../engines/engine.ts";
-import type { AgentCall, AgentRequest, Asked, EventSink } from "../agent/agent_call.ts";
+import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
+import type { AgentCall, AgentRequest, Asked, EventSink, StandIn } from "../agent/agent_call.ts";
 import { type AgentGraph, type AgentNode, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
 import { fitContext, type FittedPrompt } from "../prompt/context_budget.ts";
 import type { CutAnswer } from "../prompt/cut_answers.ts";
-import type { RunPrompts } from "../prompt/run_prompts.ts";
+import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { Trace } from "../record/trace.ts";
 import type { RunWarming } from "../warm/run_warming.ts";
 import type { RunCalls } from "./run_calls.ts";
 import type { RunClusters } from "./run_clusters.ts";
 import type { RunOutput } from "./run_output.ts";
+import { fallbacksOf, type FindModel } from "../../served/fallbacks.ts";
+import type { ServedModel } from "../../served/served_model.ts";
 
 /** A request whose prompt is whole. */
 export type PromptedRequest = AgentRequest & { readonly asked: Asked | Promise<Asked> };
@@ -20,6 +23,7 @@ export type PromptedRequest = AgentRequest & { readonly asked: Asked | Promise<A
 export interface RunRequestsOptions {
   readonly graph: AgentGraph;
   readonly input: RunInput;
+  readonly find: FindModel;
   readonly calls: RunCalls;
   readonly clusters: RunClusters;
   readonly prompts: RunPrompts;
@@ -36,6 +40,8 @@ export class RunRequests {
   readonly #options: RunRequestsOptions;
   /** Answers that were cut for the agents that read them. */
   readonly #cuts = new Map<AgentNode, readonly CutAnswer[]>();
+  /** Prompts for models that stand in for others. */
+  #unspliced: RunPrompts | undefined;
 
   constructor(options: RunRequestsOptions) {
     this.#options = options;
@@ -59,7 +65,30 @@ export class RunRequests {
       stickyKey: warming.stickyKey(node),
       logprobs: scored ? 0 : asked,
       logprobsOptional: scored,
+      standIns: this.#standIns(node),
     };
+  }
+
+  /** The models that may answer in the place of an agent's own; their prompts are made anew, each by its own tokenizer. */
+  #standIns(node: AgentNode): readonly StandIn[] {
+    const { graph, find, calls, clusters, clock } = this.#options;
+    const { sampling } = calls.target(node);
+    return fallbacksOf(node.model, find).map((served) => ({
+      model: served,
+      ask: () => {
+        const { question } = this.#options.input;
+        refuseFor(served, sampling, question.kind === "chat" ? "/v1/chat/completions" : "/v1/completions");
+        // What was spliced was spliced for another tokenizer.
+        const prompts = this.#unspliced ??= new RunPrompts(question, graph.neutralisedTexts);
+        const answers = clusters.answersFor(node);
+        return fitContext({ node, served, sampling }, {
+          prompts,
+          answers,
+          onOverflow: graph.onOverflow,
+          clock,
+        });
+      },
+    }));
   }
 
   /** A choice of the root: the calls differ in their seeds, and their output goes to the client. */
@@ -69,9 +98,12 @@ export class RunRequests {
       prompt,
       sampling: samplingOfChoice(sampling, choice),
     });
-    const asked = request.asked instanceof Promise ? request.asked.then(seeded) : seeded(request.asked);
+    const seededLater = (given: Asked | Promise<Asked>) =>
+      given instanceof Promise ? given.then(seeded) : seeded(given);
+    const asked = seededLater(request.asked);
     if (asked instanceof Promise) asked.catch(() => {});
-    return { ...request, asked, sink: this.sink(call) };
+    const standIns = request.standIns?.map(({ model, ask }) => ({ model, ask: () => seededLater(ask()) }));
+    return { ...request, asked, standIns, sink: this.sink(call) };
   }
 
   /** The client, as the one who gets a root's output. */
@@ -102,4 +134,16 @@ export class RunRequests {
     }
     return fitted;
   }
+}
+
+/** Throws a 400 for parameters that would kill a model's engine. */
+function refuseFor({ config, engine, tokenizer }: ServedModel, sampling: Sampling, path: string): void {
+  const { extra, ...own } = sampling;
+  refuseDeadly({
+    engine: config.engine,
+    version: engine.capabilities.version,
+    vocabSize: tokenizer?.vocabSize,
+    path,
+    body: { ...extra, ...own },
+  });
 }

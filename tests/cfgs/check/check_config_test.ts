@@ -356,3 +356,35 @@ test("a key with limits has one name and one secret, and is no admin's", () => {
     /server\.limits is set without server\.admin_key/,
   );
 });
+
+test("a model falls back on models that are there, and in no circle", () => {
+  const check = (fallbacks: Record<string, readonly string[]>, graphs = {}) => {
+    const models = Object.fromEntries(
+      Object.entries(fallbacks).map(([name, fallback]) =>
+        [name, { model: name, engine: "vllm", workers: ["http://h:1"], fallback }] as const
+      ),
+    );
+    return complaints(configText({ models, graphs })).map((line) => line.replace(/^(?:\S+:|warning:) /, ""));
+  };
+  const graphs = { tree: { layers: [{ agents: [{ model: "small" }] }] } };
+  assert.deepEqual(check({ small: ["big"], big: ["huge"], huge: [] }), []);
+  assert.deepEqual(check({ small: ["bigg"], big: [] }), [
+    'models.small.fallback[0] is "bigg": expected one of "big"; did you mean "big"?',
+  ]);
+  assert.deepEqual(check({ small: ["tree"], big: [] }, graphs), [
+    'models.small.fallback[0] is "tree", a graph: only a model can answer in a model\'s place',
+  ]);
+  assert.deepEqual(check({ small: ["small"] }), [
+    'models.small.fallback[0] is "small", the model itself: name other models',
+  ]);
+  assert.deepEqual(check({ small: ["big"], big: ["huge"], huge: ["small"] }).slice(0, 1), [
+    'models.small.fallback[0] is "big", which itself falls back on "small": leave one of the two out, so that it ends somewhere',
+  ]);
+  const steps = {
+    tree: { layers: [{ agents: [{ model: "big" }] }, { agents: [{ model: "small" }] }], root: "staircase" },
+  };
+  assert.match(
+    check({ small: ["big"], big: [] }, steps)[0] ?? "",
+    /^models\.small\.fallback is not in effect for the root of tree, which answers in steps/,
+  );
+});

@@ -63,6 +63,12 @@ graph moa: 3 calls for each answer
   );
 });
 
+test("The summary says on which models one falls back", () => {
+  const model = { model: "x", engine: "vllm", workers: ["http://h:1"] };
+  const { config } = load(JSON.stringify({ models: { a: { ...model, fallback: ["b"] }, b: model } }));
+  assert.equal(summaryText(config).split("\n")[0], "model a (x): vllm, http://h:1; falls back on b");
+});
+
 test("The summary says what runs in this process, which clusters may exit early, and what is prefilled early", () => {
   const agent = { model: "a" };
   const graph = {

@@ -611,3 +611,30 @@ test("errors name a worker by its id, and the log by its address, too", async ()
   const message = said.map((record) => record.message.join("")).join("\n");
   assert.match(message, /Worker m\.w1 did not answer.*\(http:\/\/a\)/);
 });
+
+test("a request that goes to another model than the one it names gets that one's name, and its answer the name it asked by", async () => {
+  const bench = relayBench();
+  const answer = '{"choices":[],"model":"m"}';
+  bench.workers.scripts.set("a", [{ headers: JSON_HEAD, body: [{ send: answer }] }]);
+  const body = new TextEncoder().encode('{"model":"other","messages":[]}');
+  const request = { method: "POST", path: "/v1/chat/completions", headers: {}, body, renames: true } as const;
+  const text = await bench.clock.run(async () =>
+    await responseOf(await bench.relay.relay(bench.model, request, bench.gone.signal)).text()
+  );
+  assert.equal(bench.workers.seen[0]!.body, '{"model":"m","messages":[]}');
+  assert.equal(text, '{"choices":[],"model":"other"}');
+  assert.deepEqual(bench.leaks(), CLEAN);
+});
+
+test("what all workers have failed at is given up with a reason, what the request is to blame for is not", async () => {
+  for (const [status, gaveUp] of [[500, "failed"], [429, "full"], [503, "full"], [400, undefined]] as const) {
+    const bench = relayBench({ retries: 0 });
+    const script: Script = { status, headers: JSON_HEAD, body: [{ send: '{"error":{"message":"no"}}' }] };
+    bench.workers.scripts.set("a", [script]);
+    const request = { method: "POST", path: "/v1/embeddings", headers: {}, body: new Uint8Array() } as const;
+    const answer = await bench.clock.run(() => bench.relay.relay(bench.model, request, bench.gone.signal));
+    assert.equal(answer.gaveUp, gaveUp, String(status));
+    await responseOf(answer).text();
+    assert.deepEqual(bench.leaks(), CLEAN);
+  }
+});
