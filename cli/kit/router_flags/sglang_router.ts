@@ -73,7 +73,9 @@ export const SGLANG_ROUTER_FLAGS: RouterFlags = {
   "queue-timeout-secs": one("60", honoured("longest wait for a place", "server.queue_timeout_ms", "seconds")),
   "rate-limit-tokens-per-second": one(
     undefined,
-    noted("there is no limit on the rate: --max-concurrent-requests bounds what runs at once"),
+    noted(
+      "there is no limit on the rate of all: server.limits of a file bounds that of keys, --max-concurrent-requests what runs at once",
+    ),
   ),
   "retry-max-retries": one("5", honoured("attempts in all, before the first byte")),
   "retry-initial-backoff-ms": one(

@@ -17,7 +17,9 @@ const NO_MESH = refused(
 );
 const NO_PRIORITY = refused("there are no classes of tenants here: a request's own priority orders its wait");
 const NO_TENANTS = refused("a header does not make a tenant here: give each one a key with --tenant-api-key");
-const NO_RATES = refused("tenants have no rates here: start without it");
+const NO_RATES = refused(
+  "tenants have no rates here: start without it; keys have them, by server.limits of a file",
+);
 const NO_RL = refused("there is no /v1/rl here: ask the workers themselves");
 const NO_FILE = refused("workers are not read from a file here: name them, or add them by POST /workers");
 const RECOVERS = noted("an ill worker stays, and gets work again when it is well");

@@ -34,6 +34,46 @@ test("whoever asks, in whatever order, never do 60 seconds hold more than the li
   );
 });
 
+/** A window that lets other threads in whenever it has looked at its cells. */
+class InterruptedWindow extends MinuteWindow {
+  readonly #interrupt: () => void;
+
+  constructor(cells: BigInt64Array, interrupt: () => void) {
+    super(cells);
+    this.#interrupt = interrupt;
+  }
+
+  override count(nowMs: number): number {
+    const found = super.count(nowMs);
+    this.#interrupt();
+    return found;
+  }
+}
+
+test("threads that come between another one's looks and its adding get in no more than the limit together", () => {
+  fc.assert(
+    fc.property(
+      fc.integer({ min: 1, max: 4 }),
+      fc.array(fc.boolean(), { minLength: 1, maxLength: 40 }),
+      (limit, schedule) => {
+        const cells = new BigInt64Array(MinuteWindow.cells);
+        let admitted = 0;
+        let step = 0;
+        const ask = () => {
+          const window = new InterruptedWindow(cells, () => {
+            if (schedule[step++] === true) ask();
+          });
+          if (window.tryAdd(limit, START_MS)) admitted++;
+        };
+        while (step < schedule.length) ask();
+        assert.ok(admitted <= limit, `${admitted} of ${limit}`);
+        assert.equal(new MinuteWindow(cells).count(START_MS), admitted);
+      },
+    ),
+    { numRuns: often(100) },
+  );
+});
+
 test("amounts count for a minute; the wait is until enough of them are past", () => {
   const window = new MinuteWindow();
   window.add(70, 1_000_000);
