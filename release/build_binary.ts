@@ -14,6 +14,7 @@ const ENTRIES = [
   "scorer/thread/worker.ts",
   "embedded/thread/worker.ts",
   "ml/tokenizers/encoder_worker.ts",
+  "router/archive/archive_worker.ts",
   "cli/kit/router/serving_worker.ts",
 ];
 const OPTIONS = [

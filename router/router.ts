@@ -10,6 +10,7 @@ import type { Config } from "../cfgs/schema/config.ts";
 import { apiKeysOf } from "../cfgs/schema/limits.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
 import type { ModelTokenizer } from "../ml/tokenizers/model_tokenizer.ts";
+import type { RunArchive } from "./archive/run_archive.ts";
 import { createApp } from "./http/app.ts";
 import type { Env } from "./http/gate/context.ts";
 import { routerMetrics, tokenMakers } from "./http/admin/admin.ts";
@@ -18,6 +19,7 @@ import { Drain } from "./http/gate/drain.ts";
 import type { RouterServices } from "./http/gate/services.ts";
 import { Metrics, type ThreadCounts } from "./http/metrics/metrics.ts";
 import type { ReloadMetrics } from "./http/metrics/reload_metrics.ts";
+import { archivedRun } from "./http/runs/archived_run.ts";
 import { type Address, Listeners } from "./http/server/listeners.ts";
 import type { Fetches } from "./http/server/serve_http.ts";
 import type { RunRecord } from "./moa/record/run_record.ts";
@@ -52,6 +54,8 @@ export interface RouterOptions {
   readonly spans?: Spans | undefined;
   /** By default from a local folder or the Hub; while it loads, prompts go out as text. */
   readonly loadTokenizer?: ((source: string) => Promise<ModelTokenizer>) | undefined;
+  /** The records of ended runs on disk; the router does not close it. Without it they are in memory alone. */
+  readonly archive?: RunArchive | undefined;
   /** Absent where one thread does it all. */
   readonly part?: RouterPart | undefined;
 }
@@ -178,7 +182,7 @@ export function createRouter(options: RouterOptions): Router {
 
 /** The parts of a router that stay while its configuration changes. */
 function createParts(options: RouterOptions, life: AbortSignal) {
-  const { config, clock, random, spans, earlyExit, version, part } = options;
+  const { config, clock, random, spans, earlyExit, version, part, archive } = options;
   const transport = spans === undefined ? options.transport : new TracedTransport(options.transport, spans);
   const shared = { config, clock, random, transport, spans };
   const models = createModels({
@@ -188,8 +192,17 @@ function createParts(options: RouterOptions, life: AbortSignal) {
     shareOf: part?.shareOf,
   });
   const arrivals = new Arrivals();
-  const onRunEnded = part?.onRunEnded;
-  const moa = createMoa({ ...shared, onRunEnded, models: models.all, arrivals, earlyExit });
+  const { texts } = config.server.records;
+  const moa = createMoa({
+    ...shared,
+    onRunEnded: part?.onRunEnded,
+    onRunKept: archive === undefined
+      ? undefined
+      : (record) => void archive.add(record.id, () => archivedRun(record, { texts, clock })),
+    models: models.all,
+    arrivals,
+    earlyExit,
+  });
   models.listen({ added: (model) => moa.addModel(model), removed: (name) => moa.removeModel(name) });
   const fleet = config.fleet === undefined
     ? undefined
@@ -198,6 +211,7 @@ function createParts(options: RouterOptions, life: AbortSignal) {
   const relay = createRelay({ ...shared, log: logger("relay"), retries: metrics.retries, arrivals });
   return {
     ...shared,
+    archive,
     leads: part?.leads !== false,
     models,
     moa,

@@ -369,6 +369,7 @@ test("threads are started, and functions of C called, in one place each", () => 
     "cli/kit/router/serving_worker.ts",
     "embedded/thread/worker.ts",
     "ml/tokenizers/encoder_worker.ts",
+    "router/archive/archive_worker.ts",
     "bench/micro/loop_delay_thread.ts",
     "bench/micro/loop_pause/others_thread.ts",
   ];

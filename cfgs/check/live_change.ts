@@ -12,7 +12,7 @@ export interface LiveChange {
 }
 
 /** Settings of the server that are read at the start alone. */
-const AT_START = ["host", "port", "workers", "metrics", "log_dir", "tracing"] as const;
+const AT_START = ["host", "port", "workers", "metrics", "log_dir", "tracing", "records"] as const;
 
 /** Looks what a router that runs with one configuration can take over of another one. */
 export function liveChange(before: Config, after: Config): LiveChange {

@@ -4,6 +4,7 @@ import { launchSchema, modelLaunchSchema } from "./launch.ts";
 import { limitsSchema } from "./limits.ts";
 import { modelOnnxSchema } from "./onnx.ts";
 import { policySchemas } from "./policies.ts";
+import { recordsSchema } from "./records.ts";
 import { scorerSchema } from "./scorer.ts";
 import { rootStartSchema, staircaseSchema } from "./staircase.ts";
 import { tracingSchema } from "./tracing.ts";
@@ -378,7 +379,8 @@ export const serverSchema = z.strictObject({
   ),
   tracing: tracingSchema.optional().describe("Send spans of requests to a collector (OpenTelemetry)"),
   page: z.boolean().default(true).describe("A page for browsers at /"),
-  max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept for GET /v1/runs"),
+  max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept in memory for GET /v1/runs"),
+  records: recordsSchema.prefault({}).describe("What is kept of finished runs"),
   log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
   log_format: z.enum(["json", "text"]).default("text"),
   log_dir: z.string().min(1).optional().describe(

@@ -55,6 +55,12 @@ export const OVERRIDE_OPTIONS = {
     help: "Any value of the configuration, such as server.max_queued=10",
   },
   "no-page": { type: "flag", help: "No page for browsers at / (server.page)" },
+  records: {
+    type: "text",
+    value: "FILE",
+    help: "Record finished runs in this SQLite file (server.records.file)",
+  },
+  "no-records": { type: "flag", help: "Keep nothing of finished runs, nor in memory (server.records.keep)" },
   "base-port": {
     type: "number",
     value: "PORT",
@@ -75,7 +81,7 @@ export function setOverrides(texts: readonly string[]): Override[] {
   });
 }
 
-/** Values that flags put over the file. Throws `UsageError` for a `--set` without `=`. */
+/** Values that flags put over the file. Throws `UsageError` for a `--set` without `=`, and for flags that exclude each other. */
 export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Override[] {
   const overrides = setOverrides(values.set);
   if (values.host !== undefined) {
@@ -86,6 +92,13 @@ export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Over
   }
   if (values.workers !== undefined) {
     overrides.push({ path: "server.workers", value: values.workers, origin: "--workers" });
+  }
+  if (values.records !== undefined) {
+    if (values["no-records"]) throw new UsageError("--records and --no-records exclude each other");
+    overrides.push({ path: "server.records.file", value: values.records, origin: "--records" });
+  }
+  if (values["no-records"]) {
+    overrides.push({ path: "server.records.keep", value: "false", origin: "--no-records" });
   }
   if (values["no-page"]) overrides.push({ path: "server.page", value: "false", origin: "--no-page" });
   return overrides;

@@ -29,7 +29,7 @@ const PID = 1;
 const RUN_TID = 1;
 /** Events of an agent that are shown as moments. */
 const MOMENTS =
-  /^(?:agent_(?:retried|resumed|restarted|step|looped|cut)|hedge_refused|warm_(?:off|held|failed|stopped)|answers_cut|max_tokens_lowered|staircase_off)$/;
+  /^(?:agent_(?:retried|resumed|restarted|fell_back|step|looped|cut)|hedge_refused|warm_(?:off|held|failed|stopped)|answers_cut|max_tokens_lowered|staircase_off)$/;
 /** Events of the whole run that are shown as moments: its decisions, and what was left off. */
 const RUN_MOMENTS =
   /^(?:exit_decided|consensus_(?:decided|audited|off)|cluster_closed|root_decided|stage_started|rewrite_(?:started|ended)|budget_(?:refused|spent)|staircase_off|trace_full)$/;
@@ -129,7 +129,7 @@ function slicesOf({ events, agent }: Track): Slice[] {
     else if (type === "agent_first_token") {
       hasBegun = true;
       turn("decode", { ...event, data: open?.args ?? {} });
-    } else if (type === "agent_retried") turn("queue", event, data);
+    } else if (type === "agent_retried" || type === "agent_fell_back") turn("queue", event, data);
     else if (type === "agent_restarted") hasBegun = false;
     else if (type === "agent_step" && data["last"] !== true) turn("wait", event, data);
     else if (/^agent_(?:done|failed|cancelled)$/.test(type)) close(event.at_ms, data);

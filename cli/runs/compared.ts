@@ -2,12 +2,13 @@ import { table } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
 import type { ShownRun } from "./shown_run.ts";
 
-/** Two runs side by side: their sums, and a line per agent; `same` and `other` tell of texts. */
+/** Two runs side by side: their sums, and a line per agent; `same` and `other` tell of texts, `not kept` of records without. */
 export function compared(a: ShownRun, b: ShownRun): string[] {
   const ids = [...new Set([...a.agents, ...b.agents].map(({ id }) => id))];
   const rows = ids.map((id) => {
     const [left, right] = [agentOf(a, id), agentOf(b, id)];
-    return [id, ...cells(left), ...cells(right), wordOf(left?.text, right?.text)];
+    const known = left === undefined || right === undefined || (a.texts_kept && b.texts_kept);
+    return [id, ...cells(left), ...cells(right), known ? wordOf(left?.text, right?.text) : "not kept"];
   });
   const right = "right" as const;
   const align = ["left", "left", right, right, "left", right, right, "left"] as const;

@@ -1,13 +1,13 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { UsageError } from "../kit/args.ts";
-import { getJson, type Server } from "../kit/client.ts";
+import type { Server } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
-import { getRun, LAST_RUN } from "./asked_run.ts";
+import { getRun, LAST_RUN, listRuns } from "./asked_run.ts";
 import { chromeTrace } from "./chrome_trace.ts";
-import { readRunList, readShownRun } from "./shown_run.ts";
+import { readShownRun } from "./shown_run.ts";
 
 /** `canopy runs export`: records of runs as JSON lines, or one run as a trace. */
 export const exportCommand = defineCommand({
@@ -27,7 +27,6 @@ export const exportCommand = defineCommand({
       type: "number",
       value: "N",
       min: 1,
-      max: 1000,
       help: "Most of them, the newest; 1000 by default",
     },
     model: { type: "text", value: "NAME", help: "Only runs of this graph" },
@@ -73,10 +72,8 @@ async function recordLines(
   },
   io: Io,
 ): Promise<string[]> {
-  const list = readRunList(await getJson(io.transport, server, `/v1/runs?limit=${limit}`, io.stop));
-  const wanted = list.filter(({ state, graph }) =>
-    state !== "running" && (model === undefined || graph === model)
-  );
+  const list = await listRuns(server, { limit, graph: model }, io);
+  const wanted = list.filter(({ state }) => state !== "running");
   const lines: string[] = [];
   for (const { id } of wanted) lines.push(`${JSON.stringify(await getRun(server, id, io))}\n`);
   return lines;

@@ -1,18 +1,19 @@
 import { UsageError } from "../kit/args.ts";
-import { getJson, postJson } from "../kit/client.ts";
+import { postJson } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { commandGroup } from "../kit/command_group.ts";
 import type { Io } from "../kit/io.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
 import { colorsOf, oneLine, printable, table } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
-import { askedRunId, getRun, LAST_RUN } from "./asked_run.ts";
+import { askedRunId, getRun, LAST_RUN, listRuns } from "./asked_run.ts";
 import { compared } from "./compared.ts";
 import { exportCommand } from "./export.ts";
-import { readRunList, readShownRun, type RunSummary, type ShownRun } from "./shown_run.ts";
+import { readShownRun, type RunSummary, type ShownRun } from "./shown_run.ts";
 import { exitsOf, waterfall } from "./waterfall.ts";
 
 const DEFAULT_LIMIT = 20;
+const NO_TEXTS = "Its record has no prompts and answers: server.records.texts is false";
 const JSON_OPTION = { json: { type: "flag", help: "Print what the server says as JSON" } } as const;
 
 const listCommand = defineCommand({
@@ -25,9 +26,9 @@ const listCommand = defineCommand({
       type: "number",
       value: "N",
       min: 1,
-      max: 1000,
       help: `Most of them; ${DEFAULT_LIMIT} by default`,
     },
+    model: { type: "text", value: "NAME", help: "Only runs of this graph" },
     state: {
       type: "text",
       value: "STATE",
@@ -41,16 +42,8 @@ const listCommand = defineCommand({
   canopy runs list --state failed --url http://gpu1:8000`,
   run: async (values, _, io) => {
     const server = serverOf(values.url, io);
-    // Of one state there may be few among the newest.
     const limit = values.limit ?? DEFAULT_LIMIT;
-    const body = await getJson(
-      io.transport,
-      server,
-      `/v1/runs?limit=${values.state === undefined ? limit : 1000}`,
-      io.stop,
-    );
-    const runs = readRunList(body).filter(({ state }) => values.state === undefined || state === values.state)
-      .slice(0, limit);
+    const runs = await listRuns(server, { limit, state: values.state, graph: values.model }, io);
     if (values.json) io.out.write(`${JSON.stringify(runs, null, 2)}\n`);
     else if (runs.length === 0) io.out.write(`The server at ${server.url} knows no such run\n`);
     else io.out.write(`${listTable(runs, io).join("\n")}\n`);
@@ -125,7 +118,8 @@ function shown(run: ShownRun, texts: boolean, io: Io): string[] {
     "",
     ...waterfall(run, io.out.columns, colors),
     ...exitsOf(run).map((line) => colors.dim(line)),
-    ...(texts
+    ...(texts && !run.texts_kept ? ["", NO_TEXTS] : []),
+    ...(texts && run.texts_kept
       ? run.agents.flatMap((
         { id, model, text },
       ) => ["", colors.cyan(`----- ${id} (${model}) -----`), printable(text).trim()])

@@ -55,6 +55,8 @@ const runSchema = summarySchema.extend({
     late: z.boolean().default(false),
   })).default([]),
   root_skipped: z.boolean().default(false),
+  /** False where the record on disk has no prompts and answers. */
+  texts_kept: z.boolean().default(true),
   events: z.array(z.looseObject({
     at_ms: z.number(),
     type: z.string(),
@@ -70,11 +72,13 @@ export type RunSummary = z.infer<typeof summarySchema>;
 /** A run as `GET /v1/runs/ID` gives it; times in ms since its start. */
 export type ShownRun = z.infer<typeof runSchema>;
 
-/** The runs of a list. Throws for what is no such list. */
-export function readRunList(body: Json): RunSummary[] {
-  const list = z.object({ data: z.array(summarySchema) }).safeParse(body);
+const listSchema = z.object({ data: z.array(summarySchema), has_more: z.boolean().default(false) });
+
+/** A part of the list of runs, and whether there is more behind it. Throws for what is no such list. */
+export function readRunList(body: Json): z.infer<typeof listSchema> {
+  const list = listSchema.safeParse(body);
   if (!list.success) throw unreadable("a list of runs");
-  return list.data.data;
+  return list.data;
 }
 
 /** One run. Throws for what is none. */

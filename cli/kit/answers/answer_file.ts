@@ -38,6 +38,9 @@ const runSchema = z.looseObject({
   agents: z.array(recordedAgentSchema),
 });
 
+/** A record that was written to disk without prompts and answers. */
+const recordWithoutTexts = z.looseObject({ object: z.literal("run"), texts_kept: z.literal(false) });
+
 /** An answer to compare. */
 export interface ScoredAnswer {
   readonly id: string;
@@ -163,11 +166,18 @@ async function contentOf(file: string, io: Io): Promise<string> {
 }
 
 function jsonOf(line: string, file: string, number: number): unknown {
+  let value: unknown;
   try {
-    return JSON.parse(line);
+    value = JSON.parse(line);
   } catch (cause) {
     throw invalidAnswers(file, number, messageOf(cause));
   }
+  if (!recordWithoutTexts.safeParse(value).success) return value;
+  throw invalidAnswers(
+    file,
+    number,
+    "the record of the run has no answers: set server.records.texts to true before runs that are to be judged",
+  );
 }
 
 /** The error of a file of answers: `problem` is a sentence without its point. */

@@ -5,6 +5,7 @@ import type { Io } from "../io.ts";
 import { loadAnyTokenizer } from "./load_any_tokenizer.ts";
 import { makeSpans } from "./make_spans.ts";
 import { makeEarlyExit } from "./make_early_exit.ts";
+import { openArchive } from "./open_archive.ts";
 import { version } from "../version.ts";
 import { WorkerNetwork } from "./worker_network.ts";
 import { startEmbeddedModels } from "../../../embedded/start_models.ts";
@@ -30,9 +31,11 @@ export async function startRouter(
   const threads = threadsOf(config);
   const earlyExit = makeEarlyExit(config, io, { leads: threads > 1 });
   const spans = await makeSpans(config, io);
+  const archive = await openArchive(config, io);
   let made: Router | undefined;
   const close = async () => {
     await made?.close();
+    await archive?.close();
     await spans?.close();
     await earlyExit.close();
     await embedded.close();
@@ -46,6 +49,7 @@ export async function startRouter(
     version,
     earlyExit: earlyExit.services,
     spans,
+    archive,
     loadTokenizer: (source) => loadAnyTokenizer(source, { transport, signal: io.stop, env: io.env, clock }),
   };
   try {

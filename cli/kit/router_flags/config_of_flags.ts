@@ -63,6 +63,8 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
   const workers = reader.text("workers");
   put(value, "server.workers", workers === "auto" ? workers : reader.count("workers", 1));
   if (reader.has("no-page")) put(value, "server.page", false);
+  put(value, "server.records.file", reader.text("records"));
+  if (reader.has("no-records")) put(value, "server.records.keep", false);
   putLimits(value, reader);
   putKeys(value, reader);
   putModel(value, reader, notes);

@@ -9,6 +9,7 @@ import type { Drain } from "./drain.ts";
 import type { KeyLimits } from "./key_limits.ts";
 import type { Sites } from "./sites.ts";
 import type { Metrics, ThreadCounts } from "../metrics/metrics.ts";
+import type { RunArchive } from "../../archive/run_archive.ts";
 import type { Moa } from "../../moa/run/moa.ts";
 import type { Relay } from "../../relay/relay_types.ts";
 import type { Fleet } from "../../served/fleet.ts";
@@ -25,6 +26,8 @@ export interface RouterServices {
   /** Undefined where all models stand in the configuration. */
   readonly fleet?: Fleet | undefined;
   readonly moa: Moa;
+  /** Undefined where runs are kept in memory alone. */
+  readonly archive?: RunArchive | undefined;
   /** Undefined where no traces are recorded. */
   readonly spans?: Spans | undefined;
 }

@@ -3,10 +3,11 @@ import { AsyncQueue } from "../../../base/queue.ts";
 import { asCanopyError, errorBody } from "../gate/errors.ts";
 import { traceEventBody } from "../openai/run_body.ts";
 import type { Run } from "../../moa/run/run.ts";
-import { DONE_EVENT, sseEvent } from "../../wire/sse.ts";
+import { DONE, DONE_EVENT, sseEvent } from "../../wire/sse.ts";
 
 /** Events that wait for a client that does not read. */
 const CAPACITY = 16;
+const HEADERS = { "content-type": "text/event-stream", "cache-control": "no-cache" } as const;
 
 /** Options of `runEventStream`. */
 export interface RunEventOptions {
@@ -45,9 +46,13 @@ export function runEventStream(run: Run, { texts, client }: RunEventOptions): Re
     },
     { highWaterMark: 0 },
   );
-  return new Response(body, {
-    headers: { "content-type": "text/event-stream", "cache-control": "no-cache" },
-  });
+  return new Response(body, { headers: HEADERS });
+}
+
+/** The events of an ended run, each as JSON, as an answer like that of `runEventStream`. */
+export function endedEventStream(events: readonly string[]): Response {
+  const body = [...events, DONE].map((event) => `data: ${event}\n\n`).join("");
+  return new Response(body, { headers: HEADERS });
 }
 
 async function* traced(run: Run, signal: AbortSignal): AsyncGenerator<JsonObject, void, undefined> {

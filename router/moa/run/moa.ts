@@ -41,6 +41,8 @@ export interface MoaOptions {
   readonly maxRunsKept?: number | undefined;
   /** Called with the record of each run that has ended. */
   readonly onRunEnded?: ((record: RunRecord) => void) | undefined;
+  /** Called with the record of each ended run that is kept here, wherever it has run. */
+  readonly onRunKept?: ((record: RunRecord) => void) | undefined;
 }
 
 /** Makes the part that runs graphs. Throws 400 `invalid_config` for a graph that cannot be run. */
@@ -60,6 +62,7 @@ class GraphRunner implements Moa {
   readonly #arrivals: Arrivals;
   readonly #spans: Spans | undefined;
   readonly #onRunEnded: ((record: RunRecord) => void) | undefined;
+  readonly #onRunKept: ((record: RunRecord) => void) | undefined;
   #closed = false;
 
   constructor(options: MoaOptions) {
@@ -71,8 +74,9 @@ class GraphRunner implements Moa {
     this.#arrivals = options.arrivals;
     this.#spans = options.spans;
     this.#onRunEnded = options.onRunEnded;
+    this.#onRunKept = options.onRunKept;
     for (const served of models.values()) this.addModel(served);
-    this.#store = new RunStore(options.maxRunsKept ?? config.server.max_runs_kept);
+    this.#store = new RunStore(options.maxRunsKept ?? runsInMemory(config));
   }
 
   get graphs(): ReadonlyMap<string, Graph> {
@@ -97,7 +101,7 @@ class GraphRunner implements Moa {
     return {
       commit: () => {
         this.#graphs = graphs;
-        this.#store.setMaxRuns(config.server.max_runs_kept);
+        this.#store.setMaxRuns(runsInMemory(config));
       },
     };
   }
@@ -140,7 +144,7 @@ class GraphRunner implements Moa {
     run.ended.then(() => {
       this.#running.delete(id);
       const record = run.record();
-      this.#store.add(record);
+      this.keep(record);
       this.#onRunEnded?.(record);
     });
     run.start();
@@ -161,6 +165,7 @@ class GraphRunner implements Moa {
 
   keep(record: RunRecord): void {
     this.#store.add(record);
+    this.#onRunKept?.(record);
   }
 
   list(): readonly RunRecord[] {
@@ -178,6 +183,11 @@ class GraphRunner implements Moa {
     this.#closed = true;
     await Promise.all([...this.#running.values()].map((run) => run.cancel(reason)));
   }
+}
+
+/** Most ended runs that are kept in memory. */
+function runsInMemory({ server }: Config): number {
+  return server.records.keep ? server.max_runs_kept : 0;
 }
 
 /** A record for a listing: long texts cut, prompts and events left out. */

@@ -150,6 +150,16 @@ test("canopy check is wrong usage when there is nothing to check", async () => {
   assert.equal((await check("x", "--set", "server.port")).code, 2);
 });
 
+test("--records and --no-records set what is kept of runs, and exclude each other", async () => {
+  const { out } = await checkFile("canopy.jsonc", GOOD, "--effective", "--records", "runs.sqlite");
+  assert.match(out, /^server\.records\.file = "runs\.sqlite" +# --records$/m);
+  assert.match(out, /^server\.records\.texts = false +# default$/m);
+  const none = await checkFile("canopy.jsonc", GOOD, "--effective", "--no-records");
+  assert.match(none.out, /^server\.records\.keep = false +# --no-records$/m);
+  const both = await checkFile("canopy.jsonc", GOOD, "--records", "runs.sqlite", "--no-records");
+  assert.match(both.err, /--records and --no-records exclude each other/);
+});
+
 test("--no-page serves without the page, and is named as where that comes from", async () => {
   const { out } = await checkFile("canopy.jsonc", GOOD, "--effective", "--no-page");
   assert.match(out, /^server\.page = false +# --no-page$/m);

@@ -45,6 +45,7 @@ const RECORD = {
     note(10, "agent_placed", A1, { worker: "4b.w1", request: "r1" }),
     note(12, "agent_placed", A2, { worker: "4b.w2", request: "r2" }),
     note(50, "agent_retried", A2, { worker: "4b.w2", error: "it broke off" }),
+    note(55, "agent_fell_back", A2, { from: "4b", to: "8b", reason: "unreachable" }),
     note(60, "agent_placed", A2, { worker: "4b.w1", request: "r3" }),
     note(100.1, "agent_first_token", A1),
     note(200, "warm_sent", ROOT, { tokens: 64, from: 0 }),
@@ -100,7 +101,8 @@ test("each agent has a track with its queue, prefill, decode and warms, at the v
     `${A1} (4b): decode 100000.5 +399999.5`,
     `${A2} (4b): queue 250 +11750`,
     `${A2} (4b): prefill 12000 +38000`,
-    `${A2} (4b): queue 50000 +10000`,
+    `${A2} (4b): queue 50000 +5000`,
+    `${A2} (4b): queue 55000 +5000`,
     `${A2} (4b): prefill 60000 +440000`,
     `${ROOT} (4b): queue 500000 +20000`,
     `${ROOT} (4b): prefill 520000 +80000`,
@@ -127,6 +129,7 @@ test("exits and retries are moments with the figures behind them, and nothing th
   assert.deepEqual(moments.map((row) => [trackOf(row), row.name, row.ts]), [
     ["run", "exit l1.c1", 500_200],
     [`${A2} (4b)`, "agent_retried", 50_000],
+    [`${A2} (4b)`, "agent_fell_back", 55_000],
   ]);
   assert.deepEqual(moments[0]?.args, { exit: true, answers: [{ kind: "number" }] });
   assert.doesNotMatch(JSON.stringify(trace), /what was asked|what l1|forty-two|"42"/);

@@ -6,10 +6,13 @@ import { test } from "node:test";
 import picocolors from "picocolors";
 import { chatCommand } from "../../../cli/chat/chat.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { compared } from "../../../cli/runs/compared.ts";
 import { runsCommand } from "../../../cli/runs/runs.ts";
 import { readShownRun } from "../../../cli/runs/shown_run.ts";
 import { exitsOf, waterfall } from "../../../cli/runs/waterfall.ts";
+import { scoreCommand } from "../../../cli/score/score.ts";
 import { tuneCommand } from "../../../cli/tune/tune.ts";
+import { fakeIo } from "../fake_io.ts";
 import { withServedDemo, withSystem } from "../served.ts";
 
 const counts = (tokens: number) => ({
@@ -74,6 +77,18 @@ test("a run is drawn as a waterfall: waiting for the first token, writing, cut o
   ]);
 });
 
+test("of a run whose texts were not recorded nothing is compared, shown or judged as if they were empty", async () => {
+  const bare = { ...RUN, texts_kept: false };
+  assert.match(compared(bare, RUN).join("\n"), /^l1\.c1\.a1 .* not kept$/m);
+  assert.doesNotMatch(compared(bare, RUN).join("\n"), / same$| other$/m);
+  const input = `${JSON.stringify({ object: "run", id: "run_1", texts_kept: false, agents: RUN.agents })}\n`;
+  for (const args of [["tune", "-"], ["tune", "-", "--risk", "0.02"], ["score", "-"]]) {
+    const io = fakeIo({ input });
+    assert.equal(await runCommand([tuneCommand, scoreCommand], args, io), 1);
+    assert.match(io.err.text, /Cannot read answers from -, line 1: the record of the run has no answers/);
+  }
+});
+
 test("canopy runs lists, shows, compares and exports what a server has done; tune reads the export", async () => {
   const folder = mkdtempSync(join(tmpdir(), "canopy-runs-"));
   const canopy = (url: string, ...args: string[]) =>
@@ -95,6 +110,8 @@ test("canopy runs lists, shows, compares and exports what a server has done; tun
       );
       assert.equal(JSON.parse((await canopy(url, "runs", "list", "--json", "--limit", "1")).out).length, 1);
       assert.match((await canopy(url, "runs", "list", "--state", "failed")).out, /knows no such run/);
+      const ofGraph = await canopy(url, "runs", "list", "--model", "moa", "--json");
+      assert.deepEqual(JSON.parse(ofGraph.out).map(({ graph }: { graph: string }) => graph), ["moa"]);
       const shown = await canopy(url, "runs", "show", "--texts");
       assert.match(shown.out, /^run_\w+: moa-dense, done in \d+\.\d\d s\n19 calls, /);
       assert.equal(shown.out.match(/^l\d\.c\d\.a\d +\d+b .*[░█▏].* tok /gm)?.length, 19);

@@ -6,7 +6,7 @@ import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { EngineCapabilities, GenerateRequest } from "../../../router/engines/engine.ts";
 import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
 import type { RunInput } from "../../../router/moa/graph/run_input.ts";
-import { createMoa, type Moa } from "../../../router/moa/run/moa.ts";
+import { createMoa, type Moa, type MoaOptions } from "../../../router/moa/run/moa.ts";
 import type { Run, RunEvent } from "../../../router/moa/run/run.ts";
 import { Arrivals } from "../../../router/pool/arrivals.ts";
 import type { ServedModel } from "../../../router/served/served_model.ts";
@@ -37,6 +37,9 @@ export interface WorldOptions {
   readonly capabilities?: Partial<EngineCapabilities>;
   readonly tokenizer?: ModelTokenizer | undefined;
   readonly maxRunsKept?: number;
+  /** Settings of `server.records`. */
+  readonly records?: Partial<Config["server"]["records"]>;
+  readonly onRunKept?: MoaOptions["onRunKept"];
   readonly earlyExit?: (clock: VirtualClock) => EarlyExitServices;
 }
 
@@ -53,7 +56,9 @@ export interface World {
 export function makeWorld(options: WorldOptions): World {
   const clock = new VirtualClock();
   const names = options.models ?? ["a"];
-  const config = makeConfig(options.graph, names, options.prompts, options.modelFields);
+  const made = makeConfig(options.graph, names, options.prompts, options.modelFields);
+  const records = { ...made.server.records, ...options.records };
+  const config = { ...made, server: { ...made.server, records } };
   const engines = new Map<string, FakeEngine>();
   const models = new Map<string, ServedModel>();
   for (const name of names) {
@@ -78,6 +83,7 @@ export function makeWorld(options: WorldOptions): World {
     arrivals: new Arrivals(),
     earlyExit: options.earlyExit?.(clock),
     maxRunsKept: options.maxRunsKept,
+    onRunKept: options.onRunKept,
   });
   return {
     clock,

@@ -77,3 +77,24 @@ test("a listing has running runs first, long texts cut, and prompts left out", a
     await live.cancel(new Error("enough"));
   });
 });
+
+test("where nothing is to be kept, a run that has ended is known no more; whoever records it is told of each", async () => {
+  for (const keep of [true, false]) {
+    const recorded: string[] = [];
+    const world = makeWorld({
+      graph: { layers: [{ agents: [agent] }] },
+      records: { keep },
+      onRunKept: ({ id }) => void recorded.push(id),
+      script: () => ({ pieces: ["x"] }),
+    });
+    await world.clock.run(async () => {
+      const run = world.start();
+      assert.equal(world.moa.get(run.id), run);
+      await readAll(run);
+      await run.ended;
+      assert.equal(world.moa.list().length, keep ? 1 : 0);
+      assert.equal(world.moa.get(run.id) === undefined, !keep);
+      assert.deepEqual(recorded, [run.id]);
+    });
+  }
+});
