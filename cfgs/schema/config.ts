@@ -89,8 +89,14 @@ export const modelSchema = z.strictObject({
   ),
   price: z.strictObject({
     prompt: z.number().min(0).describe("Of a million prompt tokens"),
+    cached: z.number().min(0).optional().describe(
+      "Of a million prompt tokens that the engine found in its cache; as `prompt` by default",
+    ),
     completion: z.number().min(0).describe("Of a million completion tokens"),
-  }).optional().describe("In whatever currency; needed where requests have a budget of cost"),
+  }).optional().describe(
+    "In whatever currency, one for all models; with it answers and metrics say what runs cost, and requests may have a " +
+      "budget of cost",
+  ),
   sampling: samplingSchema.optional().describe("Used where graph, layer and agent say nothing"),
   chat_template_arguments: z.record(z.string(), z.json()).default({}).describe(
     "Passed to the chat template, such as enable_thinking",

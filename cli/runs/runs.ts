@@ -113,7 +113,7 @@ function shown(run: ShownRun, texts: boolean, io: Io): string[] {
   return [
     colors.bold(`${run.id}: ${run.graph}, ${run.state}${took}`),
     `${usage.calls} calls, ${usage.prompt_tokens} tokens read${cached}, ${usage.completion_tokens} written, ` +
-    `${usage.wasted_tokens} of them in vain`,
+    `${usage.wasted_tokens} of them in vain${usage.cost === undefined ? "" : `; cost ${usage.cost}`}`,
     ...(run.error === undefined || run.error === null ? [] : [colors.red(oneLine(run.error.message))]),
     "",
     ...waterfall(run, io.out.columns, colors),

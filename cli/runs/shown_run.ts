@@ -23,6 +23,7 @@ const summarySchema = z.looseObject({
   usage: countsSchema.extend({
     agents: z.array(countsSchema.extend({ agent: z.string() })).default([]),
     degraded: z.unknown().optional(),
+    cost: z.number().optional(),
   }),
 });
 

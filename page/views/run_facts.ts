@@ -11,6 +11,7 @@ export function RunFacts(
 ): VNode {
   const { usage, agents } = run;
   const share = numberAt(usage, "spliced_cached_share");
+  const cost = numberAt(usage, "cost");
   const skipped = agents.filter(({ phase }) => phase === "cancelled").length;
   const facts: readonly (readonly [string, string])[] = [
     ["State", run.state],
@@ -24,6 +25,7 @@ export function RunFacts(
     ["Cached", wholeNumber(numberAt(usage, "cached_tokens"))],
     ["Read ahead", wholeNumber(numberAt(usage, "warm_tokens"))],
     ["Of answers found in the cache", share === undefined ? "–" : percent(share)],
+    ...(cost === undefined ? [] : [["Cost", `${cost}`] as const]),
     ["Not waited for", wholeNumber(skipped)],
     ["Spared by that (estimate)", `${wholeNumber(numberAt(usage, "saved_tokens_estimate"))} tokens`],
   ];

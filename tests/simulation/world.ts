@@ -77,6 +77,8 @@ export function makeWorld(options: {
   cost?: SimulatorOptions["cost"];
   server?: Record<string, unknown>;
   model?: Record<string, unknown>;
+  /** Settings of single models. */
+  models?: Readonly<Partial<Record<Size, Readonly<Record<string, unknown>>>>>;
   pairs?: WorldPairs;
   /** What the servers say their tokenizer is from. */
   tokenizerPath?: string | undefined;
@@ -169,6 +171,7 @@ export function makeWorld(options: {
       workers: addresses(workers.filter((worker) => worker.model === name)),
       max_in_flight: 100_000,
       ...options.model,
+      ...options.models?.[name],
     }])),
     prompts: options.prompts,
     graphs: options.graphs,

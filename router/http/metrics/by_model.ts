@@ -15,6 +15,8 @@ export interface Counts {
   /** Undefined where an engine did not report it. */
   splicedCachedTokens: number | undefined;
   savedTokens: number;
+  /** Undefined where the model has no price. */
+  cost: number | undefined;
 }
 
 /** Sums over the agents of each model, in order of first appearance. */
@@ -33,6 +35,7 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
       splicedTokens: 0,
       splicedCachedTokens: undefined,
       savedTokens: 0,
+      cost: undefined,
     };
     sum.calls += agent.calls;
     sum.promptTokens += agent.promptTokens;
@@ -48,6 +51,7 @@ export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
       sum.splicedTokens += splicedTokens;
     }
     sum.savedTokens += agent.savedTokens ?? 0;
+    if (agent.cost !== undefined) sum.cost = (sum.cost ?? 0) + agent.cost;
     if (agent.cachedTokens !== undefined) sum.cachedTokens = (sum.cachedTokens ?? 0) + agent.cachedTokens;
     models.set(agent.model, sum);
   }

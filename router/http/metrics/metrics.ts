@@ -25,6 +25,7 @@ export interface MetricsCounts {
   readonly agentCalls: FamilyValues<number>;
   readonly failovers: FamilyValues<number>;
   readonly tokens: FamilyValues<number>;
+  readonly cost: FamilyValues<number>;
   readonly runSeconds: FamilyValues<DistributionValues>;
   readonly exits: ExitCounts;
   readonly http: HttpCounts;
@@ -65,6 +66,10 @@ export class Metrics {
     "Answers of agents that broke off, by model and what came of it: resumed elsewhere, or restarted.",
   );
   readonly #tokens = new Counter("canopy_tokens_total", "Tokens of runs as the engines counted them.");
+  readonly #cost = new Counter(
+    "canopy_cost_total",
+    "Cost of the prompts and answers of runs, by the prices of their models.",
+  );
   readonly #runSeconds = new Histogram(
     "canopy_run_duration_seconds",
     "Time from the start of a run to its end.",
@@ -125,6 +130,7 @@ export class Metrics {
           saved_estimate: counts.savedTokens,
         };
         for (const [kind, tokens] of Object.entries(kinds)) this.#tokens.add({ model, kind }, tokens);
+        if (counts.cost !== undefined) this.#cost.add({ model }, counts.cost);
       }
     });
   }
@@ -137,6 +143,7 @@ export class Metrics {
       agentCalls: this.#agentCalls.values(),
       failovers: this.#failovers.values(),
       tokens: this.#tokens.values(),
+      cost: this.#cost.values(),
       runSeconds: this.#runSeconds.values(),
       exits: this.#exits.values(),
       http: this.http.values(),
@@ -153,6 +160,7 @@ export class Metrics {
     this.#agentCalls.absorb(counts.agentCalls);
     this.#failovers.absorb(counts.failovers);
     this.#tokens.absorb(counts.tokens);
+    this.#cost.absorb(counts.cost);
     this.#runSeconds.absorb(counts.runSeconds);
     this.#exits.absorb(counts.exits);
     this.http.absorb(counts.http);
@@ -169,6 +177,7 @@ export class Metrics {
       this.#agentCalls,
       this.#failovers,
       this.#tokens,
+      this.#cost,
     ];
     for (const family of [...calls, this.#runSeconds, this.#exits]) family.write(text);
     this.http.write(text);

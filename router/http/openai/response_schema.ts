@@ -13,6 +13,10 @@ export const usageSchema = z.strictObject({
       "Of a virtual model, those of the completion tokens that its root wrote: the answer itself",
     ),
   }),
+  cost: z.number().min(0).optional().describe(
+    "Of a virtual model whose models have a `price`: what its prompts and answers cost, in the currency of that",
+  ),
+  spent: z.looseObject({}).optional().describe("Present where the request has a budget"),
   degraded: z.strictObject({
     agents: z.int().describe("Agents that were asked, the root not among them"),
     failed: z.array(z.strictObject({ agent: z.string(), model: z.string(), reason: z.string() })),

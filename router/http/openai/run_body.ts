@@ -10,7 +10,7 @@ import type { Run } from "../../moa/run/run.ts";
 /** Counts for `usage`: of a run, or of one agent. */
 type Usage = Pick<
   RunUsage,
-  "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens" | "degraded" | "spent"
+  "promptTokens" | "completionTokens" | "cachedTokens" | "reasoningTokens" | "cost" | "degraded" | "spent"
 >;
 
 /**
@@ -34,9 +34,17 @@ export function usageBody(usages: readonly Usage[], answerTokens?: number): Json
     total_tokens: sum.prompt + sum.completion,
     ...(cachedKnown ? { prompt_tokens_details: { cached_tokens: sum.cached } } : {}),
     completion_tokens_details: { reasoning_tokens: sum.reasoning, ...answer },
+    ...costBody(usages),
     ...degradedBody(usages),
     ...spentBody(usages),
   };
+}
+
+/** `cost`: of all together; nothing where one of them has none. */
+function costBody(usages: readonly { readonly cost?: number | undefined }[]): JsonObject {
+  if (usages.length === 0 || usages.some(({ cost }) => cost === undefined)) return {};
+  // A sum of decimal fractions has digits that nobody means.
+  return { cost: Number(usages.reduce((sum, { cost = 0 }) => sum + cost, 0).toPrecision(12)) };
 }
 
 /** `spent`: what the runs of a request with a budget have spent, side by side and all together. */
@@ -144,7 +152,7 @@ export function breakdown(usage: RunUsage): JsonObject {
 
 type ExtraCounts = Pick<
   RunUsage,
-  "warmTokens" | "savedTokens" | "cutTokens" | "splicedTokens" | "splicedCachedTokens"
+  "warmTokens" | "savedTokens" | "cutTokens" | "splicedTokens" | "splicedCachedTokens" | "cost"
 >;
 
 function countsBody(
@@ -164,6 +172,7 @@ function countsBody(
     spliced_cached_tokens: counts.splicedCachedTokens ?? null,
     spliced_cached_share: share === undefined ? null : Math.round(share * 10_000) / 10_000,
     saved_tokens_estimate: counts.savedTokens ?? 0,
+    ...costBody([counts]),
   };
 }
 

@@ -22,6 +22,8 @@ export interface AgentUsage {
   readonly cutTokens?: number | undefined;
   /** Estimate of the completion tokens that an early exit spared; in none of the other counts. */
   readonly savedTokens?: number | undefined;
+  /** Cost of the prompt and completion tokens; undefined where the model, or one of several, has no price. */
+  readonly cost?: number | undefined;
 }
 
 /** Token counts that add up. */
@@ -69,10 +71,12 @@ export function runUsage(calls: readonly AgentUsage[]): RunUsage {
   const agents = new Map<string, AgentUsage>();
   for (const call of calls) {
     const before = agents.get(call.agent);
-    agents.set(call.agent, before === undefined ? call : { ...call, ...sum(before, call) });
+    const both = before && { ...call, ...sum(before, call), ...sumOfCosts([before, call]) };
+    agents.set(call.agent, both ?? call);
   }
   const list = [...agents.values()];
-  return { ...list.reduce<Tokens>(sum, none), agents: list };
+  const all = list.reduce<Tokens>(sum, none);
+  return { ...all, ...sumOfCosts(list), agents: list };
 }
 
 function sum(a: Tokens, b: Tokens): Tokens {
@@ -91,6 +95,13 @@ function sum(a: Tokens, b: Tokens): Tokens {
     cutTokens: sumOfKnown(a.cutTokens, b.cutTokens),
     savedTokens: sumOfKnown(a.savedTokens, b.savedTokens),
   };
+}
+
+/** The cost of all; nothing where one of them that was called has no price. */
+export function sumOfCosts(usages: readonly AgentUsage[]): { readonly cost?: number } {
+  const called = usages.filter(({ calls }) => calls > 0);
+  if (called.length === 0 || called.some(({ cost }) => cost === undefined)) return {};
+  return { cost: called.reduce((all, { cost = 0 }) => all + cost, 0) };
 }
 
 /** True for spliced tokens of which no engine said how many were cached: with others they make no share. */

@@ -231,6 +231,8 @@ export class MoaRun implements Run {
     });
   }
 
+  readonly #priceOf = (model: string) => this.#options.models.get(model)?.served.config.price;
+
   #makeUsages(): RunUsages {
     return new RunUsages({
       graph: this.#options.graph,
@@ -241,16 +243,17 @@ export class MoaRun implements Run {
       warming: this.#warming,
       exits: this.#exits,
       rewrite: () => this.#rewrite?.usage(),
+      priceOf: this.#priceOf,
     });
   }
 
   #makeBudget(): RunBudget | undefined {
-    const { graph: { answerTokens = 512 }, input: { budget: limits }, models, clock } = this.#options;
+    const { graph: { answerTokens = 512 }, input: { budget: limits }, clock } = this.#options;
     if (limits === undefined) return undefined;
     const budget = new RunBudget({
       limits,
       answerTokens,
-      priceOf: (model) => models.get(model)?.served.config.price,
+      priceOf: this.#priceOf,
       usages: () => this.#usages.all(),
       clock,
       trace: this.#trace,

@@ -1,5 +1,6 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { PriceConfig } from "../../../cfgs/schema/config.ts";
+import { costOfTokens, type PaidTokens } from "../record/cost.ts";
 import type { RunLimits } from "../graph/run_input.ts";
 import type { Trace } from "../record/trace.ts";
 import type { AgentUsage, Spent } from "../record/usage.ts";
@@ -36,8 +37,6 @@ interface Cost {
   readonly cost: number;
 }
 
-const MILLION = 1_000_000;
-
 /** Limits of one run: which agents may start, when it has to end, and what it has spent. */
 export class RunBudget {
   readonly #options: RunBudgetOptions;
@@ -65,7 +64,8 @@ export class RunBudget {
     const { limits, trace } = this.#options;
     const spent = this.#total();
     const open = [...this.#working].map((id) => this.#rest(id));
-    const own = this.#costOf(agent.model, agent.promptTokens, this.#answerOf(agent));
+    const { model, promptTokens } = agent;
+    const own = this.#costOf(model, { promptTokens, completionTokens: this.#answerOf(agent) });
     const sum = (of: (cost: Cost) => number) =>
       of(spent) + of(own) + open.reduce((all, one) => all + of(one), 0);
     const limit = this.#planned.size === 0
@@ -125,12 +125,12 @@ export class RunBudget {
   #total(): Cost {
     let tokens = 0;
     let cost = 0;
-    for (const { agent, model, calls, promptTokens, completionTokens } of this.#options.usages()) {
+    for (const { agent, model, calls, ...paid } of this.#options.usages()) {
       // An engine that has not ended yet mostly has not said how long its prompt is.
-      const prompt = promptTokens === 0 && calls > 0
+      const promptTokens = paid.promptTokens === 0 && calls > 0
         ? this.#planned.get(agent)?.promptTokens ?? 0
-        : promptTokens;
-      const own = this.#costOf(model, prompt, completionTokens);
+        : paid.promptTokens;
+      const own = this.#costOf(model, { ...paid, promptTokens });
       tokens += own.tokens;
       cost += own.cost;
     }
@@ -141,23 +141,20 @@ export class RunBudget {
   #rest(id: string): Cost {
     const agent = this.#planned.get(id)!;
     const own = this.#options.usages().find((usage) => usage.agent === id);
-    const prompt = own === undefined || own.calls === 0 ? agent.promptTokens : 0;
-    return this.#costOf(
-      agent.model,
-      prompt,
-      Math.max(0, this.#answerOf(agent) - (own?.completionTokens ?? 0)),
-    );
+    const promptTokens = own === undefined || own.calls === 0 ? agent.promptTokens : 0;
+    const completionTokens = Math.max(0, this.#answerOf(agent) - (own?.completionTokens ?? 0));
+    return this.#costOf(agent.model, { promptTokens, completionTokens });
   }
 
   #answerOf({ maxTokens = Infinity }: PlannedAgent): number {
     return Math.min(maxTokens, this.#options.answerTokens);
   }
 
-  #costOf(model: string, prompt: number, completion: number): Cost {
+  #costOf(model: string, paid: PaidTokens): Cost {
     const price = this.#options.priceOf(model);
     return {
-      tokens: prompt + completion,
-      cost: price === undefined ? 0 : (prompt * price.prompt + completion * price.completion) / MILLION,
+      tokens: paid.promptTokens + paid.completionTokens,
+      cost: price === undefined ? 0 : costOfTokens(price, paid),
     };
   }
 }

@@ -1,6 +1,8 @@
+import type { PriceConfig } from "../../../cfgs/schema/config.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
 import type { RunExits } from "../exit/run_exits.ts";
 import type { RunPrompts } from "../prompt/run_prompts.ts";
+import { costOfTokens } from "../record/cost.ts";
 import { type AgentUsage, type RunUsage, runUsage, type Spent, withExtraTokens } from "../record/usage.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { RunWarming } from "../warm/run_warming.ts";
@@ -20,6 +22,8 @@ export interface RunUsagesOptions {
   readonly exits: RunExits;
   /** Of the one who writes up what the others agree on; undefined where nobody does. */
   readonly rewrite: () => AgentUsage | undefined;
+  /** Undefined for a model without a price. */
+  readonly priceOf: (model: string) => PriceConfig | undefined;
 }
 
 /** What engines have done for a run, in tokens. */
@@ -45,7 +49,10 @@ export class RunUsages {
   all(): AgentUsage[] {
     const { calls, exits, rewrite } = this.#options;
     const usages = [...calls.all().map((call) => this.of(call)), rewrite()];
-    return [...usages.filter((usage) => usage !== undefined), ...exits.usages()];
+    return [...usages.filter((usage) => usage !== undefined), ...exits.usages()].map((usage) => {
+      const price = this.#options.priceOf(usage.model);
+      return price === undefined ? usage : { ...usage, cost: costOfTokens(price, usage) };
+    });
   }
 
   /** A call's tokens; what its agent's warms computed counts with the first choice. */
