@@ -87,6 +87,16 @@ export function withSampling(
   samplingOf: (place: AgentPlace, own: Sampling) => Sampling,
 ): Graph {
   const places = placesOf(graph);
+  return withAgents(graph, ({ id, sampling }) => ({
+    sampling: samplingOf(places.get(id) ?? { layer: 0, index: 0 }, sampling),
+  }));
+}
+
+/** The same graph, its agents with other parameters or prompts; who reads whom stays. */
+export function withAgents(
+  graph: Graph,
+  changeOf: (own: AgentNode) => Partial<Pick<AgentNode, "sampling" | "template">>,
+): Graph {
   const agents = new Map<AgentNode, AgentNode>();
   const clusters = new Map<ClusterNode, ClusterNode>();
   const clusterOf = (old: ClusterNode): ClusterNode => {
@@ -98,8 +108,7 @@ export function withSampling(
     return cluster;
   };
   for (const old of graph.agents) {
-    const sampling = samplingOf(places.get(old.id) ?? { layer: 0, index: 0 }, old.sampling);
-    agents.set(old, { ...old, sampling, reads: old.reads.map(clusterOf) });
+    agents.set(old, { ...old, ...changeOf(old), reads: old.reads.map(clusterOf) });
   }
   return {
     ...graph,

@@ -21,9 +21,21 @@ export function gpusOf(serving: Serving): number {
   return SIZES.length * (serving === "sglang-pd" ? 2 : 1);
 }
 
+/** A model of a world. */
+export interface WorldModel {
+  /** Its key in the configuration. */
+  readonly name: string;
+  /** First part of its servers' names. */
+  readonly host: string;
+  readonly cost: SimulatorOptions["cost"];
+  readonly answers?: ScriptedAnswers | undefined;
+}
+
 /** Options of a world of simulated GPUs. */
 export interface ExperimentWorldOptions {
   readonly serving: Serving;
+  /** Those of the paper's sizes by default. */
+  readonly models?: readonly WorldModel[] | undefined;
   /** Emulated version of the engines; the simulator's newest by default. */
   readonly version?: string | undefined;
   readonly seed: string;
@@ -57,7 +69,7 @@ export interface ExperimentWorld {
 }
 
 interface SimulatedModel {
-  readonly size: (typeof SIZES)[number];
+  readonly model: WorldModel;
   readonly workers: readonly unknown[];
   /** By host. */
   readonly servers: ReadonlyMap<string, Simulator>;
@@ -65,11 +77,13 @@ interface SimulatedModel {
   readonly reader: Simulator;
 }
 
-/** Makes a world: one plain server, or one pair, for each model size. The same options give the same world. */
+/** Makes a world: one plain server, or one pair, for each model. The same options give the same world. */
 export function makeExperimentWorld(options: ExperimentWorldOptions): ExperimentWorld {
   const clock = new VirtualClock();
   const fabric = new PdFabric();
-  const models = SIZES.map((size) => serveModel(size, options, clock, fabric));
+  const served = options.models ??
+    SIZES.map((size) => ({ name: size, host: size, cost: size, answers: options.answersOf?.(size) }));
+  const models = served.map((model) => serveModel(model, options, clock, fabric));
   const servers = new Map(models.flatMap((model) => [...model.servers]));
   const transport = new MemoryTransport((request) => {
     const server = servers.get(new URL(request.url).host);
@@ -101,36 +115,37 @@ export function makeExperimentWorld(options: ExperimentWorldOptions): Experiment
 }
 
 function serveModel(
-  size: (typeof SIZES)[number],
+  model: WorldModel,
   options: ExperimentWorldOptions,
   clock: VirtualClock,
   fabric: PdFabric,
 ): SimulatedModel {
+  const { host } = model;
   const simulator = (more: Pick<SimulatorOptions, "pd"> = {}) =>
     createSimulator({
       engine: options.serving === "vllm" ? "vllm" : "sglang",
-      models: [`sim-${size}`],
-      cost: size,
+      models: [`sim-${host}`],
+      cost: model.cost,
       clock,
       seed: options.seed,
       contextTokens: CONTEXT_TOKENS,
       // Events that repeat all before them would cost most of the experiment's own time.
       incrementalStream: true,
-      answers: options.answersOf?.(size),
+      answers: model.answers,
       version: options.version,
       maxBatchedTokens: options.stepTokens,
       ...more,
     });
   if (options.serving !== "sglang-pd") {
     const reader = simulator();
-    return { size, workers: [`http://${size}.sim`], servers: new Map([[`${size}.sim`, reader]]), reader };
+    return { model, workers: [`http://${host}.sim`], servers: new Map([[`${host}.sim`, reader]]), reader };
   }
-  const prefill = `${size}-prefill.sim`;
-  const decode = `${size}-decode.sim`;
+  const prefill = `${host}-prefill.sim`;
+  const decode = `${host}-decode.sim`;
   const half = (role: "prefill" | "decode") => simulator({ pd: { role, fabric, bootstrapHost: prefill } });
   const reader = half("prefill");
   return {
-    size,
+    model,
     reader,
     workers: [{ prefill: `http://${prefill}`, bootstrap_port: 8998, decode: `http://${decode}` }],
     servers: new Map([[prefill, reader], [decode, half("decode")]]),
@@ -145,8 +160,8 @@ function worldConfig(options: ExperimentWorldOptions, models: readonly Simulated
   const unlimited = 1_000_000;
   return configSchema.parse({
     server: { max_running: unlimited, max_queued: unlimited, max_runs_kept: 0 },
-    models: Object.fromEntries(models.map(({ size, workers }) => [size, {
-      model: `sim-${size}`,
+    models: Object.fromEntries(models.map(({ model, workers }) => [model.name, {
+      model: `sim-${model.host}`,
       engine: options.serving,
       workers,
       tokenizer: "built-in",

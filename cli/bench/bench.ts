@@ -10,6 +10,7 @@ import { benchLaboratoryCommand } from "./laboratory.ts";
 import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
 import { benchQuestionsCommand } from "./questions.ts";
+import { benchReplayCommand } from "./replay.ts";
 import { benchStaircaseCommand } from "./staircase.ts";
 import { commandGroup } from "../kit/command_group.ts";
 
@@ -26,6 +27,7 @@ export const benchCommand = commandGroup({
     benchTauCommand,
     benchStaircaseCommand,
     benchPlacingCommand,
+    benchReplayCommand,
     benchAllCommand,
     benchLaboratoryCommand,
     benchLoadCommand,

@@ -198,7 +198,11 @@ export function worldSettings(
   };
 }
 
-function originOf({ serving, version, seed, slots }: WorldSettings): string {
+/** A sentence on what was simulated. `hardware`: what the cost model is of. */
+export function originOf(
+  { serving, version, seed, slots }: WorldSettings,
+  hardware = `${gpusOf(serving)} H200 GPUs`,
+): string {
   const engine: Record<Serving, string> = {
     "sglang-pd": "SGLang, one prefill and one decode GPU per model",
     sglang: "SGLang, one GPU per model",
@@ -206,7 +210,7 @@ function originOf({ serving, version, seed, slots }: WorldSettings): string {
   };
   const of = version === undefined ? "" : ` (version ${version})`;
   const order = slots === "declared" ? "; answers in declared order" : "; answers in order of completion";
-  return `Simulated, not measured: cost model of ${gpusOf(serving)} H200 GPUs; ` +
+  return `Simulated, not measured: cost model of ${hardware}; ` +
     `${engine[serving]}${of}${order}; seed ${seed}`;
 }
 

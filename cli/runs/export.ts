@@ -33,8 +33,8 @@ export const exportCommand = defineCommand({
     force: { type: "flag", help: "Write over a FILE that is there" },
   },
   details:
-    `Without FILE they are printed. JSON lines are for canopy tune and for keeping: runs that still go on are left out,
-and records hold what was asked and said. A trace is opened by https://ui.perfetto.dev and by chrome://tracing: a
+    `Without FILE they are printed. JSON lines are for canopy tune, for canopy bench replay and for keeping: runs that
+still go on are left out, and records hold what was asked and said. A trace is opened by https://ui.perfetto.dev and by chrome://tracing: a
 track for each agent, with its waiting for a place, what was read ahead, prefill and decode, arrows from whom it
 read, and each decision on early exit; it holds times, counts and names, and no texts. RUN is a run's id, or last.
 

@@ -149,41 +149,65 @@ export interface JsonLine {
 
 /** The lines of a file, or (`-`) of what is piped in, that are not empty. Throws `invalid_input`. */
 export async function linesOf(file: string, io: Io): Promise<JsonLine[]> {
-  return (await contentOf(file, io)).split("\n").flatMap((line, index): JsonLine[] =>
-    line.trim() === "" ? [] : [{ line, number: index + 1, value: jsonOf(line, file, index + 1) }]
+  const lines = await jsonLinesOf(file, io, "answers");
+  for (const { number, value } of lines) {
+    if (!recordWithoutTexts.safeParse(value).success) continue;
+    throw invalidAnswers(
+      file,
+      number,
+      "the record of the run has no answers: set server.records.texts to true before runs that are to be judged",
+    );
+  }
+  return lines;
+}
+
+/** The same of a file of `what`, whose records of runs may be without texts. */
+export async function jsonLinesOf(file: string, io: Io, what: LinesOf): Promise<JsonLine[]> {
+  return (await contentOf(file, io, what)).split("\n").flatMap((line, index): JsonLine[] =>
+    line.trim() === ""
+      ? []
+      : [{ line, number: index + 1, value: jsonOf(line, { file, number: index + 1, what }) }]
   );
 }
 
-async function contentOf(file: string, io: Io): Promise<string> {
+async function contentOf(file: string, io: Io, what: LinesOf): Promise<string> {
   if (file === "-") return await io.readInput();
   const path = isAbsolute(file) ? file : join(io.cwd, file);
-  if (!existsSync(path)) throw invalidAnswers(file, undefined, "there is no such file");
+  if (!existsSync(path)) throw invalidLines({ file, what }, "there is no such file");
   try {
     return readFileSync(path, "utf8");
   } catch (cause) {
-    throw invalidAnswers(file, undefined, messageOf(cause));
+    throw invalidLines({ file, what }, messageOf(cause));
   }
 }
 
-function jsonOf(line: string, file: string, number: number): unknown {
-  let value: unknown;
+function jsonOf(line: string, place: LinePlace): unknown {
   try {
-    value = JSON.parse(line);
+    return JSON.parse(line);
   } catch (cause) {
-    throw invalidAnswers(file, number, messageOf(cause));
+    throw invalidLines(place, messageOf(cause));
   }
-  if (!recordWithoutTexts.safeParse(value).success) return value;
-  throw invalidAnswers(
-    file,
-    number,
-    "the record of the run has no answers: set server.records.texts to true before runs that are to be judged",
-  );
+}
+
+/** Contents of a file of JSON lines. */
+type LinesOf = "answers" | "runs";
+
+/** A file, or a line of it, from 1. */
+interface LinePlace {
+  readonly file: string;
+  readonly number?: number | undefined;
+  readonly what: LinesOf;
 }
 
 /** The error of a file of answers: `problem` is a sentence without its point. */
 export function invalidAnswers(file: string, line: number | undefined, problem: string): CanopyError {
-  const where = line === undefined ? file : `${file}, line ${line}`;
-  return new CanopyError(`Cannot read answers from ${where}: ${problem}`, {
+  return invalidLines({ file, number: line, what: "answers" }, problem);
+}
+
+/** The error of a file of JSON lines: `problem` is a sentence without its point. */
+export function invalidLines({ file, number, what }: LinePlace, problem: string): CanopyError {
+  const where = number === undefined ? file : `${file}, line ${number}`;
+  return new CanopyError(`Cannot read ${what} from ${where}: ${problem}`, {
     code: "invalid_input",
     status: 400,
   });
