@@ -18,12 +18,13 @@ export class Distribution {
     this.counts = bounds.map(() => 0);
   }
 
-  observe(value: number): void {
-    this.sum += value;
-    this.count++;
+  /** Counts one observation, or as many equal ones. */
+  observe(value: number, times = 1): void {
+    this.sum += value * times;
+    this.count += times;
     let at = 0;
     while (at < this.bounds.length && !(value <= this.bounds[at]!)) at++;
-    if (at < this.bounds.length) this.counts[at]!++;
+    if (at < this.bounds.length) this.counts[at]! += times;
   }
 }
 

@@ -33,6 +33,12 @@ export const CHART_KINDS: readonly ChartKind[] = [
     valueOf: (before, after) =>
       quantileBetween(before, after, { name: "smg_router_ttft_seconds", share: 0.5 }),
   },
+  ...([["median", 0.5], ["99th percentile", 0.99]] as const).map(([name, share]): ChartKind => ({
+    title: `Between two tokens of a root's answer, ${name}`,
+    unit: "s",
+    from: "canopy_inter_token_seconds",
+    valueOf: (before, after) => quantileBetween(before, after, { name: "canopy_inter_token_seconds", share }),
+  })),
   {
     title: "Duration of runs, median",
     unit: "s",

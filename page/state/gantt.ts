@@ -2,7 +2,7 @@ import type { AgentView, RunView, TimeSpan } from "./run_view.ts";
 
 /** A part of an agent's time. */
 export interface GanttSegment extends TimeSpan {
-  readonly kind: "queue" | "warm" | "prefill" | "decode";
+  readonly kind: "queue" | "warm" | "prefill" | "decode" | "second";
 }
 
 /** An agent's row in the chart. */
@@ -28,10 +28,15 @@ export function chartEndMs(run: RunView): number {
   return Math.max(run.durationMs ?? 0, run.lastMs, 1);
 }
 
-/** Queue, prefill and decode follow each other without gaps; what was prefilled ahead lies before and beside them. */
+/**
+ * Queue, prefill and decode follow each other without gaps; what was prefilled ahead, and a second attempt, lie before
+ * and beside them.
+ */
 function segmentsOf(agent: AgentView, nowMs: number): readonly GanttSegment[] {
   const segments: GanttSegment[] = agent.warms.map((span) => ({ kind: "warm", ...span }));
   const { queuedMs, placedMs, firstTokenMs, endedMs = nowMs } = agent;
+  const { startedMs, endedMs: secondEndMs = endedMs } = agent.hedge ?? {};
+  if (startedMs !== undefined) segments.push({ kind: "second", fromMs: startedMs, toMs: secondEndMs });
   if (queuedMs === undefined) return segments;
   const prefillMs = placedMs ?? (firstTokenMs === undefined ? endedMs : queuedMs);
   const decodeMs = firstTokenMs ?? endedMs;

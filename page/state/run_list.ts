@@ -1,7 +1,7 @@
 import { fieldOf, listField, numberAt, textField } from "./json_fields.ts";
 
 /** Filters of the list of runs, by their names on the page. */
-export const RUN_FILTERS = ["all", "running", "failed", "degraded", "exited"] as const;
+export const RUN_FILTERS = ["all", "running", "failed", "cancelled", "degraded", "exited"] as const;
 
 /** One of `RUN_FILTERS`. */
 export type RunFilter = (typeof RUN_FILTERS)[number];
@@ -22,6 +22,8 @@ export interface ListedRun {
   readonly earlyExits: number;
   /** Agents that failed, and that the run did without. */
   readonly failedAgents: number;
+  /** Undefined where a model has no price. */
+  readonly cost: number | undefined;
 }
 
 /** The runs of an answer of GET /v1/runs. */
@@ -41,7 +43,13 @@ export function listedRuns(answer: unknown): readonly ListedRun[] {
     earlyExits: numberAt(run, "early_exits") ?? 0,
     failedAgents: listField(run, "usage", "degraded", "failed").length +
       (numberAt(fieldOf(run, "usage", "degraded"), "more") ?? 0),
+    cost: numberAt(run, "usage", "cost"),
   }));
+}
+
+/** The state by which the server chooses for a filter; empty where the page has to. */
+export function stateOfFilter(filter: RunFilter): string {
+  return filter === "running" || filter === "failed" || filter === "cancelled" ? filter : "";
 }
 
 /** The runs that a filter and a search leave; the search looks at ids, the graph, the state and the error. */

@@ -20,6 +20,26 @@ export interface TimeSpan {
   readonly toMs: number;
 }
 
+/** The model that was asked in place of an agent's own. */
+export interface FallbackView {
+  readonly model: string;
+  /** `no_worker`, `full` or `failed`. */
+  readonly reason: string;
+  /** What its own model's workers said last; empty where the trace does not have it. */
+  readonly error: string;
+}
+
+/** A second attempt at an agent's answer, beside the first. */
+export interface HedgeView {
+  readonly worker: string;
+  readonly startedMs: number | undefined;
+  readonly endedMs: number | undefined;
+  /** `won`, `lost` or `failed`; empty while it works. */
+  readonly outcome: string;
+  /** Tokens that it wrote. */
+  readonly tokens: number | undefined;
+}
+
 /** An agent as the page shows it. */
 export interface AgentView {
   readonly id: string;
@@ -45,6 +65,10 @@ export interface AgentView {
   readonly warms: readonly TimeSpan[];
   /** Attempts that failed and were made again, answers that went on elsewhere or were begun anew. */
   readonly retries: number;
+  /** Undefined where only its own model was asked. */
+  readonly fallback: FallbackView | undefined;
+  /** Undefined where it was not started a second time. */
+  readonly hedge: HedgeView | undefined;
 }
 
 /** One decision on whether to go on without the agents that still write. */
@@ -83,6 +107,8 @@ export interface RunView {
   readonly notes: readonly NoteView[];
   /** As the record has it; undefined while the run goes on. */
   readonly usage: unknown;
+  /** False where the record was kept without prompts and answers. */
+  readonly textsKept: boolean;
 }
 
 /** The run of a record (GET /v1/runs/ID) before anything has happened: its agents, and who reads whom. */
@@ -100,6 +126,7 @@ export function plannedRun(record: unknown): RunView {
     decisions: [],
     notes: [],
     usage: undefined,
+    textsKept: fieldOf(record, "texts_kept") !== false,
   };
 }
 
@@ -122,6 +149,8 @@ function plannedAgent(record: unknown): AgentView {
     endedMs: undefined,
     warms: [],
     retries: 0,
+    fallback: undefined,
+    hedge: undefined,
   };
 }
 
@@ -153,6 +182,31 @@ function withAgentRecord(agent: AgentView, record: unknown): AgentView {
     queuedMs: agent.queuedMs ?? numberAt(record, "started_at_ms"),
     firstTokenMs: agent.firstTokenMs ?? numberAt(record, "first_token_at_ms"),
     endedMs: agent.endedMs ?? numberAt(record, "ended_at_ms"),
+    fallback: recordedFallback(fieldOf(record, "fallback"), agent.fallback),
+    hedge: recordedHedge(fieldOf(record, "hedge")) ?? agent.hedge,
+  };
+}
+
+/** A record names the model and the reason, the trace before it also what had gone wrong. */
+function recordedFallback(record: unknown, told: FallbackView | undefined): FallbackView | undefined {
+  const model = textField(record, "model");
+  if (model === "") return told;
+  return {
+    model,
+    reason: textField(record, "reason"),
+    error: told?.model === model ? told.error : "",
+  };
+}
+
+function recordedHedge(record: unknown): HedgeView | undefined {
+  const startedMs = numberAt(record, "started_at_ms");
+  if (startedMs === undefined) return undefined;
+  return {
+    worker: textField(record, "worker"),
+    startedMs,
+    endedMs: numberAt(record, "ended_at_ms"),
+    outcome: textField(record, "outcome"),
+    tokens: numberAt(record, "tokens"),
   };
 }
 
@@ -205,6 +259,18 @@ function withAgentEvent(
       reasoning: reasoning + textField(event, "reasoning"),
     };
   }
+  // Of an attempt that was slower, the end may come after the agent's own.
+  if (type === "hedge_started") {
+    const worker = textField(data, "worker");
+    return {
+      ...agent,
+      hedge: { worker, startedMs: atMs, endedMs: undefined, outcome: "", tokens: undefined },
+    };
+  }
+  if (type === "hedge_ended" && agent.hedge !== undefined) {
+    const end = { endedMs: atMs, outcome: textField(data, "outcome"), tokens: numberAt(data, "tokens") };
+    return { ...agent, hedge: { ...agent.hedge, ...end } };
+  }
   // What is over stays so, whatever still comes of it.
   if (isEnd(agent.phase)) return agent;
   switch (type) {
@@ -225,6 +291,15 @@ function withAgentEvent(
     case "agent_resumed":
     case "agent_restarted":
       return { ...agent, retries: agent.retries + 1 };
+    case "agent_fell_back":
+      return {
+        ...agent,
+        fallback: {
+          model: textField(data, "to"),
+          reason: textField(data, "reason"),
+          error: textField(data, "error"),
+        },
+      };
     case "agent_done":
     case "agent_failed":
     case "agent_cancelled":

@@ -44,13 +44,19 @@ export interface ModelTokens {
   readonly cachedTokens: number;
   readonly completionTokens: number;
   readonly warmTokens: number;
+  /** Undefined where it has no price. */
+  readonly cost: number | undefined;
 }
+
+/** The counter of costs. */
+const COST = "canopy_cost_total";
 
 /** Tokens of runs by model. */
 export function modelTokens(samples: readonly Sample[]): readonly ModelTokens[] {
   const calls = samples.filter(({ name }) => name === "canopy_agent_calls_total");
   return calls.map(({ labels: { model = "" }, value }) => {
     const tokens = (kind: string) => sumOfSamples(samples, "canopy_tokens_total", { model, kind });
+    const costs = samples.filter(({ name, labels }) => name === COST && labels["model"] === model);
     return {
       model,
       calls: value,
@@ -58,6 +64,7 @@ export function modelTokens(samples: readonly Sample[]): readonly ModelTokens[] 
       cachedTokens: tokens("cached"),
       completionTokens: tokens("completion"),
       warmTokens: tokens("warm"),
+      cost: costs.length === 0 ? undefined : sumOfSamples(costs, COST),
     };
   });
 }

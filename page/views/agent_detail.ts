@@ -1,10 +1,16 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { duration, figure, wholeNumber } from "./numbers.ts";
+import { costText, duration, figure, wholeNumber } from "./numbers.ts";
 import { PHASE_NAMES } from "./run_tree.ts";
+import { fallbackWords, hedgeWords } from "../state/agent_words.ts";
 import { confidenceOfAgent } from "../state/decision_table.ts";
 import { fieldOf, listField, textField } from "../state/json_fields.ts";
+import { usageOfAgent } from "../state/run_usage_view.ts";
 import type { RunView } from "../state/run_view.ts";
+
+/** The place of a text that the server's records have not. */
+export const TEXT_NOT_KEPT =
+  "Not kept: this run was recorded without prompts and answers. With server.records.texts: true the server records those of later runs.";
 
 /** All that is known of one agent: its prompt and text as they are, and what became of it. */
 export function AgentDetail(
@@ -14,11 +20,14 @@ export function AgentDetail(
   if (agent === undefined) return null;
   const { phase, text, reasoning, prompt, reason } = agent;
   const confidence = confidenceOfAgent(run.decisions, id);
+  const cost = usageOfAgent(run.usage, id)?.cost;
+  const notes = [fallbackWords(agent), hedgeWords(agent, duration)].filter((words) => words !== undefined);
   const facts: readonly (readonly [string, string])[] = [
     ["Model", agent.model],
     ["Worker", agent.worker || "–"],
     ["State", PHASE_NAMES[phase] + (agent.finishReason === "" ? "" : ` (${agent.finishReason})`)],
     ["Tokens", wholeNumber(agent.tokens)],
+    ...(cost === undefined ? [] : [["Cost", costText(cost)] as const]),
     ["Started", duration(agent.queuedMs)],
     ["First token", duration(agent.firstTokenMs)],
     ["Ended", duration(agent.endedMs)],
@@ -29,6 +38,7 @@ export function AgentDetail(
   return html`<section class="detail" aria-label=${`Agent ${id}`}>
     <h2><bdi>${id}</bdi></h2>
     ${reason === "" ? null : html`<p class=${`reason ${phase}`}><span class="text">${reason}</span></p>`}
+    ${notes.map((words) => html`<p class="reason"><span class="text">${words}</span></p>`)}
     <dl>${
     facts.map(([name, value]) =>
       html`
@@ -46,10 +56,12 @@ export function AgentDetail(
       : html`<pre class="text soft" tabindex="0" aria-label="Reasoning">${reasoning}</pre>`
   }
     <pre class=${`text ${phase === "cancelled" ? "struck" : ""}`} tabindex="0" aria-label="Text">${
-    text || "–"
+    text || (run.textsKept ? "–" : TEXT_NOT_KEPT)
   }</pre>
     <h3>Prompt</h3>
-    <pre class="text" tabindex="0" aria-label="Prompt">${promptText(prompt)}</pre>
+    <pre class="text" tabindex="0" aria-label="Prompt">${
+    run.textsKept ? promptText(prompt) : TEXT_NOT_KEPT
+  }</pre>
   </section>`;
 }
 

@@ -1,7 +1,7 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
 import { useRef } from "preact/hooks";
-import { figure, wholeNumber } from "./numbers.ts";
+import { costText, figure, wholeNumber } from "./numbers.ts";
 import type { PageContext } from "./page_context.ts";
 import { problem } from "./problem.ts";
 import { usePolled } from "./use_polled.ts";
@@ -19,6 +19,8 @@ const POLL_MS = 2_000;
 const WIDTH = 600;
 const HEIGHT = 120;
 
+const COST = "canopy_cost_total";
+
 /** Sums since the router's start that stand above the charts: title, name and labels of the counters. */
 const TOTALS: readonly (readonly [title: string, name: string, labels: Readonly<Record<string, string>>])[] =
   [
@@ -31,6 +33,7 @@ const TOTALS: readonly (readonly [title: string, name: string, labels: Readonly<
     ["Written", "canopy_tokens_total", { kind: "completion" }],
     ["Read by nobody", "canopy_tokens_total", { kind: "wasted" }],
     ["Early exits", "canopy_exit_decisions_total", { decision: "exit" }],
+    ["Cost of models with a price", COST, {}],
   ];
 
 /** Live charts of /metrics, from when this view was opened. */
@@ -52,23 +55,26 @@ export function ChartsPage({ page }: { readonly page: PageContext }): VNode {
         <dl class="facts">${totals(all.at(-1)?.samples ?? [])}</dl>
         <h2>Since this view was opened</h2>
         <p
-      class="hint">A run counts when it ends. Each point is the change between two looks at <code>/metrics</code>,
-          two seconds apart. The time between two tokens is no metric of the router: see its engines.</p>
+      class="hint">A run counts when it ends, its root's tokens as they come. Each point is the change between two
+          looks at <code>/metrics</code>, two seconds apart.</p>
         <div class="charts">${CHART_KINDS.map((kind) => chart(kind, chartPoints(kind, all)))}</div>
   `;
 }
 
 function totals(samples: readonly Sample[]): VNode[] {
-  return TOTALS.map(([title, name, labels]) =>
-    html`
+  // Without prices there are no costs, which is not the same as none.
+  const shown = TOTALS.filter(([, name]) => name !== COST || samples.some((one) => one.name === name));
+  return shown.map(([title, name, labels]) => {
+    const sum = sumOfSamples(samples, name, labels);
+    return html`
       <div>
         <dt>${title}</dt>
-        <dd data-metric=${name} data-labels=${JSON.stringify(labels)}>${wholeNumber(
-          sumOfSamples(samples, name, labels),
-        )}</dd>
+        <dd data-metric=${name} data-labels=${JSON.stringify(labels)}>${name === COST
+          ? costText(sum)
+          : wholeNumber(sum)}</dd>
       </div>
-    `
-  );
+    `;
+  });
 }
 
 /** A line; where nothing was measured, a gap. */

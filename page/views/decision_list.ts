@@ -23,7 +23,9 @@ export function DecisionList({ run }: { readonly run: RunView }): VNode {
     decisions.map((decision, at) => {
       const members = clusters.get(decision.cluster ?? "") ?? agents.map(({ id }) => id);
       const table = decisionTable(decision, arrivedBy(agents, members, decision.atMs));
-      return html`<details key=${at} open=${decision.exit}>${summary(decision)}${tables(table)}</details>`;
+      return html`<details key=${at} open=${decision.exit}>${summary(decision)}${
+        tables(table, run)
+      }</details>`;
     })
   }
   </section>`;
@@ -34,7 +36,10 @@ function summary({ atMs, cluster, exit }: DecisionView): VNode {
     <span class=${`mark ${exit ? "good" : ""}`}>${exit ? "goes on" : "waits"}</span></summary>`;
 }
 
-function tables({ members, similarities, verdicts, groups, figures }: DecisionTable): VNode {
+function tables(
+  { members, similarities, verdicts, groups, figures }: DecisionTable,
+  { textsKept }: RunView,
+): VNode {
   return html`<div class="figures">
     ${
     members.length === 0 ? null : html`
@@ -50,7 +55,7 @@ function tables({ members, similarities, verdicts, groups, figures }: DecisionTa
           html`
             <tr>
               <td><bdi>${agent}</bdi></td>
-              <td><span class="text">${answer || "–"}</span></td>
+              <td><span class="text">${answer || (textsKept ? "–" : "not kept")}</span></td>
               <td class="n">${confidence === undefined ? "–" : figure(confidence)}</td>
             </tr>
           `

@@ -1,6 +1,6 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { percent, wholeNumber } from "./numbers.ts";
+import { costText, percent, wholeNumber } from "./numbers.ts";
 import type { PageContext } from "./page_context.ts";
 import { problem } from "./problem.ts";
 import { usePolled } from "./use_polled.ts";
@@ -20,6 +20,8 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
     async (signal) => readMetrics(await (await api.ask("/metrics", { signal })).text()),
     { everyMs: POLL_MS, key: "metrics" },
   );
+  const models = modelTokens(metrics.value ?? []);
+  const hasPrices = models.some(({ cost }) => cost !== undefined);
   return html`
     <h1>Engines</h1>
         ${problem(workers.error, page)}
@@ -53,9 +55,10 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
             <th class="n">Found in a cache</th>
             <th class="n">Read ahead</th>
             <th class="n">Written</th>
+            ${hasPrices ? html`<th class="n">Cost</th>` : null}
           </tr>
         </thead>
-        <tbody>${modelTokens(metrics.value ?? []).map((one) =>
+        <tbody>${models.map((one) =>
           html`
             <tr>
               <td>${one.model}</td>
@@ -67,6 +70,9 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
                             : ""}</td>
               <td class="n">${wholeNumber(one.warmTokens)}</td>
               <td class="n">${wholeNumber(one.completionTokens)}</td>
+              ${hasPrices
+                ? html`<td class="n">${one.cost === undefined ? "–" : costText(one.cost)}</td>`
+                : null}
             </tr>
           `
         )}</tbody>

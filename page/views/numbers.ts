@@ -19,6 +19,11 @@ export function figure(value: number): string {
   return value.toLocaleString("en", { maximumFractionDigits: 4 });
 }
 
+/** A cost in the unit of the prices, with as many digits as the server gives. */
+export function costText(value: number): string {
+  return value.toLocaleString("en", { maximumSignificantDigits: 12 });
+}
+
 /** A time of the day, from unix time in seconds. */
 export function clockTime(unixSeconds: number | undefined): string {
   return unixSeconds === undefined ? "–" : new Date(unixSeconds * 1_000).toLocaleString("en-GB");

@@ -1,6 +1,6 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { clockTime, duration, percent, wholeNumber } from "./numbers.ts";
+import { clockTime, costText, duration, percent, wholeNumber } from "./numbers.ts";
 import { hashOf } from "../state/address.ts";
 import { listField, numberAt, textField } from "../state/json_fields.ts";
 import type { RunView } from "../state/run_view.ts";
@@ -25,7 +25,7 @@ export function RunFacts(
     ["Cached", wholeNumber(numberAt(usage, "cached_tokens"))],
     ["Read ahead", wholeNumber(numberAt(usage, "warm_tokens"))],
     ["Of answers found in the cache", share === undefined ? "–" : percent(share)],
-    ...(cost === undefined ? [] : [["Cost", `${cost}`] as const]),
+    ...(cost === undefined ? [] : [["Cost", costText(cost)] as const]),
     ["Not waited for", wholeNumber(skipped)],
     ["Spared by that (estimate)", `${wholeNumber(numberAt(usage, "saved_tokens_estimate"))} tokens`],
   ];
@@ -41,6 +41,12 @@ export function RunFacts(
         textField(one, "reason")
       }</span></p>`
     )
+  }
+    ${
+    run.textsKept
+      ? null
+      : html`<p class="hint">This run was recorded without prompts, answers and the final answers that
+      decisions have compared. With <code>server.records.texts: true</code> those of later runs are recorded.</p>`
   }
     <dl class="facts">${
     facts.map(([name, value]) =>

@@ -1,7 +1,7 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { AgentDetail } from "./agent_detail.ts";
+import { AgentDetail, TEXT_NOT_KEPT } from "./agent_detail.ts";
 import { DecisionList } from "./decision_list.ts";
 import { GanttChart } from "./gantt_chart.ts";
 import type { PageContext } from "./page_context.ts";
@@ -9,6 +9,7 @@ import { NoteList } from "./note_list.ts";
 import { problem } from "./problem.ts";
 import { RunFacts } from "./run_facts.ts";
 import { RunTree } from "./run_tree.ts";
+import { UsageTable } from "./usage_table.ts";
 import { followRun } from "../client/follow_run.ts";
 import type { RunView } from "../state/run_view.ts";
 
@@ -38,6 +39,7 @@ export function RunPage({ page, id }: RunPageOptions): VNode {
       <${RunTree} agents=${run.agents} selected=${selected} onSelect=${setSelected} />
       <${AgentDetail} run=${run} agent=${selected} />
       <${GanttChart} run=${run} />
+      <${UsageTable} usage=${run.usage} />
       <${DecisionList} run=${run} />
       <${NoteList} run=${run} />`
   }`;
@@ -64,7 +66,9 @@ function ComparedRun({ page, id }: RunPageOptions): VNode {
     run === undefined ? null : html`<${RunFacts} run=${run} link />
       ${
       answers.map(({ id: agent, text }) =>
-        html`<pre class="text" tabindex="0" aria-label=${`Answer of ${agent}`}>${text || "–"}</pre>`
+        html`<pre class="text" tabindex="0" aria-label=${`Answer of ${agent}`}>${
+          text || (run.textsKept ? "–" : TEXT_NOT_KEPT)
+        }</pre>`
       )
     }
       <${GanttChart} run=${run} />

@@ -46,18 +46,28 @@ export function RunTree({ agents, selected, onSelect }: RunTreeOptions): VNode {
 }
 
 function card(agent: AgentView, selected: boolean, onSelect: RunTreeOptions["onSelect"]): VNode {
-  const { id, model, phase, text, reasoning, tokens, reason, warms } = agent;
+  const { id, model, phase, text, reasoning, tokens, reason, warms, fallback, hedge } = agent;
   const written = text === "" ? reasoning : text;
   const note = phase === "failed" || phase === "cancelled" ? reason : written.slice(-SHOWN_CHARACTERS);
   return html`
     <button type="button" key=${id} class=${`agent ${phase}`} data-agent=${id} aria-pressed=${selected}
       onClick=${() => onSelect(id)}>
-      <span class="top"><b><bdi>${id}</bdi></b> <span class="model"><bdi>${model}</bdi></span></span>
+      <span
+        class="top"><b><bdi>${id}</bdi></b> <span class="model"><bdi>${model}</bdi>${fallback ===
+            undefined
+          ? null
+          : html`
+            <span class="instead">→ <span class="hidden">asked in its place: </span><bdi>${fallback
+              .model}</bdi></span>
+          `}</span></span>
       <span class="top"><span class="phase">${PHASE_NAMES[phase]}</span>
           <span class="count">${tokens === undefined ? "" : `${wholeNumber(tokens)} tokens`}
             ${warms.length > 0
               ? html`<span class="ahead" title="Parts of its prompt were read ahead">⇢${warms.length}</span>`
               : null}
+            ${hedge === undefined
+              ? null
+              : html`<span class="again" title="A second attempt was begun"><span class="hidden">second attempt </span>×2</span>`}
           </span></span>
       <span class="tail text">${note}</span>
     </button>

@@ -44,6 +44,12 @@ test("a histogram counts what is at most each bound", () => {
   ]);
 });
 
+test("one observation may stand for several equal ones", () => {
+  const one = new Distribution([1, 2]);
+  one.observe(1.5, 3);
+  assert.deepEqual([one.sum, one.count, one.counts], [4.5, 3, [0, 3]]);
+});
+
 test("common labels come first, and numbers are spelt as asked for", () => {
   const text = new MetricsText({ labels: { engine: "0" }, format: (value) => value.toFixed(1) });
   const distribution = new Distribution([1]);

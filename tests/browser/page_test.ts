@@ -184,6 +184,141 @@ test("what models say executes nothing, wherever it is shown", { skip }, async (
   });
 });
 
+/** A record without texts of a run in which one agent was asked elsewhere and one was started twice. */
+function recordWith(hostile: string): object {
+  const agent = (id: string, more: object) => ({ id, model: "small", state: "done", reads: [], ...more });
+  const counts = { calls: 1, prompt_tokens: 20, completion_tokens: 10, saved_tokens_estimate: 0 };
+  const priced = (agent: string, cost: number | undefined) => ({ agent, model: "small", cost, ...counts });
+  const times = { started_at_ms: 10, first_token_at_ms: 40, ended_at_ms: 400 };
+  const hedge = { worker: hostile, started_at_ms: 90, ended_at_ms: 380, outcome: "won", tokens: 10 };
+  return {
+    id: "run_1",
+    graph: "moa",
+    state: "done",
+    created: 1_795_387_410,
+    duration_ms: 800,
+    texts_kept: false,
+    agents: [
+      agent("l1.c1.a1", { ...times, fallback: { model: hostile, reason: "full" } }),
+      agent("l1.c1.a2", { ...times, hedge }),
+      agent("l1.c1.a3", { ...times, state: "cancelled", error: "Cluster l1.c1 closed without it" }),
+      agent("l2.c1.a1", {
+        started_at_ms: 410,
+        first_token_at_ms: 450,
+        ended_at_ms: 800,
+        reads: ["l1.c1.a1", "l1.c1.a2", "l1.c1.a3"],
+      }),
+    ],
+    usage: {
+      ...counts,
+      cost: 0.0012345,
+      models: [{ model: "small", cost: 0.0012345, ...counts }],
+      agents: [
+        priced("l1.c1.a1", 0.0002),
+        priced("l1.c1.a2", undefined),
+        { ...priced("l1.c1.a3", 0.0002), saved_tokens_estimate: 12 },
+        priced("l2.c1.a1", 0.0008345),
+      ],
+    },
+    events: [
+      { at_ms: 30, type: "agent_placed", agent: "l1.c1.a1", data: { worker: "w1" } },
+      { at_ms: 400, type: "agent_cancelled", agent: "l1.c1.a3", data: { tokens: 10 } },
+      { at_ms: 420, type: "agent_placed", agent: "l2.c1.a1", data: { worker: "w2" } },
+    ],
+  };
+}
+
+for (const [look, options] of Object.entries(LOOKS)) {
+  test(
+    `who was asked elsewhere or twice, what it cost and spared, and that texts were not kept is told (${look})`,
+    { skip },
+    async () => {
+      const hostile = "<img src=x onerror='window.hacked=1'>";
+      await withSpeaker("Yes.", async (url) => {
+        await withChromium({ ...options, bypassCSP: true }, async ({ page, errors }) => {
+          await page.route("**/v1/runs/run_1", (route) => route.fulfill({ json: recordWith(hostile) }));
+          await page.goto(`${url}/#/runs/run_1`);
+          await page.waitForSelector("section[aria-label=Tokens] td");
+          const facts = await page.locator(".gantt ~ dl").innerText();
+          assert.match(facts, /first token\s+50 ms/);
+          assert.match(facts, /\(estimate\)\s+480 ms/);
+          assert.equal(await factOf(page, "Cost"), "0.0012345");
+          await page.click("text=By agent");
+          assert.match(await page.locator("[aria-label='Tokens by agent']").innerText(), /0\.0008345/);
+          await page.click("[data-agent='l1.c1.a1']");
+          assert.match(
+            await page.locator(".detail").innerText(),
+            /Answered by <img src=x onerror='window.hacked=1'>, because all workers of small were full/,
+          );
+          for (const text of ["Text", "Prompt"]) {
+            assert.match(
+              await page.locator(`.detail pre[aria-label=${text}]`).innerText(),
+              /server\.records\.texts/,
+            );
+          }
+          await page.click("[data-agent='l1.c1.a2']");
+          assert.match(
+            await page.locator(".detail").innerText(),
+            /Second attempt on <img .* from 90 ms to 380 ms/,
+          );
+          assert.deepEqual(await seriousFindings(page), []);
+          assert.equal(await page.evaluate("document.documentElement.scrollWidth > innerWidth"), false);
+          assert.equal(await page.evaluate("window.hacked"), undefined);
+          await picture(page, `told-${look}`);
+          assert.deepEqual(errors, []);
+        });
+      });
+    },
+  );
+}
+
+test(
+  "the list asks the server for a state, a model and older runs, and keeps what is loaded",
+  { skip },
+  async () => {
+    await withSpeaker("Yes.", async (url) => {
+      await withChromium(LOOKS["phone"] ?? {}, async ({ page, asked, errors }) => {
+        const all = Array.from({ length: 250 }, (_, at) => ({
+          id: `run_${at}`,
+          graph: at % 2 === 0 ? "even" : "odd",
+          state: at % 5 === 0 ? "failed" : "done",
+          created: 1_795_387_410 - at,
+          usage: { calls: 1, cost: 0.5 },
+        }));
+        await page.route("**/v1/runs?*", (route) => {
+          const { searchParams: query } = new URL(route.request().url());
+          const wanted = all.filter(({ state, graph }) =>
+            [state, null].includes(query.get("state")) && [graph, null].includes(query.get("graph"))
+          );
+          const from = wanted.findIndex(({ id }) => id === query.get("after")) + 1;
+          const to = from + Number(query.get("limit"));
+          return route.fulfill({ json: { data: wanted.slice(from, to), has_more: to < wanted.length } });
+        });
+        await page.goto(`${url}/#/runs`);
+        await page.waitForSelector("text=100 of 100 runs; there are older ones");
+        await page.focus("text=Load older runs");
+        await page.keyboard.press("Enter");
+        await page.waitForSelector("text=200 of 200 runs; there are older ones");
+        await page.click("text=Load older runs");
+        await page.waitForSelector("text=250 of 250 runs");
+        assert.equal(await page.locator("text=Load older runs").count(), 0);
+        const looks = asked.length;
+        while (asked.length < looks + 2) await page.waitForRequest("**/v1/runs?*");
+        assert.equal(await page.locator("tbody tr").count(), 250);
+        await page.click("button:text-is('failed')");
+        await page.waitForSelector("text=50 of 50 runs");
+        await page.selectOption("#graph", "odd");
+        await page.waitForSelector("text=25 of 25 runs");
+        assert.ok(asked.some((one) => one.includes("state=failed") && one.includes("graph=odd")));
+        assert.deepEqual(await seriousFindings(page), []);
+        assert.equal(await page.evaluate("document.documentElement.scrollWidth > innerWidth"), false);
+        await picture(page, "runs-older-phone");
+        assert.deepEqual(errors, []);
+      });
+    });
+  },
+);
+
 test("the page asks for a key where one is set, and keeps it in the tab only", { skip }, async () => {
   await withLaboratory({ api_keys: ["k1"], admin_key: "boss" }, async (url) => {
     await withChromium({}, async ({ page }) => {

@@ -17,6 +17,27 @@ import type { Run } from "../../moa/run/run.ts";
 /** Upper bounds in seconds of the duration histogram. */
 const DURATION_BUCKETS_S = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320, 640];
 
+/** Upper bounds in seconds of the time between two tokens: from small models on a processor to large ones under load. */
+const TOKEN_BUCKETS_S = [
+  0.001,
+  0.0025,
+  0.005,
+  0.01,
+  0.015,
+  0.02,
+  0.03,
+  0.04,
+  0.05,
+  0.075,
+  0.1,
+  0.15,
+  0.2,
+  0.3,
+  0.5,
+  1,
+  2.5,
+];
+
 /** What `Metrics` has counted, as another thread can be sent it. */
 export interface MetricsCounts {
   readonly requests: FamilyValues<number>;
@@ -27,6 +48,7 @@ export interface MetricsCounts {
   readonly tokens: FamilyValues<number>;
   readonly cost: FamilyValues<number>;
   readonly runSeconds: FamilyValues<DistributionValues>;
+  readonly tokenSeconds: FamilyValues<DistributionValues>;
   readonly exits: ExitCounts;
   readonly http: HttpCounts;
   readonly models: ModelCounts;
@@ -75,6 +97,11 @@ export class Metrics {
     "Time from the start of a run to its end.",
     DURATION_BUCKETS_S,
   );
+  readonly #tokenSeconds = new Histogram(
+    "canopy_inter_token_seconds",
+    "Time between two tokens of a root's answer; of several that come at once, each has its share.",
+    TOKEN_BUCKETS_S,
+  );
   readonly #exits = new ExitMetrics();
   readonly http: HttpMetrics;
   readonly models: ModelMetrics;
@@ -107,6 +134,7 @@ export class Metrics {
   /** Follows a run to its end and counts what it used. */
   followRun(graph: string, run: Run): void {
     const startedMs = this.#clock.now();
+    this.#timeTokens(graph, run);
     void run.ended.then(() => {
       this.#runSeconds.observe({ graph }, (this.#clock.now() - startedMs) / 1000);
       const record = run.record();
@@ -135,6 +163,18 @@ export class Metrics {
     });
   }
 
+  /** Observes the time between the tokens of a run's root while it writes. */
+  #timeTokens(graph: string, run: Run): void {
+    const seconds = this.#tokenSeconds.series({ graph }).value;
+    const lastMs = new Map<number, number>();
+    run.onRootTokens((index, tokens) => {
+      const nowMs = this.#clock.now();
+      const beforeMs = lastMs.get(index);
+      lastMs.set(index, nowMs);
+      if (beforeMs !== undefined) seconds.observe((nowMs - beforeMs) / 1000 / tokens, tokens);
+    });
+  }
+
   values(): MetricsCounts {
     return {
       requests: this.#requests.values(),
@@ -145,6 +185,7 @@ export class Metrics {
       tokens: this.#tokens.values(),
       cost: this.#cost.values(),
       runSeconds: this.#runSeconds.values(),
+      tokenSeconds: this.#tokenSeconds.values(),
       exits: this.#exits.values(),
       http: this.http.values(),
       models: this.models.values(),
@@ -162,6 +203,7 @@ export class Metrics {
     this.#tokens.absorb(counts.tokens);
     this.#cost.absorb(counts.cost);
     this.#runSeconds.absorb(counts.runSeconds);
+    this.#tokenSeconds.absorb(counts.tokenSeconds);
     this.#exits.absorb(counts.exits);
     this.http.absorb(counts.http);
     this.models.absorb(counts.models);
@@ -179,7 +221,7 @@ export class Metrics {
       this.#tokens,
       this.#cost,
     ];
-    for (const family of [...calls, this.#runSeconds, this.#exits]) family.write(text);
+    for (const family of [...calls, this.#runSeconds, this.#tokenSeconds, this.#exits]) family.write(text);
     this.http.write(text);
     this.models.write(text);
     this.retries.write(text);

@@ -41,6 +41,8 @@ export class EndedRun implements Run {
 
   satisfy(): void {}
 
+  onRootTokens(): void {}
+
   cancel(): Promise<void> {
     return this.ended;
   }

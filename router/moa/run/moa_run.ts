@@ -784,6 +784,10 @@ export class MoaRun implements Run {
     this.#exits.abort(reason);
   }
 
+  onRootTokens(onTokens: (index: number, tokens: number) => void): void {
+    for (const { choice, log } of this.#calls.ofRoot) log.subscribe((tokens) => onTokens(choice, tokens));
+  }
+
   /** The run has ended when it has come to its result and no engine works for it any more. */
   #settle(): void {
     if (this.#state === "running" || this.#work.busy || this.#hasEnded) return;

@@ -39,6 +39,8 @@ export interface Run {
    * `stop`, without an `end` event. Does nothing while the choice has said nothing, and after its end.
    */
   satisfy(index: number): void;
+  /** Calls `onTokens` with the number of new tokens of the root's choice `index`, right when they have come. */
+  onRootTokens(onTokens: (index: number, tokens: number) => void): void;
   /** Ends the run: every engine is told. Resolves when no engine works for it any more. Harmless after the end. */
   cancel(reason: unknown): Promise<void>;
   /** Settles (never rejects) when the run has ended and nothing of it is left running. */

@@ -28,10 +28,13 @@ test("metrics are read as the router writes them, whatever stands in a label", (
 test("the work of a model is the sum of its counters", () => {
   const samples = readMetrics(
     'canopy_agent_calls_total{model="m"} 4\ncanopy_tokens_total{model="m",kind="prompt"} 10\n' +
-      'canopy_tokens_total{model="m",kind="cached"} 6\ncanopy_tokens_total{model="n",kind="cached"} 1\n',
+      'canopy_tokens_total{model="m",kind="cached"} 6\ncanopy_tokens_total{model="n",kind="cached"} 1\n' +
+      'canopy_agent_calls_total{model="n"} 1\ncanopy_cost_total{model="n"} 0.25\n',
   );
+  const none = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, warmTokens: 0 };
   assert.deepEqual(modelTokens(samples), [
-    { model: "m", calls: 4, promptTokens: 10, cachedTokens: 6, completionTokens: 0, warmTokens: 0 },
+    { ...none, model: "m", calls: 4, promptTokens: 10, cachedTokens: 6, cost: undefined },
+    { ...none, model: "n", calls: 1, cachedTokens: 1, cost: 0.25 },
   ]);
 });
 
@@ -53,6 +56,22 @@ test("a chart shows what has changed between two looks, and a gap where nothing 
   const values = (title: RegExp) => chartPoints(kind(title), all).map(({ value }) => value);
   assert.deepEqual(values(/Duration of runs/), [1.5, undefined]);
   assert.deepEqual(values(/found in a cache/), [25, undefined]);
+});
+
+test("the time between two tokens is charted as its median and its 99th percentile", () => {
+  const bounds = ["0.01", "0.02", "+Inf"];
+  const look = (atMs: number, counts: readonly number[]): Snapshot => ({
+    atMs,
+    samples: readMetrics(
+      bounds.map((le, at) => `canopy_inter_token_seconds_bucket{graph="g",le="${le}"} ${counts[at]}\n`).join(
+        "",
+      ),
+    ),
+  });
+  const all = [look(0, [10, 10, 10]), look(2_000, [60, 110, 110]), look(4_000, [60, 110, 110])];
+  const values = CHART_KINDS.filter(({ from }) => from === "canopy_inter_token_seconds")
+    .map((kind) => chartPoints(kind, all).map(({ value }) => value && Number(value.toFixed(6))));
+  assert.deepEqual(values, [[0.01, undefined], [0.0198, undefined]]);
 });
 
 test("after a restart of the router a chart begins anew", () => {

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { fallbackWords, hedgeWords } from "../../../page/state/agent_words.ts";
 import { criticalAgents, ganttRows } from "../../../page/state/gantt.ts";
 import { fieldOf, listField, numberAt, textField } from "../../../page/state/json_fields.ts";
 import { layersOf } from "../../../page/state/layers.ts";
@@ -132,4 +133,60 @@ test("what has no place in the tree is a note with its reason, and nothing that 
   const run = withEvent(planned, { at_ms: 4, type: "warm_off", agent: "l2.c1.a1", data });
   assert.deepEqual(run.notes, [{ atMs: 4, type: "warm_off", agent: "l2.c1.a1", data }]);
   assert.deepEqual(run.agents, planned.agents);
+});
+
+test("who was asked in an agent's place, and its second attempt, are told by events as by the record", () => {
+  const agent = "l1.c1.a1";
+  const happened = [
+    { at_ms: 5, type: "agent_fell_back", agent, data: { to: "big", reason: "full", error: "429: full" } },
+    { at_ms: 6, type: "hedge_started", agent, data: { worker: "w2" } },
+    { at_ms: 9, type: "agent_done", agent, data: { tokens: 3 } },
+    { at_ms: 9, type: "hedge_ended", agent, data: { worker: "w2", outcome: "lost", tokens: 2 } },
+  ];
+  const hedge = { worker: "w2", started_at_ms: 6, ended_at_ms: 9, outcome: "lost", tokens: 2 };
+  const own = { id: agent, model: "small", state: "done" };
+  const plan = { agents: [own] };
+  const told = happened.reduce<RunView>(withEvent, plannedRun(plan)).agents[0];
+  const recorded = recordedRun({
+    agents: [{ ...own, hedge, fallback: { model: "big", reason: "full" } }],
+    events: happened,
+  }).agents[0];
+  assert.ok(told !== undefined && recorded !== undefined);
+  assert.deepEqual([recorded.fallback, recorded.hedge], [told.fallback, told.hedge]);
+  assert.equal(fallbackWords(told), "Answered by big, because all workers of small were full: 429: full");
+  assert.equal(
+    hedgeWords(told, (ms) => `${ms} ms`),
+    "Second attempt on w2 from 6 ms to 9 ms, 2 tokens: lost, the first attempt was faster or the agent was not " +
+      "needed any more",
+  );
+  assert.deepEqual(
+    ganttRows({ ...plannedRun(plan), agents: [told] })[0]?.segments.filter(({ kind }) => kind === "second"),
+    [{ kind: "second", fromMs: 6, toMs: 9 }],
+  );
+  const alone = plannedRun({ agents: [{ ...own, hedge: null }] }).agents[0];
+  assert.ok(alone !== undefined);
+  assert.deepEqual([fallbackWords(alone), hedgeWords(alone, String)], [undefined, undefined]);
+});
+
+test("each reason of a fallback is in words, and while nothing is answered, the other model is only asked", () => {
+  const words = ["no_worker", "failed", "new_reason"].map((reason) => {
+    const data = { to: "b", reason };
+    const [agent] = withEvent(plannedRun({ agents: [{ id: "x", model: "a" }] }), {
+      at_ms: 1,
+      type: "agent_fell_back",
+      agent: "x",
+      data,
+    }).agents;
+    return agent === undefined ? "" : fallbackWords(agent);
+  });
+  assert.deepEqual(words, [
+    "Asked of b, because no worker of a could take it",
+    "Asked of b, because all attempts at workers of a failed",
+    "Asked of b, because a could not answer (new_reason)",
+  ]);
+});
+
+test("a record says whether its texts were kept", () => {
+  assert.equal(recordedRun(record).textsKept, true);
+  assert.equal(recordedRun({ texts_kept: false, agents: [] }).textsKept, false);
 });

@@ -192,6 +192,8 @@ class FakeRun implements Run {
     this.#satisfied.add(index);
   }
 
+  onRootTokens(): void {}
+
   cancel(reason: unknown): Promise<void> {
     if (this.state === "running") this.state = "cancelled";
     this.#abort.abort(reason);
