@@ -46,20 +46,13 @@ export function RunTree({ agents, selected, onSelect }: RunTreeOptions): VNode {
 }
 
 function card(agent: AgentView, selected: boolean, onSelect: RunTreeOptions["onSelect"]): VNode {
-  const { id, model, phase, text, reasoning, tokens, reason, warms, fallback, hedge } = agent;
+  const { id, phase, text, reasoning, tokens, reason, warms, hedge } = agent;
   const written = text === "" ? reasoning : text;
   const note = phase === "failed" || phase === "cancelled" ? reason : written.slice(-SHOWN_CHARACTERS);
   return html`
     <button type="button" key=${id} class=${`agent ${phase}`} data-agent=${id} aria-pressed=${selected}
       onClick=${() => onSelect(id)}>
-      <span
-        class="top"><b><bdi>${id}</bdi></b> <span class="model"><bdi>${model}</bdi>${fallback ===
-            undefined
-          ? null
-          : html`
-            <span class="instead">→ <span class="hidden">asked in its place: </span><bdi>${fallback
-              .model}</bdi></span>
-          `}</span></span>
+      <span class="top"><b><bdi>${id}</bdi></b> ${askedModel(agent)}</span>
       <span class="top"><span class="phase">${PHASE_NAMES[phase]}</span>
           <span class="count">${tokens === undefined ? "" : `${wholeNumber(tokens)} tokens`}
             ${warms.length > 0
@@ -72,4 +65,13 @@ function card(agent: AgentView, selected: boolean, onSelect: RunTreeOptions["onS
       <span class="tail text">${note}</span>
     </button>
   `;
+}
+
+/** The agent's model, and the one that was asked in its place. */
+function askedModel({ model, fallback }: AgentView): VNode {
+  return html`<span class="model"><bdi>${model}</bdi>${
+    fallback === undefined
+      ? null
+      : html`<span class="instead">${" → "}<span class="hidden">asked in its place: </span><bdi>${fallback.model}</bdi></span>`
+  }</span>`;
 }

@@ -41,9 +41,7 @@ function table(title: string, rows: readonly UsageRow[]): VNode {
         <tbody>${rows.map((row) =>
           html`
             <tr key=${row.name}>
-              <td><bdi>${row.name}</bdi>${row.model === "" ? null : html`
-                <small><bdi>${row.model}</bdi></small>
-              `}</td>
+              <td><bdi>${row.name}</bdi>${" "}<small><bdi>${row.model}</bdi></small></td>
               <td class="n">${wholeNumber(row.calls)}</td>
               <td class="n">${wholeNumber(row.promptTokens)}</td>
               <td class="n">${wholeNumber(row.cachedTokens)}</td>
