@@ -1,12 +1,13 @@
 import { type IncrementalPrefill, tree931 } from "./graphs.ts";
 import type { ExperimentOptions } from "./modes.ts";
 import { runTrial, type Trial } from "./trial.ts";
-import { questionsOf, type WorkloadName } from "./workload.ts";
+import { questionsOf } from "./workload.ts";
+import type { BenchWorkload } from "./workloads/workload_file.ts";
 import { meanOf, sumOf } from "../statistics/statistics.ts";
 
 /** Options of `sweepChunks`. */
 export interface ChunkOptions extends ExperimentOptions {
-  readonly workloads: readonly WorkloadName[];
+  readonly workloads: readonly BenchWorkload[];
   readonly questions: number;
   /** Fixed steps to try, in tokens. */
   readonly chunkTokens: readonly number[];
@@ -29,7 +30,7 @@ export interface PaceFigures {
 
 /** All paces on one workload. */
 export interface ChunkSweep {
-  readonly workload: WorkloadName;
+  readonly workload: string;
   readonly boundMs: number;
   readonly off: PaceFigures;
   readonly self: PaceFigures;
@@ -45,7 +46,7 @@ export async function sweepChunks(options: ChunkOptions): Promise<ChunkSweep[]> 
   for (const workload of options.workloads) {
     const questions = questionsOf(workload, options.questions, options.seed);
     const run = (name: string, prefill: IncrementalPrefill) => {
-      options.onPart?.(`${workload}: ${name}`);
+      options.onPart?.(`${workload.name}: ${name}`);
       return runTrial({ ...options, graph: tree931(prefill, options.slots), questions, concurrency: 1 });
     };
     const without = await run("none", { mode: "off" });
@@ -58,7 +59,15 @@ export async function sweepChunks(options: ChunkOptions): Promise<ChunkSweep[]> 
       fixed.push(paceFigures(tokens, trial, boundMs));
     }
     const best = fixed.reduce((best, pace) => pace.e2eMs < best.e2eMs ? pace : best, fixed[0] ?? off);
-    sweeps.push({ workload, boundMs, off, self, fixed, best, selfToBest: self.e2eMs / best.e2eMs });
+    sweeps.push({
+      workload: workload.name,
+      boundMs,
+      off,
+      self,
+      fixed,
+      best,
+      selfToBest: self.e2eMs / best.e2eMs,
+    });
   }
   return sweeps;
 }

@@ -1,17 +1,21 @@
 import type { RunLimits } from "../../router/moa/graph/run_input.ts";
+import { arrivalsOf, type QuestionArrivals } from "./workloads/question_arrivals.ts";
+import { checkDenseFits } from "./workloads/dense_fits.ts";
 import { type ExitRun, runExitTrial } from "./exit_run.ts";
 import { dense991, type GraphSettings, type Slots, tree931 } from "./graphs.ts";
 import type { ExperimentOptions } from "./modes.ts";
 import { type ModelSize, scriptedQuestions } from "./scripted_answers.ts";
-import type { WorkloadName } from "./workload.ts";
+import { questionsOf } from "./workload.ts";
+import type { BenchWorkload } from "./workloads/workload_file.ts";
 import { SIZES } from "./world.ts";
 import { meanOf, type Summary, summaryOf, sumOf } from "../statistics/statistics.ts";
 
 /** Options of `compareExits`. */
 export interface ExitOptions extends ExperimentOptions {
-  readonly workloads: readonly WorkloadName[];
+  readonly workloads: readonly BenchWorkload[];
   readonly questions: number;
-  readonly concurrency: number;
+  /** As the workload describes by default. */
+  readonly concurrency?: QuestionArrivals | undefined;
 }
 
 /** The figures of one mode or metric: durations in ms, tokens as means over the questions. */
@@ -41,8 +45,8 @@ export interface ExitFigures {
 
 /** All modes over the same questions. */
 export interface ExitComparison {
-  readonly workload: WorkloadName;
-  readonly concurrency: number;
+  readonly workload: string;
+  readonly concurrency: QuestionArrivals;
   readonly modes: readonly ExitFigures[];
 }
 
@@ -82,10 +86,11 @@ const BUDGETS: readonly { readonly name: string; readonly budget: RunLimits }[] 
 export async function compareExits(options: ExitOptions): Promise<ExitComparison[]> {
   const comparisons: ExitComparison[] = [];
   for (const workload of options.workloads) {
+    checkDenseFits(workload, questionsOf(workload, options.questions, options.seed), options.serving);
     const questions = scriptedQuestions(workload, options.questions, options.seed);
-    const { slots, concurrency } = options;
+    const { slots, concurrency = arrivalsOf(workload, options.questions) } = options;
     const run = (name: string, graph: GraphSettings) => {
-      options.onPart?.(`${workload}: ${name}`);
+      options.onPart?.(`${workload.name}: ${name}`);
       return runExitTrial({ ...options, graph, questions, concurrency });
     };
     const dense = await run("#1 dense 9-9-1", dense991());
@@ -112,18 +117,18 @@ export async function compareExits(options: ExitOptions): Promise<ExitComparison
       modes.push(figures("#4", name, await run(`#4 ${name}`, graph)));
     }
     for (const { name, budget } of BUDGETS) {
-      options.onPart?.(`${workload}: #4 ${name}`);
+      options.onPart?.(`${workload.name}: #4 ${name}`);
       const graph = { ...tree931({ mode: "auto" }, slots), answer_tokens: 1_000 };
       const runs = await runExitTrial({ ...options, graph, questions, concurrency, budget });
       modes.push(figures("#4", name, runs));
     }
     const graph = treeWithExit({ scope: "run" }, slots);
-    options.onPart?.(`${workload}: #4 oracle`);
+    options.onPart?.(`${workload.name}: #4 oracle`);
     const oracle = await runExitTrial({ ...options, graph, questions, concurrency, oracle: true });
     modes.push(figures("#4", "oracle: somebody is right", oracle));
     const always = treeWithExit({ metric: "random", probability: 1, min_agents: 1 }, slots);
     modes.push(figures("#4", "first answer, whatever it is", await run("#4 first answer", always)));
-    comparisons.push({ workload, concurrency, modes });
+    comparisons.push({ workload: workload.name, concurrency, modes });
   }
   return comparisons;
 }

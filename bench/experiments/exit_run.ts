@@ -1,4 +1,5 @@
 import type { VirtualClock } from "../../base/clock.ts";
+import { askAll, type QuestionArrivals } from "./workloads/question_arrivals.ts";
 import { type GraphSettings, placesOf, withSampling } from "./graphs.ts";
 import {
   majorityOf,
@@ -29,7 +30,7 @@ export interface ExitTrialOptions {
   readonly seed: string;
   readonly graph: GraphSettings;
   readonly questions: readonly ScriptedExitQuestion[];
-  readonly concurrency: number;
+  readonly concurrency: QuestionArrivals;
   readonly signal: AbortSignal;
   /** Ends each run as soon as somebody has said the right answer: no rule can do better. */
   readonly oracle?: boolean | undefined;
@@ -83,14 +84,10 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
     const router = world.router();
     try {
       await router.ready();
-      let next = 0;
-      const askOn = async () => {
-        for (let index = next++; index < questions.length; index = next++) {
-          signal.throwIfAborted();
-          runs[index] = await ask(router, questions[index]!, options);
-        }
-      };
-      await Promise.all(Array.from({ length: Math.min(concurrency, questions.length) }, askOn));
+      const { clock } = world;
+      await askAll({ count: questions.length, arrivals: concurrency, seed, clock, signal }, async (index) => {
+        runs[index] = await ask(router, questions[index]!, options);
+      });
     } finally {
       await router.close();
     }

@@ -54,6 +54,8 @@ export interface AgentPlace {
   readonly layer: number;
   /** Among the agents of its layer, across clusters. */
   readonly index: number;
+  /** Key of its model. */
+  readonly model?: string | undefined;
 }
 
 /** Places of the agents, by id. */
@@ -67,7 +69,7 @@ export function placesOf(graph: AgentGraph): ReadonlyMap<string, AgentPlace> {
     const index = counts[layer] ?? 0;
     counts[layer] = index + 1;
     layers.set(node, layer);
-    places.set(node.id, { layer, index });
+    places.set(node.id, { layer, index, model: node.model });
   }
   return places;
 }

@@ -1,7 +1,10 @@
+import { arrivalsOf, arrivalsText, type QuestionArrivals } from "./workloads/question_arrivals.ts";
+import { checkDenseFits } from "./workloads/dense_fits.ts";
 import type { RunFigures } from "./figures.ts";
 import { dense991, type GraphSettings, type Slots, tree931 } from "./graphs.ts";
 import { runTrial, type Trial } from "./trial.ts";
-import { questionsOf, type WorkloadName } from "./workload.ts";
+import { questionsOf } from "./workload.ts";
+import type { BenchWorkload } from "./workloads/workload_file.ts";
 import type { Serving } from "./world.ts";
 import { meanOf, type Summary, summaryOf, sumOf } from "../statistics/statistics.ts";
 
@@ -19,10 +22,10 @@ export interface ExperimentOptions {
 
 /** Options of `compareModes`. */
 export interface ModesOptions extends ExperimentOptions {
-  readonly workloads: readonly WorkloadName[];
+  readonly workloads: readonly BenchWorkload[];
   readonly questions: number;
-  /** Questions at the same time: the whole comparison is made for each of them. */
-  readonly concurrency: readonly number[];
+  /** The whole comparison is made for each of them; as the workload describes by default. */
+  readonly concurrency?: readonly QuestionArrivals[] | undefined;
 }
 
 /** The modes of the paper that need no early exit. */
@@ -66,8 +69,8 @@ export interface ModeFigures {
 
 /** All modes over the same questions, asked so many at a time. */
 export interface ModesComparison {
-  readonly workload: WorkloadName;
-  readonly concurrency: number;
+  readonly workload: string;
+  readonly concurrency: QuestionArrivals;
   readonly modes: readonly ModeFigures[];
 }
 
@@ -76,19 +79,20 @@ export async function compareModes(options: ModesOptions): Promise<ModesComparis
   const comparisons: ModesComparison[] = [];
   for (const workload of options.workloads) {
     const questions = questionsOf(workload, options.questions, options.seed);
-    for (const concurrency of options.concurrency) {
+    checkDenseFits(workload, questions, options.serving);
+    for (const concurrency of options.concurrency ?? [arrivalsOf(workload, options.questions)]) {
       const trials = new Map<string, Trial>();
       for (const { mode, name, graph } of MODES) {
-        options.onPart?.(`${workload}, ${concurrency} at a time: ${mode} ${name}`);
+        options.onPart?.(`${workload.name}, ${arrivalsText(concurrency)}: ${mode} ${name}`);
         trials.set(mode, await runTrial({ ...options, graph: graph(options.slots), questions, concurrency }));
       }
-      comparisons.push({ workload, concurrency, modes: modeFigures(trials, concurrency) });
+      comparisons.push({ workload: workload.name, concurrency, modes: modeFigures(trials, concurrency) });
     }
   }
   return comparisons;
 }
 
-function modeFigures(trials: ReadonlyMap<string, Trial>, concurrency: number): ModeFigures[] {
+function modeFigures(trials: ReadonlyMap<string, Trial>, concurrency: QuestionArrivals): ModeFigures[] {
   const trialOf = (mode: string): Trial => {
     const trial = trials.get(mode);
     if (trial === undefined) throw new Error(`Mode ${mode} was not run`);

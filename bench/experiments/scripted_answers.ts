@@ -1,6 +1,7 @@
 import { Random } from "../../base/random.ts";
 import type { AgentPlace } from "./graphs.ts";
-import { questionsOf, type WorkloadName } from "./workload.ts";
+import { questionsOf } from "./workload.ts";
+import type { BenchWorkload } from "./workloads/workload_file.ts";
 import type { SIZES } from "./world.ts";
 import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { type ScriptedAnswer, type ScriptedAnswers, SKILL } from "../../simulator/text/scripted.ts";
@@ -48,13 +49,13 @@ const STRAY_ANSWERS = 900;
 
 /** The questions of a workload, with answers; the lengths are the workload's. */
 export function scriptedQuestions(
-  workload: WorkloadName,
+  workload: BenchWorkload,
   count: number,
   seed: string,
 ): ScriptedExitQuestion[] {
   const { wordIds, tokenizer } = speechOf(builtinTokenizer());
   return questionsOf(workload, count, seed).map(({ text, answerTokens }, number): ScriptedExitQuestion => {
-    const random = new Random(`${seed}/${workload}/${number}/answers`);
+    const random = new Random(`${seed}/${workload.name}/${number}/answers`);
     const difficulty = random.next();
     const right = `${1000 + random.int(9000)}`;
     const tempting = `${100 + random.int(900)}`;
@@ -69,9 +70,9 @@ export function scriptedQuestions(
       const follows = random.stream(`follow/${place}`).next() < AGREEMENT.follow;
       return majority !== undefined && follows ? majority : alone(size, place);
     };
-    const solution = (place: number, answer: string): string => {
+    const solution = (model: ModelSize, place: number, answer: string): string => {
       const words = random.stream(`words/${place}`);
-      const tokens = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100 });
+      const tokens = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100, model });
       const ids = Array.from(
         { length: tokens },
         () => words.pick(words.next() < OWN_SHARE ? own : wordIds),
@@ -83,8 +84,8 @@ export function scriptedQuestions(
       right,
       maxTokens: (place) => answerTokens(place) + CONCLUSION_TOKENS,
       answerOf,
-      textOf: (size, place, read) => solution(place, answerOf(size, place, read)),
-      writtenUp: (read) => solution(300, majorityOf(read) ?? ""),
+      textOf: (size, place, read) => solution(size, place, answerOf(size, place, read)),
+      writtenUp: (read) => solution("32b", 300, majorityOf(read) ?? ""),
     };
   });
 }

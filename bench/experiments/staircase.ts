@@ -1,15 +1,17 @@
+import { arrivalsOf, type QuestionArrivals } from "./workloads/question_arrivals.ts";
 import { type GraphSettings, ROOT_LAYER, tree931 } from "./graphs.ts";
 import type { ExperimentOptions } from "./modes.ts";
 import { runTrial } from "./trial.ts";
-import { questionsOf, type WorkloadName } from "./workload.ts";
+import { questionsOf } from "./workload.ts";
+import type { BenchWorkload } from "./workloads/workload_file.ts";
 import { meanOf, type Summary, summaryOf, sumOf } from "../statistics/statistics.ts";
 
 /** Options of `measureStaircase`. */
 export interface StaircaseOptions extends ExperimentOptions {
-  readonly workloads: readonly WorkloadName[];
+  readonly workloads: readonly BenchWorkload[];
   readonly questions: number;
-  /** Questions at the same time. */
-  readonly concurrency: number;
+  /** As the workload describes by default. */
+  readonly concurrency?: QuestionArrivals | undefined;
 }
 
 /** The ways that are compared; the first words of each are compared with those of mode #3. */
@@ -24,7 +26,7 @@ type StaircaseWay = (typeof STAIRCASE_WAYS)[number]["way"];
 
 /** Figures of one way on one workload; durations in ms, tokens and calls are sums over all questions. */
 export interface StaircaseFigures {
-  readonly workload: WorkloadName;
+  readonly workload: string;
   readonly way: StaircaseWay;
   readonly name: string;
   readonly ttftMs: Summary;
@@ -46,13 +48,19 @@ export async function measureStaircase(options: StaircaseOptions): Promise<Stair
   const figures: StaircaseFigures[] = [];
   for (const workload of options.workloads) {
     const questions = questionsOf(workload, options.questions, options.seed);
+    const concurrency = options.concurrency ?? arrivalsOf(workload, options.questions);
     const rows: StaircaseFigures[] = [];
     for (const { way, name } of STAIRCASE_WAYS) {
-      options.onPart?.(`${workload}: ${name}`);
-      const { runs, work } = await runTrial({ ...options, graph: graphOf(way, options), questions });
+      options.onPart?.(`${workload.name}: ${name}`);
+      const { runs, work } = await runTrial({
+        ...options,
+        graph: graphOf(way, options),
+        questions,
+        concurrency,
+      });
       const sum = (of: (run: (typeof runs)[number]) => number) => sumOf(runs.map(of));
       rows.push({
-        workload,
+        workload: workload.name,
         way,
         name,
         ttftMs: summaryOf(runs.map(({ ttftMs }) => ttftMs)),

@@ -1,3 +1,4 @@
+import { askAll, type QuestionArrivals } from "./workloads/question_arrivals.ts";
 import { type RunFigures, runFigures } from "./figures.ts";
 import { type GraphSettings, withAnswerLengths } from "./graphs.ts";
 import type { WorkloadQuestion } from "./workload.ts";
@@ -14,8 +15,7 @@ export interface TrialOptions {
   readonly seed: string;
   readonly graph: GraphSettings;
   readonly questions: readonly WorkloadQuestion[];
-  /** Questions that are worked on at the same time. */
-  readonly concurrency: number;
+  readonly concurrency: QuestionArrivals;
   /** Ends the experiment between two questions. */
   readonly signal: AbortSignal;
 }
@@ -57,19 +57,15 @@ export async function runTrial(options: TrialOptions): Promise<Trial> {
       await router.ready();
       const before = world.work();
       const startMs = world.clock.now();
-      let next = 0;
-      const askOn = async () => {
-        for (let index = next++; index < questions.length; index = next++) {
-          signal.throwIfAborted();
-          const { graph, record } = await ask(router, questions[index]!, signal);
-          runs[index] = runFigures(graph, record);
-          for (const { type, data } of record.events) {
-            if (type.startsWith("warm_")) warmEvents[type] = (warmEvents[type] ?? 0) + 1;
-            if (typeof data?.["yielded"] === "number") warmsHeldBack += data["yielded"];
-          }
+      const { clock } = world;
+      await askAll({ count: questions.length, arrivals: concurrency, seed, clock, signal }, async (index) => {
+        const { graph, record } = await ask(router, questions[index]!, signal);
+        runs[index] = runFigures(graph, record);
+        for (const { type, data } of record.events) {
+          if (type.startsWith("warm_")) warmEvents[type] = (warmEvents[type] ?? 0) + 1;
+          if (typeof data?.["yielded"] === "number") warmsHeldBack += data["yielded"];
         }
-      };
-      await Promise.all(Array.from({ length: Math.min(concurrency, questions.length) }, askOn));
+      });
       makespanMs = world.clock.now() - startMs;
       work = difference(world.work(), before);
     } finally {

@@ -1,3 +1,4 @@
+import { arrivalsText } from "../experiments/workloads/question_arrivals.ts";
 import type { ExitComparison, ExitFigures } from "../experiments/exit.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
@@ -26,7 +27,7 @@ export function exitReport(
 }
 
 function tablesOf({ workload, concurrency, modes }: ExitComparison): ReportTable[] {
-  const title = `${workload}, ${concurrency === 1 ? "one question" : `${concurrency} questions`} at a time`;
+  const title = `${workload}, ${arrivalsText(concurrency)}`;
   return [
     {
       title: `${title}: latency and answers`,

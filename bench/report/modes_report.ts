@@ -1,3 +1,4 @@
+import { arrivalsText, type QuestionArrivals } from "../experiments/workloads/question_arrivals.ts";
 import type { ModesComparison } from "../experiments/modes.ts";
 import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
 
@@ -115,6 +116,6 @@ const ROW_HEADER = {
   title: null,
 };
 
-function titleOf(workload: string, concurrency: number): string {
-  return `${workload}, ${concurrency === 1 ? "one question" : `${concurrency} questions`} at a time`;
+function titleOf(workload: string, concurrency: QuestionArrivals): string {
+  return `${workload}, ${arrivalsText(concurrency)}`;
 }

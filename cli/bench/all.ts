@@ -1,4 +1,4 @@
-import { WORKLOAD_NAMES } from "../../bench/experiments/workload.ts";
+import { shippedWorkload } from "../../bench/experiments/workloads/shipped_workloads.ts";
 import { exitOf } from "./exit.ts";
 import {
   chunkOf,
@@ -13,6 +13,7 @@ import {
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { writeReport } from "../kit/report_output.ts";
+import { workloadsOf } from "./workloads.ts";
 
 /** `canopy bench all`: the simulated experiments as they are by default. */
 export const benchAllCommand = defineCommand({
@@ -30,13 +31,14 @@ export const benchAllCommand = defineCommand({
   run: async (values, [folder], io) => {
     if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
     const settings = worldSettings({ ...values, "engine-version": undefined });
-    const workloads = WORKLOAD_NAMES;
+    const workloads = workloadsOf([], io);
     const { run, prefill, chunk } = DEFAULT_QUESTIONS;
     const reports = {
       run: () => runReport({ ...settings, workloads, questions: run, concurrency: [1] }, io),
       prefill: () => prefillOf({ ...settings, ...PREFILL_DEFAULTS, questions: prefill }, io),
       chunk: () => chunkOf({ ...settings, workloads, questions: chunk, chunkTokens: DEFAULT_STEPS }, io),
-      exit: () => exitOf({ ...settings, workloads: ["chat"], questions: 4, concurrency: 1 }, io),
+      exit: () =>
+        exitOf({ ...settings, workloads: [shippedWorkload("chat")], questions: 4, concurrency: 1 }, io),
     };
     for (const [name, make] of Object.entries(reports)) {
       const files = { json: `${folder}/${name}.json`, svg: `${folder}/${name}.svg` };

@@ -12,6 +12,7 @@ import { benchPlacingCommand } from "./placing.ts";
 import { benchQuestionsCommand } from "./questions.ts";
 import { benchReplayCommand } from "./replay.ts";
 import { benchStaircaseCommand } from "./staircase.ts";
+import { benchWorkloadsCommand } from "./workloads.ts";
 import { commandGroup } from "../kit/command_group.ts";
 
 /** `canopy bench`: experiments with simulated engines and with real small models, and load on real endpoints. */
@@ -26,6 +27,7 @@ export const benchCommand = commandGroup({
     benchExitCommand,
     benchTauCommand,
     benchStaircaseCommand,
+    benchWorkloadsCommand,
     benchPlacingCommand,
     benchReplayCommand,
     benchAllCommand,

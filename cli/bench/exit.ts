@@ -3,15 +3,8 @@ import { sweepTau } from "../../bench/experiments/tau.ts";
 import { exitReport } from "../../bench/report/exit_report.ts";
 import type { Report } from "../../bench/report/report.ts";
 import { tauReport } from "../../bench/report/tau_report.ts";
-import {
-  experiment,
-  WORKLOAD_HELP,
-  workloadOption,
-  workloadsOf,
-  worldOptions,
-  type WorldSettings,
-  worldSettings,
-} from "./experiment.ts";
+import { experiment, worldOptions, type WorldSettings, worldSettings } from "./experiment.ts";
+import { WORKLOAD_HELP, workloadOption, workloadsOf } from "./workloads.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
@@ -29,7 +22,7 @@ const CONCURRENCY_OPTION = {
   value: "N",
   min: 1,
   max: 10_000,
-  help: "Questions at the same time; 1 by default",
+  help: "Questions at the same time; by default as the workload says: one",
 } as const;
 
 /** `canopy bench exit`: mode #4 beside the others. */
@@ -45,9 +38,9 @@ ${WORKLOAD_HELP}`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
-      workloads: workloadsOf(values.workload.length === 0 ? [DEFAULT_WORKLOAD] : values.workload),
+      workloads: workloadsOf(values.workload, io, [DEFAULT_WORKLOAD]),
       questions: values.questions ?? DEFAULT_QUESTIONS.exit,
-      concurrency: values.concurrency ?? 1,
+      concurrency: values.concurrency,
     };
     return await writeReport(await exitOf(settings, io), values, io);
   },
@@ -87,9 +80,9 @@ ${WORKLOAD_HELP}`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
-      workloads: workloadsOf(values.workload.length === 0 ? [DEFAULT_WORKLOAD] : values.workload),
+      workloads: workloadsOf(values.workload, io, [DEFAULT_WORKLOAD]),
       questions: values.questions ?? DEFAULT_QUESTIONS.tau,
-      concurrency: values.concurrency ?? 1,
+      concurrency: values.concurrency,
       taus: values.tau.length === 0 ? DEFAULT_TAUS : values.tau.map((text) => shareOf("tau", text)),
       gammas: values.gamma.length === 0 ? DEFAULT_GAMMAS : values.gamma.map((text) => shareOf("gamma", text)),
     };

@@ -1,7 +1,7 @@
 import { sweepChunks } from "../../bench/experiments/chunk.ts";
 import { compareModes, type ExperimentOptions } from "../../bench/experiments/modes.ts";
 import { measurePrefill } from "../../bench/experiments/prefill.ts";
-import { WORKLOAD_NAMES, type WorkloadName, WORKLOADS } from "../../bench/experiments/workload.ts";
+import type { BenchWorkload } from "../../bench/experiments/workloads/workload_file.ts";
 import { gpusOf, type Serving } from "../../bench/experiments/world.ts";
 import { chunkReport } from "../../bench/report/chunk_report.ts";
 import { modesReport } from "../../bench/report/modes_report.ts";
@@ -12,6 +12,7 @@ import { defineCommand, type OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
+import { WORKLOAD_HELP, workloadOption, workloadsOf } from "./workloads.ts";
 
 /** Questions of each workload where nothing else is said: with them every experiment takes less than half a minute. */
 export const DEFAULT_QUESTIONS = { run: 8, prefill: 6, chunk: 2 };
@@ -35,18 +36,6 @@ export const worldOptions = {
   ...REPORT_OPTIONS,
 } as const;
 
-export const workloadOption = {
-  workload: {
-    type: "list",
-    value: "NAME",
-    choices: WORKLOAD_NAMES,
-    help: "Lengths of questions and answers",
-  },
-} as const;
-
-export const WORKLOAD_HELP = `Workloads (assumed shapes, not measured on data sets):
-${WORKLOAD_NAMES.map((name) => `  ${name.padEnd(10)}  ${WORKLOADS[name].summary}`).join("\n")}`;
-
 /** `canopy bench run`: the modes of the method side by side. */
 export const benchRunCommand = defineCommand({
   name: "bench run",
@@ -54,7 +43,11 @@ export const benchRunCommand = defineCommand({
   maxArguments: 0,
   options: {
     ...workloadOption,
-    concurrency: { type: "list", value: "N", help: "Questions at the same time; 1 by default" },
+    concurrency: {
+      type: "list",
+      value: "N",
+      help: "Questions at the same time; by default as the workload says: one",
+    },
     ...worldOptions,
   },
   details: `${WORKLOAD_HELP}
@@ -65,9 +58,9 @@ Examples:
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
-      workloads: workloadsOf(values.workload),
+      workloads: workloadsOf(values.workload, io),
       questions: values.questions ?? DEFAULT_QUESTIONS.run,
-      concurrency: values.concurrency.length === 0 ? [1] : values.concurrency.map(concurrencyOf),
+      concurrency: values.concurrency.length === 0 ? undefined : values.concurrency.map(concurrencyOf),
     };
     const report = await runReport(settings, io);
     return await writeReport(report, values, io);
@@ -132,7 +125,7 @@ export const benchChunkCommand = defineCommand({
   run: async (values, _, io) => {
     const report = await chunkOf({
       ...worldSettings(values),
-      workloads: workloadsOf(values.workload),
+      workloads: workloadsOf(values.workload, io),
       questions: values.questions ?? DEFAULT_QUESTIONS.chunk,
       chunkTokens: values.step.length === 0 ? DEFAULT_STEPS : values.step.map(stepOf),
     }, io);
@@ -146,11 +139,11 @@ export const DEFAULT_STEPS: readonly number[] = [64, 128, 256, 512, 1024];
 export type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
 
 type WorkloadSettings = WorldSettings & {
-  readonly workloads: readonly WorkloadName[];
+  readonly workloads: readonly BenchWorkload[];
   readonly questions: number;
 };
 
-type RunSettings = WorkloadSettings & { readonly concurrency: readonly number[] };
+type RunSettings = WorkloadSettings & { readonly concurrency: readonly number[] | undefined };
 
 export function runReport(settings: RunSettings, io: Io): Promise<Report> {
   return experiment(settings, io, compareModes, modesReport);
@@ -212,10 +205,6 @@ export function originOf(
   const order = slots === "declared" ? "; answers in declared order" : "; answers in order of completion";
   return `Simulated, not measured: cost model of ${hardware}; ` +
     `${engine[serving]}${of}${order}; seed ${seed}`;
-}
-
-export function workloadsOf(names: readonly string[]): readonly WorkloadName[] {
-  return names.length === 0 ? WORKLOAD_NAMES : WORKLOAD_NAMES.filter((name) => names.includes(name));
 }
 
 function concurrencyOf(text: string): number {

@@ -2,14 +2,8 @@ import { measureStaircase } from "../../bench/experiments/staircase.ts";
 import { staircaseReport } from "../../bench/report/staircase_report.ts";
 import { defineCommand } from "../kit/command.ts";
 import { writeReport } from "../kit/report_output.ts";
-import {
-  experiment,
-  WORKLOAD_HELP,
-  workloadOption,
-  workloadsOf,
-  worldOptions,
-  worldSettings,
-} from "./experiment.ts";
+import { experiment, worldOptions, worldSettings } from "./experiment.ts";
+import { WORKLOAD_HELP, workloadOption, workloadsOf } from "./workloads.ts";
 
 /** Questions of each workload by default: under a minute for all. */
 const DEFAULT_QUESTIONS = 8;
@@ -27,7 +21,7 @@ export const benchStaircaseCommand = defineCommand({
       value: "N",
       min: 1,
       max: 10_000,
-      help: "Questions at the same time; 1 by default",
+      help: "Questions at the same time; by default as the workload says: one",
     },
     ...worldOptions,
   },
@@ -38,9 +32,9 @@ asks real small models.`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
-      workloads: workloadsOf(values.workload),
+      workloads: workloadsOf(values.workload, io),
       questions: values.questions ?? DEFAULT_QUESTIONS,
-      concurrency: values.concurrency ?? 1,
+      concurrency: values.concurrency,
     };
     return await writeReport(await experiment(settings, io, measureStaircase, staircaseReport), values, io);
   },

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { shippedWorkload } from "../../../bench/experiments/workloads/shipped_workloads.ts";
 import { compareExits, treeWithExit } from "../../../bench/experiments/exit.ts";
 import { runExitTrial } from "../../../bench/experiments/exit_run.ts";
 import { tree931 } from "../../../bench/experiments/graphs.ts";
@@ -23,7 +24,7 @@ const common = {
 } as const;
 
 test("scripted answers are right as often as the model's size says, and the wrong ones agree on one more than by chance", () => {
-  const questions = scriptedQuestions("chat", 400, "test");
+  const questions = scriptedQuestions(shippedWorkload("chat"), 400, "test");
   const answers = questions.map((question) => ({
     right: question.right,
     small: question.answerOf("4b", 101, []),
@@ -36,12 +37,12 @@ test("scripted answers are right as often as the model's size says, and the wron
   assert.ok(share((one) => one.small !== one.right && one.small === one.other) > 0.02);
   assert.equal(
     JSON.stringify(answers[7]!.small),
-    JSON.stringify(scriptedQuestions("chat", 400, "test")[7]!.answerOf("4b", 101, [])),
+    JSON.stringify(scriptedQuestions(shippedWorkload("chat"), 400, "test")[7]!.answerOf("4b", 101, [])),
   );
 });
 
 test("an aggregator mostly follows the majority of what it reads, and its text ends with its answer", () => {
-  const questions = scriptedQuestions("chat", 50, "test");
+  const questions = scriptedQuestions(shippedWorkload("chat"), 50, "test");
   const followed =
     questions.filter((question) => question.answerOf("8b", 201, ["7", "7", "8"]) === "7").length;
   assert.ok(followed > 40, `${followed}`);
@@ -56,7 +57,7 @@ test("an aggregator mostly follows the majority of what it reads, and its text e
 });
 
 test("exits on equal answers are never wrong among three, spare tokens and time, and are the same for the same seed", async () => {
-  const questions = scriptedQuestions("chat", 2, common.seed);
+  const questions = scriptedQuestions(shippedWorkload("chat"), 2, common.seed);
   const trial = (metric: string) =>
     runExitTrial({ ...common, questions, concurrency: 1, graph: treeWithExit({ metric }, common.slots) });
   const tree = await runExitTrial({
@@ -80,7 +81,7 @@ test("exits on equal answers are never wrong among three, spare tokens and time,
 });
 
 test("a run that ends on two equal answers is sooner than the tree; one that knows the right answer ends on it", async () => {
-  const questions = scriptedQuestions("chat", 4, common.seed);
+  const questions = scriptedQuestions(shippedWorkload("chat"), 4, common.seed);
   const trial = (graph: ReturnType<typeof treeWithExit>, oracle = false) =>
     runExitTrial({ ...common, questions, concurrency: 1, graph, oracle });
   const mean = (runs: Awaited<ReturnType<typeof trial>>) => runs.reduce((sum, { e2eMs }) => sum + e2eMs, 0);
@@ -95,7 +96,7 @@ test("a run that ends on two equal answers is sooner than the tree; one that kno
 });
 
 test("the comparison of metrics and the sweep over tau become reports", async () => {
-  const options = { ...common, workloads: ["chat"], questions: 1, concurrency: 1 } as const;
+  const options = { ...common, workloads: [shippedWorkload("chat")], questions: 1, concurrency: 1 } as const;
   const comparisons = await compareExits(options);
   const rateOf = (name: string) => comparisons[0]!.modes.find((mode) => mode.name === name)?.exitRate;
   for (const metric of ["q", "answer", "agreement"]) {

@@ -6,6 +6,7 @@ import { compareModes, type ExperimentOptions } from "../../../bench/experiments
 import { measurePrefill } from "../../../bench/experiments/prefill.ts";
 import { runTrial, type Trial } from "../../../bench/experiments/trial.ts";
 import { questionsOf } from "../../../bench/experiments/workload.ts";
+import { shippedWorkload } from "../../../bench/experiments/workloads/shipped_workloads.ts";
 import type { Serving } from "../../../bench/experiments/world.ts";
 import { chunkReport } from "../../../bench/report/chunk_report.ts";
 import { modesReport } from "../../../bench/report/modes_report.ts";
@@ -44,13 +45,13 @@ async function checkReport(report: Report): Promise<void> {
   assert.ok(!/NaN|undefined/.test(svg));
 }
 
-const modes = { ...common, workloads: ["chat"], questions: 2, concurrency: [1, 2] } as const;
+const modes = { ...common, workloads: [shippedWorkload("chat")], questions: 2, concurrency: [1, 2] } as const;
 
 test("The same seed gives the same comparison of modes, another seed other questions", async () => {
   const small = { ...modes, questions: 1, concurrency: [1] };
   const first = await compareModes(small);
   assert.equal(JSON.stringify(first), JSON.stringify(await compareModes(small)));
-  const [one, other] = ["test", "other"].map((seed) => questionsOf("chat", 1, seed)[0]);
+  const [one, other] = ["test", "other"].map((seed) => questionsOf(shippedWorkload("chat"), 1, seed)[0]);
   assert.notEqual(one?.text, other?.text);
 });
 
@@ -77,7 +78,7 @@ test("Each mode makes its calls, and what it took adds up and keeps its bound", 
     }
     assert.equal(tree.ratioToTree, 1);
     assert.ok(dense.e2eMs.mean > tree.e2eMs.mean, "the dense graph is faster than the tree");
-    if (concurrency > 1) continue;
+    if (concurrency !== 1) continue;
     assert.ok(incremental.e2eMs.mean <= tree.e2eMs.mean, "incremental prefill is slower than none");
     assert.ok(incremental.pathMs.handOver < tree.pathMs.handOver);
     assert.equal(tree.splicedFromCacheShare, 0);
@@ -87,12 +88,12 @@ test("Each mode makes its calls, and what it took adds up and keeps its bound", 
 });
 
 function trial(graph: Record<string, unknown>, serving: Serving): Promise<Trial> {
-  const questions = questionsOf("chat", 1, "lengths");
+  const questions = questionsOf(shippedWorkload("chat"), 1, "lengths");
   return runTrial({ ...common, serving, graph, questions, concurrency: 1 });
 }
 
 test("Agents write as many tokens as their place in the layer says, on every engine and in both graphs", async () => {
-  const [question] = questionsOf("chat", 1, "lengths");
+  const [question] = questionsOf(shippedWorkload("chat"), 1, "lengths");
   assert.ok(question !== undefined);
   const layer = (layer: number, count: number) =>
     Array.from({ length: count }, (_, index) => question.answerTokens({ layer, index }));
@@ -115,8 +116,8 @@ test("Agents write as many tokens as their place in the layer says, on every eng
 });
 
 test("A longer list of questions begins with the shorter one, and lengths have the median asked for", () => {
-  const short = questionsOf("maths", 3, "seed").map((question) => question.text);
-  const questions = questionsOf("maths", 400, "seed");
+  const short = questionsOf(shippedWorkload("maths"), 3, "seed").map((question) => question.text);
+  const questions = questionsOf(shippedWorkload("maths"), 400, "seed");
   assert.deepEqual(questions.slice(0, 3).map((question) => question.text), short);
   const lengths = questions.map((question) => question.answerTokens({ layer: 0, index: 0 })).sort((a, b) =>
     a - b
@@ -146,7 +147,12 @@ test("The second layer: incremental prefill saves most of what can be saved, and
 });
 
 test("Steps of incremental prefill: all are measured by the same bound, and the best one is the fastest", async () => {
-  const options = { ...common, workloads: ["chat"], questions: 1, chunkTokens: [64, 1024] } as const;
+  const options = {
+    ...common,
+    workloads: [shippedWorkload("chat")],
+    questions: 1,
+    chunkTokens: [64, 1024],
+  } as const;
   const sweeps = await sweepChunks(options);
   assert.equal(sweeps.length, 1);
   for (const { boundMs, off, self, fixed, best, selfToBest } of sweeps) {

@@ -5,6 +5,7 @@ import { tree931, withAnswerLengths } from "../../../bench/experiments/graphs.ts
 import { readRecordedGraph, replayRunsOf } from "../../../bench/experiments/recorded_graph.ts";
 import { type ReplayMode, replayRuns } from "../../../bench/experiments/replay.ts";
 import { questionsOf } from "../../../bench/experiments/workload.ts";
+import { shippedWorkload } from "../../../bench/experiments/workloads/shipped_workloads.ts";
 import { makeExperimentWorld } from "../../../bench/experiments/world.ts";
 import { lacksOf } from "../../../bench/report/replay_report.ts";
 import { archivedRun } from "../../../router/http/runs/archived_run.ts";
@@ -22,7 +23,7 @@ async function recordedRuns(): Promise<{ readonly whole: Json[]; readonly withou
     await router.ready();
     const { moa } = router.services;
     await Promise.all(
-      questionsOf("chat", 2, "recorder").map(async ({ text, answerTokens }, index) => {
+      questionsOf(shippedWorkload("chat"), 2, "recorder").map(async ({ text, answerTokens }, index) => {
         await world.clock.sleep(1000 * index);
         const short = withAnswerLengths(moa.graphs.get("g")!, (place) => Math.ceil(answerTokens(place) / 2));
         const run = moa.start(short, {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { shippedWorkload } from "../../../bench/experiments/workloads/shipped_workloads.ts";
 import { measureStaircase } from "../../../bench/experiments/staircase.ts";
 import { staircaseReport } from "../../../bench/report/staircase_report.ts";
 
@@ -9,7 +10,7 @@ test("a staircase of all layers has its first word at least 80 % sooner than mod
     seed: "test",
     slots: "declared",
     signal: new AbortController().signal,
-    workloads: ["chat"],
+    workloads: [shippedWorkload("chat")],
     questions: 1,
     concurrency: 1,
   });

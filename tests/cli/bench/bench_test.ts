@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -42,12 +42,54 @@ test("canopy bench run prints tables and writes JSON and SVG that say that they 
   assert.equal(code, 0);
   assert.match(out, /^End-to-end latency by mode\nSimulated, not measured: cost model of 6 H200 GPUs/);
   assert.match(out, /\n#1 dense 9-9-1 .*\n#2 tree 9-3-1 .* 1\.000 .*\n#3 tree, incremental prefill /);
-  assert.match(err, /^chat, 1 at a time: #1 dense 9-9-1\n[\s\S]*Wrote a\.json\nWrote a\.svg\n$/);
+  assert.match(err, /^chat, one question at a time: #1 dense 9-9-1\n[\s\S]*Wrote a\.json\nWrote a\.svg\n$/);
   const json = JSON.parse(files["a.json"] ?? "");
   assert.equal(json.experiment, "run");
   assert.equal(json.simulated, true);
   assert.equal(json.results[0].modes.length, 3);
   assert.ok(files["a.svg"]?.startsWith("<svg ") && files["a.svg"].includes("Simulated, not measured"));
+});
+
+test("canopy bench run takes a workload file beside names, and says what it cannot play", async () => {
+  const printed = await bench(["workloads", "--print", "chat"]);
+  assert.equal(printed.code, 0);
+  const folder = mkdtempSync(join(tmpdir(), "canopy-bench-"));
+  try {
+    const file = join(folder, "short.jsonc");
+    writeFileSync(file, printed.out.replace('"max_tokens": 8192', '"max_tokens": 20'));
+    const shown = await bench(["workloads", file]);
+    assert.equal(shown.code, 0);
+    assert.match(shown.out, /short: short questions[^]*answers .* at most 20 tokens/);
+    const { code, err, files } = await bench(
+      ["run", "--workload", file, "--questions", "1", "--json", "a.json"],
+      system,
+    );
+    assert.equal(code, 0, err);
+    const { settings, results } = JSON.parse(files["a.json"] ?? "");
+    assert.equal(results[0].workload, "short");
+    assert.equal(results[0].modes[1].completionTokens, 13 * 20);
+    assert.equal(settings.workloads[0].answers[0].max_tokens, 20);
+    writeFileSync(file, printed.out.replace('"correlation"', '"corelation"'));
+    const wrong = await bench(["run", "--workload", file], system);
+    assert.notEqual(wrong.code, 0);
+    assert.match(
+      wrong.err,
+      /short\.jsonc:\d+:\d+: corelation is not a known key; did you mean "correlation"/,
+    );
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  const long = await bench(["run", "--workload", "reasoning"], system);
+  assert.notEqual(long.code, 0);
+  assert.match(
+    long.err,
+    /Workload reasoning cannot be played in the dense graph: question 1 needs \d+ tokens/,
+  );
+  const unknown = await bench(["exit", "--workload", "mathz"], system);
+  assert.equal(unknown.code, 2);
+  assert.match(unknown.err, /no workload has this name; did you mean "maths"/);
+  const schema = await bench(["workloads", "--schema"]);
+  assert.equal(JSON.parse(schema.out).title, "Canopy workload");
 });
 
 test("canopy bench prefill and chunk print what they found", async () => {
