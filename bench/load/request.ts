@@ -27,6 +27,8 @@ export interface LoadSample {
   readonly allOutputTokens: number;
   /** As the server counts them, or 0. */
   readonly inputTokens: number;
+  /** Of these, the ones that it had in its cache; 0 where it does not say. */
+  readonly cachedTokens: number;
 }
 
 /** Longest error text that is kept. */
@@ -65,6 +67,7 @@ export async function sendOne(
     outputTokens: reader.answerTokens ?? reader.outputTokens ?? reader.pieces,
     allOutputTokens: reader.outputTokens ?? reader.pieces,
     inputTokens: reader.inputTokens ?? 0,
+    cachedTokens: reader.cachedTokens,
   };
 }
 
@@ -83,6 +86,7 @@ class AnswerReader {
   outputTokens: number | undefined;
   answerTokens: number | undefined;
   inputTokens: number | undefined;
+  cachedTokens = 0;
 
   constructor(clock: Clock, onGap: (ms: number) => void) {
     this.#clock = clock;
@@ -125,6 +129,10 @@ class AnswerReader {
       this.answerTokens = details["answer_tokens"];
     }
     if (typeof usage["prompt_tokens"] === "number") this.inputTokens = usage["prompt_tokens"];
+    const read = usage["prompt_tokens_details"];
+    if (isJsonObject(read) && typeof read["cached_tokens"] === "number") {
+      this.cachedTokens = read["cached_tokens"];
+    }
   }
 }
 

@@ -1,4 +1,5 @@
 import { benchAllCommand } from "./all.ts";
+import { benchCalibrateCommand } from "./calibrate.ts";
 import { benchEmitCommand } from "./emit/emit.ts";
 import { benchCompareCommand } from "./eval/compare.ts";
 import { benchEvalCommand } from "./eval/eval.ts";
@@ -33,6 +34,7 @@ export const benchCommand = commandGroup({
     benchAllCommand,
     benchLaboratoryCommand,
     benchLoadCommand,
+    benchCalibrateCommand,
     benchQuestionsCommand,
     benchGradeCommand,
     benchEvalCommand,

@@ -1,8 +1,7 @@
-import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { runLoad } from "../../bench/load/load.ts";
 import { loadReport } from "../../bench/report/load_report.ts";
-import { listServed, type ServedName, type Server, serverUrl } from "../kit/client.ts";
+import { firstModel, listServed, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { exitCodeOf } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
@@ -150,14 +149,6 @@ Examples:
     return result.failed === 0 ? 0 : 1;
   },
 });
-
-function firstModel(server: Server, [first]: readonly ServedName[]): string {
-  if (first !== undefined) return first.id;
-  throw new CanopyError(`The server at ${server.url} lists no model: name one with --model`, {
-    code: "no_model",
-    status: 404,
-  });
-}
 
 function originOf(
   url: string,

@@ -5,9 +5,11 @@ import { replayReport } from "../../bench/report/replay_report.ts";
 import { experiment, originOf, worldOptions, worldSettings } from "./experiment.ts";
 import { invalidLines, jsonLinesOf } from "../kit/answers/answer_file.ts";
 import { UsageError } from "../kit/args.ts";
+import { costNamed } from "../kit/cost_file.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { writeReport } from "../kit/report_output.ts";
+import type { SimulatorOptions } from "../../simulator/server/simulator_options.ts";
 
 const { questions: _, ...WORLD } = worldOptions;
 
@@ -26,8 +28,10 @@ export const benchReplayCommand = defineCommand({
     },
     cost: {
       type: "list",
-      value: "[MODEL=]SIZE",
-      help: `What a model, or each one, takes: ${SIZES.join(", ")} on an H200; by default what its name says`,
+      value: "[MODEL=]SIZE|FILE",
+      help:
+        `What a model, or each one, takes: ${SIZES.join(", ")} on an H200, or a file of bench calibrate; ` +
+        "by default what its name says",
     },
     html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
     ...WORLD,
@@ -43,7 +47,9 @@ Examples:
   run: async (values, [file], io) => {
     if (file === undefined) throw new UsageError("Needs the runs to simulate: canopy bench replay FILE");
     const recorded = await readFile(file, io);
-    const costs = costsOf(values.cost, recorded);
+    const named = costsOf(values.cost, recorded, io);
+    const costs = new Map([...named].map(([model, { cost }]) => [model, cost]));
+    const texts = Object.fromEntries([...named].map(([model, { text }]) => [model, text]));
     const asked = values.mode.length === 0 ? ["recorded"] : values.mode;
     const settings = {
       ...worldSettings(values),
@@ -53,11 +59,13 @@ Examples:
     };
     const report = await experiment(settings, io, replayRuns, (figures) => {
       const { runs: _, ...shown } = settings;
-      const taken = [...costs].map(([model, cost]) => `${model} as ${cost}`).join(", ");
-      return replayReport(figures, originOf(settings, `${figures[0]?.gpus ?? 0} H200 GPUs`), {
+      const taken = Object.entries(texts).map(([model, text]) => `${model} as ${text}`).join(", ");
+      const measured = [...costs.values()].some((cost) => typeof cost !== "string");
+      const hardware = `${figures[0]?.gpus ?? 0} ${measured ? "calibrated servers" : "H200 GPUs"}`;
+      return replayReport(figures, originOf(settings, hardware), {
         recorded,
         assumed: [`costs of the models (simulated): ${taken}`],
-        settings: { ...shown, file, costs: Object.fromEntries(costs) },
+        settings: { ...shown, file, costs: texts, parameters: Object.fromEntries(costs) },
       });
     });
     return await writeReport(report, values, io);
@@ -83,43 +91,41 @@ async function readFile(file: string, io: Io): Promise<ReplayRuns> {
 }
 
 /** Costs by the models of the runs. Throws `UsageError` for a model of which nothing is known. */
-function costsOf(given: readonly string[], { runs }: ReplayRuns): Map<string, Size> {
+function costsOf(given: readonly string[], { runs }: ReplayRuns, io: Io): Map<string, NamedCost> {
   const models = [...new Set(runs.flatMap(({ agents }) => agents.map(({ model }) => model)))].sort();
-  const written = new Map(given.map((text): [string, Size] => {
-    const [, model = "", cost = ""] = /^(?:(.*)=)?([^=]*)$/.exec(text) ?? [];
-    const size = SIZES.find((one) => one === cost);
-    if (size === undefined) {
-      throw new UsageError(
-        `Option --cost must be one of ${SIZES.join(", ")}, with MODEL= before it for one model: ` +
-          `current value is "${text}"`,
-      );
-    }
+  const written = new Map(given.map((text): [string, NamedCost] => {
+    const [, model = "", name = ""] = /^(?:(.*)=)?([^=]*)$/.exec(text) ?? [];
     if (model !== "" && !models.includes(model)) {
       throw new UsageError(
         `Option --cost names "${model}", which no run has; theirs are ${models.join(", ")}`,
       );
     }
-    return [model, size];
+    return [model, { text: name, cost: costNamed(name, SIZES, io) }];
   }));
-  const costOf = (model: string) => written.get(model) ?? written.get("") ?? sizeIn(model);
-  const unknown = models.filter((model) => costOf(model) === undefined);
+  const all = models.map((model) => ({
+    model,
+    cost: written.get(model) ?? written.get("") ?? sizeIn(model),
+  }));
+  const unknown = all.filter(({ cost }) => cost === undefined).map(({ model }) => model);
   if (unknown.length > 0) {
     throw new UsageError(
       `Nothing says what ${unknown.join(", ")} takes: add --cost ${
         unknown[0]
       }=SIZE, or --cost SIZE for all ` +
-        `(${SIZES.join(", ")})`,
+        `(${SIZES.join(", ")}, or a file of canopy bench calibrate)`,
     );
   }
-  return new Map(models.flatMap((model) => {
-    const cost = costOf(model);
-    return cost === undefined ? [] : [[model, cost]];
-  }));
+  return new Map(all.flatMap(({ model, cost }) => cost === undefined ? [] : [[model, cost]]));
 }
 
-type Size = (typeof SIZES)[number];
+/** A cost and how it was named. */
+interface NamedCost {
+  readonly text: string;
+  readonly cost: SimulatorOptions["cost"];
+}
 
 /** The size that a name says, such as that of Qwen3-8B. */
-function sizeIn(model: string): Size | undefined {
-  return SIZES.find((size) => new RegExp(`(^|[^0-9.])${size}($|[^a-z0-9])`, "i").test(model));
+function sizeIn(model: string): NamedCost | undefined {
+  const size = SIZES.find((one) => new RegExp(`(^|[^0-9.])${one}($|[^a-z0-9])`, "i").test(model));
+  return size === undefined ? undefined : { text: size, cost: size };
 }

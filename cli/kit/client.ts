@@ -182,6 +182,15 @@ export async function listServed(
   );
 }
 
+/** The model that is listed first. Throws 404 `no_model` where there is none. */
+export function firstModel(server: Server, [first]: readonly ServedName[]): string {
+  if (first !== undefined) return first.id;
+  throw new CanopyError(`The server at ${server.url} lists no model: name one with --model`, {
+    code: "no_model",
+    status: 404,
+  });
+}
+
 /** Whether a Canopy answers at a URL. */
 export async function isCanopy(
   transport: Transport,

@@ -1,10 +1,13 @@
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
+import { costNamed } from "../kit/cost_file.ts";
 import { untilStopped } from "../kit/io.ts";
 import { ANY_HOST, PdFabric } from "../../simulator/pd/fabric.ts";
 import { type ListeningSimulator, startSimulator } from "../../simulator/serve.ts";
 import type { PdOptions } from "../../simulator/server/simulator_options.ts";
 import { BUILTIN_TOKENIZER } from "../../simulator/text/tokenizer.ts";
+
+const SIZES = ["4b", "8b", "32b"] as const;
 
 /** `canopy sim`: a simulated engine on a real port. */
 export const simCommand = defineCommand({
@@ -21,16 +24,19 @@ export const simCommand = defineCommand({
     model: { type: "list", value: "NAME", help: "Model name it answers to; sim by default" },
     cost: {
       type: "text",
-      value: "SIZE",
-      choices: ["4b", "8b", "32b", "instant"],
-      help: "How long things take: a model of this size on an H200, or no time at all; 4b by default",
+      value: "SIZE|FILE",
+      help:
+        `How long things take: a model of a size on an H200 (${
+          SIZES.join(", ")
+        }; 4b by default), no time at all ` +
+        "(instant), or what canopy bench calibrate has measured",
     },
     speedup: {
       type: "number",
       value: "N",
       fraction: true,
       min: 0.001,
-      help: "Times faster than an H200; 1 by default",
+      help: "Times faster than an H200, or than what was measured; 1 by default",
     },
     scripted: { type: "flag", help: "Answer known questions with worked solutions" },
     version: { type: "text", value: "VERSION", help: "Version it pretends to have, such as 0.5.18" },
@@ -89,7 +95,7 @@ Prefill and decode servers find each other within one process: all that belong t
       engine,
       models,
       dpSize: values["dp-size"],
-      cost: values.cost ?? "4b",
+      cost: costNamed(values.cost ?? "4b", [...SIZES, "instant"], io),
       speedup: values.speedup ?? 1,
       answers: values.scripted ? "scripted" : "hashed",
       clock: io.clock,

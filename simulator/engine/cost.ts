@@ -26,8 +26,11 @@ export interface CostModel {
   readonly transferMsPerToken: number;
 }
 
-/** Constants of the fit; times in ms, lengths in tokens. */
-interface Calibration {
+/** Sizes of models whose costs are known. */
+export type CostSize = "4b" | "8b" | "32b";
+
+/** Parameters of the cost of an engine that serves one model; times in ms, lengths in tokens. */
+export interface CostParameters {
   readonly f: number;
   readonly b: number;
   readonly d: number;
@@ -36,17 +39,26 @@ interface Calibration {
   readonly d1: number;
   readonly d2: number;
   readonly kvTokens: number;
-  /** Bytes of KV of one token, bf16. */
+  /** Bytes of KV of one token. */
   readonly kvBytes: number;
+  /** Time in the HTTP front end. */
+  readonly requestMs: number;
+  /** Engine overhead of a step. */
+  readonly stepMs: number;
+  /** Engine overhead of a step for each sequence of its batch. */
+  readonly sequenceMs: number;
 }
+
+/** Overheads of an engine that were not fitted; in ms. */
+export const OVERHEADS = { requestMs: 2, stepMs: 0.7, sequenceMs: 0.05 };
 
 /**
  * Fits to measured H200 bf16 kernels (vLLM 0.24, one GPU), Qwen3 shapes: mean error 2-4 %, at most 17 %.
  * Prefill of n tokens on top of c: T(n, c) = (f^q + (b n)^q)^(1/q) + d n (c + n/2).
  * Decode of B sequences with S tokens of context together: D(B, S) = d0 + d1 B + d2 S.
- * KV capacity: 141 GB x 0.9 less weights and activations, at 144 or 256 KiB per token.
+ * KV capacity: 141 GB x 0.9 less weights and activations, at 144 or 256 KiB per token, bf16.
  */
-const H200: Record<"4b" | "8b" | "32b", Calibration> = {
+export const H200_COSTS: Readonly<Record<CostSize, CostParameters>> = {
   "4b": {
     f: 3.445,
     b: 0.01150,
@@ -57,6 +69,7 @@ const H200: Record<"4b" | "8b" | "32b", Calibration> = {
     d2: 3.402e-5,
     kvTokens: 768_000,
     kvBytes: 147_456,
+    ...OVERHEADS,
   },
   "8b": {
     f: 5.381,
@@ -68,6 +81,7 @@ const H200: Record<"4b" | "8b" | "32b", Calibration> = {
     d2: 3.402e-5,
     kvTokens: 704_000,
     kvBytes: 147_456,
+    ...OVERHEADS,
   },
   "32b": {
     f: 19.995,
@@ -79,12 +93,9 @@ const H200: Record<"4b" | "8b" | "32b", Calibration> = {
     d2: 6.647e-5,
     kvTokens: 208_000,
     kvBytes: 262_144,
+    ...OVERHEADS,
   },
 };
-
-/** Engine overhead per step: a constant, and a part per sequence of the batch; in ms. */
-const STEP_OVERHEAD_MS = 0.7;
-const SEQUENCE_OVERHEAD_MS = 0.05;
 
 /** KV transfer between two GPUs: 64 GB/s (an estimate for one NIC or half an NVLink) and 1 ms for hand-shake and polls. */
 const LINK_BYTES_PER_MS = 64e6;
@@ -94,8 +105,8 @@ const LINK_LATENCY_MS = 1;
  * The kernel time in ms of one step, without the engine's own overhead. One that reads a prompt and decodes is dense
  * over all its tokens, as T is, and takes no less than its decodes alone.
  */
-export function kernelMs(size: "4b" | "8b" | "32b", load: StepLoad): number {
-  const { f, b, d, q, d0, d1, d2 } = H200[size];
+export function kernelMs(cost: CostSize | CostParameters, load: StepLoad): number {
+  const { f, b, d, q, d0, d1, d2 } = parametersOf(cost);
   const decode = load.decodes === 0 ? 0 : d0 + d1 * load.decodes;
   if (load.prefillTokens === 0) return decode + d2 * load.decodeContext;
   const tokens = load.prefillTokens + load.decodes;
@@ -103,9 +114,13 @@ export function kernelMs(size: "4b" | "8b" | "32b", load: StepLoad): number {
   return Math.max(dense, decode) + d * load.prefillAttention + d2 * load.decodeContext;
 }
 
-/** The cost model of an H200 that serves a model of this size, or one that takes no time. */
-export function costModel(size: "4b" | "8b" | "32b" | "instant", speedup = 1): CostModel {
-  if (size === "instant") {
+function parametersOf(cost: CostSize | CostParameters): CostParameters {
+  return typeof cost === "string" ? H200_COSTS[cost] : cost;
+}
+
+/** The cost model of an H200 that serves a model of this size, of an engine with these parameters, or one that takes no time. */
+export function costModel(cost: CostSize | "instant" | CostParameters, speedup = 1): CostModel {
+  if (cost === "instant") {
     return {
       kvTokens: 1_000_000,
       requestMs: 0,
@@ -114,12 +129,12 @@ export function costModel(size: "4b" | "8b" | "32b" | "instant", speedup = 1): C
       transferMsPerToken: 0,
     };
   }
+  const { kvTokens, kvBytes, requestMs, stepMs, sequenceMs } = parametersOf(cost);
   return {
-    kvTokens: H200[size].kvTokens,
-    requestMs: 2 / speedup,
+    kvTokens,
+    requestMs: requestMs / speedup,
     transferLatencyMs: LINK_LATENCY_MS / speedup,
-    transferMsPerToken: H200[size].kvBytes / LINK_BYTES_PER_MS / speedup,
-    stepMs: (load) =>
-      (kernelMs(size, load) + STEP_OVERHEAD_MS + SEQUENCE_OVERHEAD_MS * load.sequences) / speedup,
+    transferMsPerToken: kvBytes / LINK_BYTES_PER_MS / speedup,
+    stepMs: (load) => (kernelMs(cost, load) + stepMs + sequenceMs * load.sequences) / speedup,
   };
 }

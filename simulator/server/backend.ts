@@ -41,6 +41,9 @@ export interface Generation extends Omit<ChoiceOptions, "speech" | "source"> {
 /** Default port at which a vLLM server's KV is fetched. */
 const SIDE_CHANNEL_PORT = 5600;
 
+/** Size whose skill answers have when the cost is not of a size. */
+const SCRIPTED_SIZE = "8b";
+
 /** Ties between a server's engine and its process. */
 export interface BackendHooks {
   /** Ends the process; the request that did it never hears of it. */
@@ -100,7 +103,10 @@ export class Backend {
     this.startedMs = options.clock.now();
     this.#random = new Random(options.seed).stream(`simulator/${options.models[0] ?? ""}/ids`);
     this.#scripted = options.answers === "scripted"
-      ? scriptedAnswers({ size: options.cost, seed: options.seed })
+      ? scriptedAnswers({
+        size: typeof options.cost === "string" ? options.cost : SCRIPTED_SIZE,
+        seed: options.seed,
+      })
       : options.answers === "hashed"
       ? undefined
       : options.answers;

@@ -1,6 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { IncomingResponse, OutgoingRequest } from "../../base/transport.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import type { CostParameters, CostSize } from "../engine/cost.ts";
 import type { Fault, FaultRate } from "../engine/faults.ts";
 import type { PdFabric } from "../pd/fabric.ts";
 import type { ScriptedAnswers } from "../text/scripted.ts";
@@ -12,8 +13,8 @@ export interface SimulatorOptions {
   readonly version?: string | undefined;
   /** Names it answers to; the first is listed first. */
   readonly models: readonly string[];
-  /** Cost model: H200 calibration of that size, or `instant` (no time passes). */
-  readonly cost: "4b" | "8b" | "32b" | "instant";
+  /** Cost model: H200 calibration of that size, `instant` (no time passes), or parameters such as a cost file has. */
+  readonly cost: CostSize | "instant" | CostParameters;
   /** Divides every simulated duration; 1 is H200 time. */
   readonly speedup?: number;
   readonly clock: Clock;

@@ -64,7 +64,7 @@ export function vllmMetrics(backend: Backend): string {
     enable_prefix_caching: "True",
     kv_cache_size_tokens: String(kvTokens),
     num_gpu_blocks: String(Math.floor(kvTokens / pageSize)),
-    simulated_cost: options.cost,
+    simulated_cost: typeof options.cost === "string" ? options.cost : "parameters",
   }, 1]]);
   return text.toString();
 }
