@@ -12,22 +12,37 @@ export interface WorkloadQuestion {
   readonly answerTokens: (place: AgentPlace) => number;
 }
 
+/** The lengths of one question, in tokens. */
+export interface QuestionLengths {
+  readonly tokens: number;
+  /** Tokens that the agent at this place writes. */
+  readonly answerTokens: (place: AgentPlace) => number;
+}
+
 /** The first `count` questions of a workload; a longer list begins with a shorter one. */
 export function questionsOf(workload: BenchWorkload, count: number, seed: string): WorkloadQuestion[] {
-  const shared = Math.sqrt(workload.correlation.agents);
-  const own = Math.sqrt(1 - workload.correlation.agents);
   return Array.from({ length: count }, (_, index): WorkloadQuestion => {
-    const random = new Random(`${seed}/${workload.name}/${index}`);
-    const hardness = random.stream("hardness").normal();
-    const length = tokensAt(workload.question, random.stream("length").normal());
+    const { tokens, answerTokens } = questionLengths(workload, index, seed);
     return {
-      text: randomText(random.stream("text"), length),
-      answerTokens: (place) => {
-        const alone = random.stream(`answer/${place.layer}/${place.index}`).normal();
-        return tokensAt(answerLengths(workload, place), shared * hardness + own * alone);
-      },
+      text: randomText(new Random(`${seed}/${workload.name}/${index}`).stream("text"), tokens),
+      answerTokens,
     };
   });
+}
+
+/** The lengths of the question with this number, without its text. */
+export function questionLengths(workload: BenchWorkload, index: number, seed: string): QuestionLengths {
+  const shared = Math.sqrt(workload.correlation.agents);
+  const own = Math.sqrt(1 - workload.correlation.agents);
+  const random = new Random(`${seed}/${workload.name}/${index}`);
+  const hardness = random.stream("hardness").normal();
+  return {
+    tokens: tokensAt(workload.question, random.stream("length").normal()),
+    answerTokens: (place) => {
+      const alone = random.stream(`answer/${place.layer}/${place.index}`).normal();
+      return tokensAt(answerLengths(workload, place), shared * hardness + own * alone);
+    },
+  };
 }
 
 /** Lengths of the answers of an agent: those of the first entry that fits it. */

@@ -12,6 +12,7 @@ import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
 import { benchQuestionsCommand } from "./questions.ts";
 import { benchReplayCommand } from "./replay.ts";
+import { benchSensitivityCommand } from "./sensitivity.ts";
 import { benchStaircaseCommand } from "./staircase.ts";
 import { benchWorkloadsCommand } from "./workloads.ts";
 import { commandGroup } from "../kit/command_group.ts";
@@ -28,6 +29,7 @@ export const benchCommand = commandGroup({
     benchExitCommand,
     benchTauCommand,
     benchStaircaseCommand,
+    benchSensitivityCommand,
     benchWorkloadsCommand,
     benchPlacingCommand,
     benchReplayCommand,

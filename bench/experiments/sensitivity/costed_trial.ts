@@ -1,13 +1,8 @@
 import { Random } from "../../../base/random.ts";
 import type { AgentPlace } from "../graphs.ts";
+import type { QuestionLengths } from "../workload.ts";
 import { SIZES } from "../world.ts";
 import { CostedGpu, type CostedSequence } from "./costed_gpu.ts";
-
-/** A question with what is written to it. Lengths in tokens. */
-export interface CostedQuestion {
-  readonly tokens: number;
-  readonly answerTokens: (place: AgentPlace) => number;
-}
 
 /** Options of `costTrial`. */
 export interface CostedTrialOptions {
@@ -21,7 +16,7 @@ export interface CostedTrialOptions {
   readonly atOnce: number;
   /** Most tokens of an answer that its successors read. */
   readonly readTokens: number;
-  readonly questions: readonly CostedQuestion[];
+  readonly questions: readonly QuestionLengths[];
   readonly seed: string;
 }
 
@@ -86,13 +81,13 @@ interface CostedScene {
 
 /** One question's way through its graph. */
 class CostedRun {
-  readonly #question: CostedQuestion;
+  readonly #question: QuestionLengths;
   readonly #number: number;
   readonly #scene: CostedScene;
   readonly #leaves: readonly CostedAgent[];
   #onEnd: (endMs: number) => void = () => {};
 
-  constructor(question: CostedQuestion, number: number, scene: CostedScene) {
+  constructor(question: QuestionLengths, number: number, scene: CostedScene) {
     this.#question = question;
     this.#number = number;
     this.#scene = scene;

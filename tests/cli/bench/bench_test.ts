@@ -92,6 +92,16 @@ test("canopy bench run takes a workload file beside names, and says what it cann
   assert.equal(JSON.parse(schema.out).title, "Canopy workload");
 });
 
+test("canopy bench sensitivity prints which cuts come out, for one workload", async () => {
+  const args = ["sensitivity", "--workload", "maths", "--questions", "1", "--json", "s.json"];
+  const { code, out, files } = await bench(args, system);
+  assert.equal(code, 0);
+  assert.match(out, /^Assumptions that the paper's cuts need\nSimulated, not measured/);
+  assert.match(out, /maths, 1 questions: cut of the mean latency/);
+  const { experiment, simulated, results } = JSON.parse(files["s.json"] ?? "");
+  assert.deepEqual([experiment, simulated, results.questions], ["sensitivity", true, 1]);
+});
+
 test("canopy bench prefill and chunk print what they found", async () => {
   const prefill = await bench(
     ["prefill", "--questions", "1", "--max-tokens", "128", "--serving", "sglang"],

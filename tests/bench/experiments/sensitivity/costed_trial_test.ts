@@ -28,7 +28,12 @@ test("costed latencies are those of the played simulation within three per cent"
     answerTokens,
   }));
   for (const serving of ["sglang-pd", "sglang"] as const) {
-    for (const [graph, played] of [["dense", dense991()], ["tree", tree931()]] as const) {
+    const graphs = [
+      { graph: "dense", overlap: false, played: dense991() },
+      { graph: "tree", overlap: false, played: tree931() },
+      { graph: "tree", overlap: true, played: tree931({ mode: "auto" }, "completion") },
+    ] as const;
+    for (const { graph, overlap, played } of graphs) {
       const { runs } = await runTrial({
         serving,
         seed: "test",
@@ -37,7 +42,13 @@ test("costed latencies are those of the played simulation within three per cent"
         concurrency: 1,
         signal: new AbortController().signal,
       });
-      const [latency] = costTrial({ ...base, graph, pairs: serving === "sglang-pd", questions: costed });
+      const [latency] = costTrial({
+        ...base,
+        graph,
+        overlap,
+        pairs: serving === "sglang-pd",
+        questions: costed,
+      });
       const ratio = latency! / runs[0]!.e2eMs;
       assert.ok(Math.abs(ratio - 1) < 0.03, `${serving}, ${graph}: ${ratio}`);
     }
