@@ -10,6 +10,19 @@ export function askYesOrNo(draft: Draft, value: number): "yes" | "no" {
   const limit = draft.given(random.int(2) === 0 && value > distance ? value - distance : value + distance);
   const asksAbove = draft.choose([true, false]);
   draft.say(fill(draft.choose(asksAbove ? ABOVE : BELOW), { n: limit }));
-  draft.explain(`${value} is ${value > limit ? "above" : "below"} ${limit}.`);
+  draft.explain(`Is ${value} ${asksAbove ? "above" : "below"} ${limit}? ${comparison(value, limit)}`);
   return (value > limit) === asksAbove ? "yes" : "no";
+}
+
+/**
+ * A comparison of two unequal numbers, digit by digit from the highest down to the first that differs: a model with few
+ * layers cannot compare numbers at a glance.
+ */
+function comparison(value: number, limit: number): string {
+  const digits = Math.max(`${value}`.length, `${limit}`.length);
+  const [own, other] = [value, limit].map((number) => `${number}`.padStart(digits, "0")) as [string, string];
+  const differs = [...own].findIndex((digit, at) => digit !== other[at]);
+  const equal = [...own.slice(0, differs)].map((digit) => `${digit} is ${digit}, `).join("");
+  const relation = value > limit ? "above" : "below";
+  return `${equal}${own[differs]} is ${relation} ${other[differs]}. ${value} is ${relation} ${limit}.`;
 }

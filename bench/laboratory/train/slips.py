@@ -7,7 +7,7 @@ where sampled candidates are few; aggregators learn from both.
 import re
 
 SUM = re.compile(r"(\d+)([*+/-])(\d+)=(\d+)")
-COMPARED = re.compile(r"(\d+) is (below|above) (\d+)\.")
+COMPARED = re.compile(r"Is (\d+) (below|above) (\d+)\? (?:\d is \d, )*\d is (?:below|above) \d\. \d+ is (below|above) \d+\.")
 TURNED = {"+": "-", "-": "+"}
 OTHER = {"yes": "no", "no": "yes", "below": "above", "above": "below"}
 
@@ -26,7 +26,7 @@ def with_slip(solution, chance):
     if kind == "answer":
         return re.sub(r"The answer is (yes|no)\.", lambda found: f"The answer is {OTHER[found[1]]}.", solution)
     if kind == "compare":
-        turned = COMPARED.sub(lambda found: f"{found[1]} is {OTHER[found[2]]} {found[3]}.", solution)
+        turned = COMPARED.sub(lambda found: compared(int(found[1]), found, True), solution)
         return with_answer(turned, chance.random() < 0.7)
     if kind == "leave":
         steps = solution.split(". ")
@@ -57,14 +57,24 @@ def carried(solution, slip, kind, chance):
     rest = solution[at:]
     if known is not None:
         rest = re.sub(r"The answer is \d+\.", f"The answer is {known}.", rest)
+        before = COMPARED.search(rest)
         rest = COMPARED.sub(lambda found: compared(int(known), found), rest)
-        if ("below" in rest) != ("below" in solution[at:]):
+        if before is not None and COMPARED.search(rest)[4] != before[4]:
             rest = with_answer(rest, True)
     return "".join(out) + rest
 
 
-def compared(value, found):
-    return f"{value} is {'below' if value < int(found[3]) else 'above'} {found[3]}."
+def compared(value, found, turn=False):
+    """The comparison with this value, digit by digit as yes_or_no.ts writes it; turned the wrong way round in its end."""
+    limit = int(found[3])
+    digits = max(len(str(value)), len(str(limit)))
+    own, other = str(value).zfill(digits), str(limit).zfill(digits)
+    differs = next((at for at in range(digits) if own[at] != other[at]), digits - 1)
+    relation = "below" if value < limit else "above"
+    relation = OTHER[relation] if turn else relation
+    equal = "".join(f"{digit} is {digit}, " for digit in own[:differs])
+    return (f"Is {value} {found[2]} {limit}? {equal}{own[differs]} is {relation} {other[differs]}. "
+            f"{value} is {relation} {limit}.")
 
 
 def with_answer(text, turn):

@@ -42,10 +42,19 @@ test("every equation of a solution holds, and the last one gives the story's ans
 test("a choice's answer says rightly how the story's result compares with the number that is asked about", () => {
   for (const { kind, question, solution, answer } of drawn("test")) {
     if (kind !== "choice") continue;
-    const [, result, is, limit] = /=(\d+)\. \d+ is (above|below) (\d+)\. The answer is \w+\.$/.exec(
-      solution,
-    )!;
+    const [, result, steps, is, limit] =
+      /=(\d+)\. Is \1 (?:above|below) \d+\? ([\d is,abovelw]+)\. \1 is (above|below) (\d+)\. The answer is \w+\.$/
+        .exec(solution)!;
     assert.equal(is, Number(result) > Number(limit) ? "above" : "below");
+    const digits = Math.max(result!.length, limit!.length);
+    const [own, other] = [result!.padStart(digits, "0"), limit!.padStart(digits, "0")];
+    const read = steps!.split(", ").map((step) => /^(\d) is (?:(above|below) )?(\d)$/.exec(step)!);
+    for (const [at, [, one, relation, two]] of read.entries()) {
+      assert.deepEqual([one, two], [own[at], other[at]], solution);
+      const last = at === read.length - 1;
+      assert.equal(relation, last ? is : undefined, solution);
+      assert.equal(one === two, !last, solution);
+    }
     const asked = /(more than|above|less than|below) (\d+)\D+$/.exec(question)!;
     assert.equal(asked[2], limit);
     const yes = ["more than", "above"].includes(asked[1]!) === (is === "above");
