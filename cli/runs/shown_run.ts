@@ -40,6 +40,7 @@ const runSchema = summarySchema.extend({
     started_at_ms: moment,
     first_token_at_ms: moment,
     ended_at_ms: moment,
+    fallback: z.looseObject({ model: z.string(), reason: z.string() }).nullish(),
     hedge: z.looseObject({
       worker: z.string(),
       started_at_ms: z.number(),

@@ -5,6 +5,12 @@ import type { ShownRun } from "./shown_run.ts";
 /** Columns of the bars at least and at most. */
 const MIN_BAR = 16;
 const MAX_BAR = 64;
+/** Reasons of a fallback, in words. */
+const REASONS = new Map([
+  ["no_worker", "no worker of its own model could take it"],
+  ["full", "all workers of its own model were full"],
+  ["failed", "all attempts on its own model failed"],
+]);
 /** Columns of tokens, speed and time behind a bar. */
 const NUMBERS = 27;
 
@@ -29,6 +35,7 @@ export function waterfall(run: ShownRun, columns: number, colors: Colors): strin
         .trimEnd();
     }),
     ...problems(run, columns, colors),
+    ...fallbacks(run, columns).map((line) => colors.dim(line)),
   ];
 }
 
@@ -76,6 +83,18 @@ function problems(run: ShownRun, columns: number, colors: Colors): string[] {
     state === "failed" && typeof error === "string"
       ? [colors.red(truncate(`${id} failed: ${oneLine(error)}`, columns))]
       : []
+  );
+}
+
+/** A line for each agent that another model answered for. */
+function fallbacks(run: ShownRun, columns: number): string[] {
+  return run.agents.flatMap(({ id, fallback }) =>
+    fallback === undefined || fallback === null ? [] : [
+      truncate(
+        oneLine(`${id} was asked of ${fallback.model}: ${REASONS.get(fallback.reason) ?? fallback.reason}`),
+        columns,
+      ),
+    ]
   );
 }
 

@@ -100,7 +100,10 @@ test("An evaluation that ends anywhere goes on without repeating or losing an an
       assert.deepEqual([third.records, again], [whole.records, []]);
       const kept = readFileSync(path, "utf8").split("\n").filter((line) => line.endsWith("}}"));
       assert.equal(kept.length, 36);
-      assert.throws(() => new RecordFile(path, '{"seed":"t"}'), /it was begun with \{\}, and now it is/);
+      assert.throws(
+        () => new RecordFile(path, '{"seed":"t"}'),
+        /it was begun with seed none, and now it is seed "t"/,
+      );
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -144,7 +144,10 @@ test("canopy bench load measures an endpoint; a failed request makes it end with
 test("Wrong usage of canopy bench is one sentence", async () => {
   const cases: [string[], RegExp][] = [
     [["rum"], /Unknown benchmark rum: did you mean run\?/],
-    [["run", "--workload", "chess"], /--workload must be one of chat, maths, documents/],
+    [
+      ["run", "--workload", "chess"],
+      /--workload chess: there is no such file, and no workload has this name \(workloads: chat, maths, documents, /,
+    ],
     [["run", "--concurrency", "0"], /--concurrency must be a whole number from 1 to 10000/],
     [["chunk", "--step", "x"], /--step must be a whole number from 1 to 65536: current value is "x"/],
     [["all"], /Needs the folder to write to/],

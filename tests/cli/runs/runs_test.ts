@@ -77,6 +77,15 @@ test("a run is drawn as a waterfall: waiting for the first token, writing, cut o
   ]);
 });
 
+test("an agent that another model answered for is named with the reason, whatever stands in its name", () => {
+  const other = { model: "32\nb", reason: "no_worker" };
+  const run = { ...RUN, agents: RUN.agents.map((one, at) => at === 0 ? { ...one, fallback: other } : one) };
+  assert.equal(
+    waterfall(run, 80, picocolors.createColors(false)).at(-1),
+    "l1.c1.a1 was asked of 32 b: no worker of its own model could take it",
+  );
+});
+
 test("of a run whose texts were not recorded nothing is compared, shown or judged as if they were empty", async () => {
   const bare = { ...RUN, texts_kept: false };
   assert.match(compared(bare, RUN).join("\n"), /^l1\.c1\.a1 .* not kept$/m);
