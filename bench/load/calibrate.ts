@@ -3,7 +3,7 @@ import { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import { randomText } from "../experiments/workload.ts";
-import { quantile } from "../statistics/statistics.ts";
+import { meanOf, quantile } from "../statistics/statistics.ts";
 import type { DecodePoint, PrefillPoint } from "./fit_cost.ts";
 import { type LoadSample, type LoadTarget, sendOne } from "./request.ts";
 
@@ -37,6 +37,8 @@ export interface MeasuredCost {
 const SHORTEST_PROMPT = 16;
 /** Requests before: programs are slow until they have done something for a while. */
 const WARM_UPS = 12;
+/** From so many tokens a piece on, pieces are no steps: the engine is faster than they are sent or read. */
+const SEVERAL_TOKENS = 1.25;
 /** Words of the prompts whose answers are decoded: hardly any context, and some. */
 const DECODE_PROMPTS = [32, 1024];
 
@@ -123,26 +125,28 @@ async function decodePoint(
     const pieces: Piece[] = [];
     const onGap = (gapMs: number) => pieces.push({ atMs: clock.now(), gapMs, index: pieces.length + 1 });
     const name = `decode/${words}/${streams}/${round}/${stream}`;
-    const { inputTokens } = await one(options, name, { words, tokens, onGap });
-    return { pieces, inputTokens };
+    const { inputTokens, outputTokens } = await one(options, name, { words, tokens, onGap });
+    return { pieces, inputTokens, tokensPerPiece: outputTokens / (pieces.length + 1) };
   }));
   // Only while all of them decode, and no prompt is read.
   const fromMs = Math.max(...answers.map(({ pieces: [first] }) => first?.atMs ?? Infinity));
   const untilMs = Math.min(...answers.map(({ pieces }) => pieces.at(-1)?.atMs ?? -Infinity));
-  const steps = answers.flatMap(({ pieces, inputTokens }) =>
+  const steps = answers.flatMap(({ pieces, inputTokens, tokensPerPiece }) =>
     pieces.filter(({ atMs }) => atMs >= fromMs && atMs <= untilMs)
-      .map(({ gapMs, index }) => ({ gapMs, context: inputTokens + index }))
+      .map(({ gapMs, index }) => ({ gapMs, context: inputTokens + index * tokensPerPiece }))
   );
-  if (steps.length < streams) {
+  if (steps.length === 0) {
     throw failed(
       `of ${streams} answers at a time there was no moment at which all were being written: ` +
         "ask for longer ones with --answer-tokens",
     );
   }
+  const perPiece = meanOf(answers.map(({ tokensPerPiece }) => tokensPerPiece));
+  const gaps = steps.map(({ gapMs }) => gapMs);
   return {
     streams,
     context: streams * medianOf(steps.map(({ context }) => context)),
-    ms: medianOf(steps.map(({ gapMs }) => gapMs)),
+    ms: perPiece < SEVERAL_TOKENS ? medianOf(gaps) : meanOf(gaps) / perPiece,
   };
 }
 

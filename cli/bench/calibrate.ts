@@ -14,7 +14,7 @@ const DEFAULTS = {
   url: "http://127.0.0.1:8000",
   promptTokens: 4096,
   streams: 16,
-  answerTokens: 32,
+  answerTokens: 64,
   repeats: 3,
   timeoutSeconds: 600,
   /** What nobody measures from outside: room for KV, and its bytes (bf16, 36 layers of 8 heads). */

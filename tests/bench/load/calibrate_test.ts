@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { Random } from "../../../base/random.ts";
+import type { Transport } from "../../../base/transport.ts";
 import { measureCost } from "../../../bench/load/calibrate.ts";
 import { decodeResiduals, fitCost, prefillResiduals } from "../../../bench/load/fit_cost.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
@@ -13,6 +14,10 @@ async function measured(engine: "vllm" | "sglang", cost: "4b" | "8b" | "32b") {
   const clock = new VirtualClock();
   const simulator = createSimulator({ engine, models: ["m"], cost, clock, seed: "calibrate" });
   const transport = new MemoryTransport(() => (request, signal) => simulator.handle(request, signal));
+  return await measuredAt(transport, clock, 4096);
+}
+
+async function measuredAt(transport: Transport, clock: VirtualClock, maxPromptTokens: number) {
   return await clock.run(() =>
     measureCost({
       transport,
@@ -20,7 +25,7 @@ async function measured(engine: "vllm" | "sglang", cost: "4b" | "8b" | "32b") {
       url: "http://engine",
       apiKey: undefined,
       model: "m",
-      maxPromptTokens: 4096,
+      maxPromptTokens,
       maxStreams: 8,
       answerTokens: 16,
       repeats: 1,
@@ -52,6 +57,29 @@ for (const [engine, size] of CASES) {
     assert.deepEqual(readCostFile(JSON.stringify(costFileOf(whole, { model: "m" }))), whole);
   });
 }
+
+/** Answers of 16 tokens in eight pieces, 10 ms apart: a step takes 5 ms. */
+async function* twoAtATime(clock: VirtualClock): AsyncGenerator<Uint8Array, void, undefined> {
+  const event = (data: object) => new TextEncoder().encode(`data: ${JSON.stringify(data)}\n\n`);
+  for (let piece = 0; piece < 8; piece++) {
+    await clock.sleep(10);
+    yield event({ choices: [{ delta: { content: "two words" } }] });
+  }
+  yield event({ choices: [], usage: { prompt_tokens: 40, completion_tokens: 16 } });
+  yield new TextEncoder().encode("data: [DONE]\n\n");
+}
+
+test("where several tokens come at once, a step is the time of one of them", async () => {
+  const clock = new VirtualClock();
+  const transport = new MemoryTransport(() => () =>
+    Promise.resolve({ status: 200, headers: {}, body: twoAtATime(clock) })
+  );
+  const { decodes } = await measuredAt(transport, clock, 64);
+  for (const { streams, context, ms } of decodes) {
+    assert.ok(Math.abs(ms - 5) < 0.01, `${ms}`);
+    assert.ok(Math.abs(context / streams - 49) <= 2, `${context}`);
+  }
+});
 
 test("steps that are shorter than the simulator's own overhead are fitted without it, and no parameter is negative", () => {
   const decodes = [1, 2, 4].flatMap((streams) =>
