@@ -4,19 +4,17 @@ import { decodeResiduals, fitCost, prefillResiduals } from "../../bench/load/fit
 import { calibrationReport } from "../../bench/report/calibration_report.ts";
 import { costFileOf } from "../../simulator/engine/cost_file.ts";
 import { UsageError } from "../kit/args.ts";
-import { firstModel, listServed, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport, writeResult } from "../kit/report_output.ts";
 import { version } from "../kit/version.ts";
+import { askedEndpoint, endpointOptions } from "./asked_endpoint.ts";
 
 const DEFAULTS = {
-  url: "http://127.0.0.1:8000",
   promptTokens: 4096,
   streams: 16,
   answerTokens: 64,
   repeats: 3,
-  timeoutSeconds: 600,
   /** What nobody measures from outside: room for KV, and its bytes (bf16, 36 layers of 8 heads). */
   kvTokens: 1_000_000,
   kvBytes: 147_456,
@@ -28,8 +26,7 @@ export const benchCalibrateCommand = defineCommand({
   summary: "Measure what prompts and answers take on an OpenAI-compatible endpoint, for the simulator",
   maxArguments: 0,
   options: {
-    url: { type: "text", value: "URL", help: `The endpoint; ${DEFAULTS.url} by default` },
-    model: { type: "text", value: "NAME", help: "Model to ask; the first one of the list by default" },
+    ...endpointOptions,
     out: { type: "text", value: "FILE", help: "Write the cost file here" },
     "max-prompt": {
       type: "number",
@@ -66,14 +63,6 @@ export const benchCalibrateCommand = defineCommand({
       help: "Tokens that fit into the engine's cache, which is not measured; 1,000,000 by default",
     },
     "no-ignore-eos": { type: "flag", help: "Do not send ignore_eos, which OpenAI itself refuses" },
-    timeout: {
-      type: "number",
-      value: "SECONDS",
-      min: 0.001,
-      fraction: true,
-      help: `Longest time for a request; ${DEFAULTS.timeoutSeconds} by default`,
-    },
-    seed: { type: "text", value: "TEXT", help: "The same seed sends the same prompts; canopy by default" },
     html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
     ...REPORT_OPTIONS,
   },
@@ -87,21 +76,14 @@ Examples:
   canopy bench replay runs.jsonl --cost cost.json`,
   run: async (values, _, io) => {
     if (values.out === undefined) throw new UsageError("Needs a file for the cost: --out cost.json");
-    const server: Server = { url: serverUrl(values.url ?? DEFAULTS.url), apiKey: io.env.CANOPY_API_KEY };
-    const served = await listServed(io.transport, server, io.stop).catch((error: unknown) => {
-      // Not every compatible server lists its models.
-      if (values.model === undefined) throw error;
-      return [];
-    });
-    const model = values.model ?? firstModel(server, served);
-    const simulated = served.some((one) => one.id === model && one.simulated);
+    const { server, model, simulated, timeoutMs, seed } = await askedEndpoint(values, io);
     const settings = {
       maxPromptTokens: values["max-prompt"] ?? DEFAULTS.promptTokens,
       maxStreams: values.streams ?? DEFAULTS.streams,
       answerTokens: values["answer-tokens"] ?? DEFAULTS.answerTokens,
       repeats: values.repeats ?? DEFAULTS.repeats,
       ignoreEos: !values["no-ignore-eos"],
-      seed: values.seed ?? "canopy",
+      seed,
     };
     const date = new Date(io.clock.unixEpochMs + io.clock.now()).toISOString();
     const progress = new Progress(io);
@@ -111,7 +93,7 @@ Examples:
       transport: io.transport,
       clock: io.clock,
       model,
-      timeoutMs: 1000 * (values.timeout ?? DEFAULTS.timeoutSeconds),
+      timeoutMs,
       random: new Random(settings.seed),
       signal: io.stop,
       onPart: (part) => progress.show(part),

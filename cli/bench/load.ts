@@ -1,20 +1,18 @@
 import { Random } from "../../base/random.ts";
 import { runLoad } from "../../bench/load/load.ts";
 import { loadReport } from "../../bench/report/load_report.ts";
-import { firstModel, listServed, type Server, serverUrl } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { exitCodeOf } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
+import { askedEndpoint, endpointOptions } from "./asked_endpoint.ts";
 
 const DEFAULTS = {
-  url: "http://127.0.0.1:8000",
   requests: 100,
   concurrency: 8,
   openConcurrency: 10_000,
   inputTokens: 128,
   outputTokens: 128,
-  timeoutSeconds: 600,
 };
 
 /** `canopy bench load`: load on a real endpoint. */
@@ -23,12 +21,7 @@ export const benchLoadCommand = defineCommand({
   summary: "Send load to an OpenAI-compatible endpoint and measure it, in real time",
   maxArguments: 0,
   options: {
-    url: { type: "text", value: "URL", help: `The endpoint; ${DEFAULTS.url} by default` },
-    model: {
-      type: "text",
-      value: "NAME",
-      help: "Model or graph to ask; the first one of the list by default",
-    },
+    ...endpointOptions,
     requests: {
       type: "number",
       value: "N",
@@ -72,14 +65,6 @@ export const benchLoadCommand = defineCommand({
       type: "flag",
       help: "Let engines write answers of exactly that length (not for OpenAI itself)",
     },
-    timeout: {
-      type: "number",
-      value: "SECONDS",
-      min: 0.001,
-      fraction: true,
-      help: `Longest time for a request; ${DEFAULTS.timeoutSeconds} by default`,
-    },
-    seed: { type: "text", value: "TEXT", help: "The same seed sends the same prompts; canopy by default" },
     ...REPORT_OPTIONS,
   },
   details: `The key for the endpoint is read from CANOPY_API_KEY. The exit code is 1 when a request failed.
@@ -89,14 +74,7 @@ Examples:
   canopy bench load --model moa --requests 32 --concurrency 8
   canopy bench load --url http://127.0.0.1:30000 --rate 4 --requests 400 --json load.json --svg load.svg`,
   run: async (values, _, io) => {
-    const server: Server = { url: serverUrl(values.url ?? DEFAULTS.url), apiKey: io.env.CANOPY_API_KEY };
-    const served = await listServed(io.transport, server, io.stop).catch((error: unknown) => {
-      // Not every compatible server lists its models.
-      if (values.model === undefined) throw error;
-      return [];
-    });
-    const model = values.model ?? firstModel(server, served);
-    const simulated = served.some(({ id, simulated }) => id === model && simulated);
+    const { server, model, simulated, timeoutMs, seed } = await askedEndpoint(values, io);
     const concurrency = values.concurrency ??
       (values.rate === undefined ? DEFAULTS.concurrency : DEFAULTS.openConcurrency);
     const requests = values.requests ?? DEFAULTS.requests;
@@ -111,7 +89,6 @@ Examples:
     };
     const progress = new Progress(io);
     const everyTenth = Math.max(1, Math.ceil(requests / 10));
-    const seed = values.seed ?? "canopy";
     const startedAt = new Date(io.clock.unixEpochMs + io.clock.now()).toISOString();
     const result = await runLoad({
       ...server,
@@ -119,7 +96,7 @@ Examples:
       transport: io.transport,
       clock: io.clock,
       model,
-      timeoutMs: 1000 * (values.timeout ?? DEFAULTS.timeoutSeconds),
+      timeoutMs,
       random: new Random(seed),
       signal: io.stop,
       onDone: (done) => {
