@@ -1,6 +1,6 @@
+import { type PairedAnswers, pairedAnswers } from "../statistics/paired_answers.ts";
 import {
   type Interval,
-  mcnemarProbability,
   meanOf,
   standardError,
   type Summary,
@@ -44,18 +44,10 @@ export interface EvalFigures {
 }
 
 /** Two modes over the same questions and repeats. */
-export interface EvalPair {
+export interface EvalPair extends PairedAnswers {
   readonly set: string;
   readonly mode: string;
   readonly against: string;
-  readonly answers: number;
-  /** Of the shares of right answers. */
-  readonly difference: number;
-  /** Answers that only the first, only the second got right. */
-  readonly gained: number;
-  readonly lost: number;
-  /** McNemar's exact test. */
-  readonly p: number;
 }
 
 /** Figures of each set and mode, in the order of the records. */
@@ -118,20 +110,7 @@ export function evalPairs(records: readonly EvalRecord[], modes: readonly string
         const other = second.get(key);
         return other === undefined ? [] : [[right, other] as const];
       });
-      if (both.length === 0) return [];
-      const gained = both.filter(([right, other]) => right && !other).length;
-      const lost = both.filter(([right, other]) => !right && other).length;
-      const difference = (gained - lost) / both.length;
-      return [{
-        set,
-        mode,
-        against,
-        answers: both.length,
-        difference,
-        gained,
-        lost,
-        p: mcnemarProbability(gained, lost),
-      }];
+      return both.length === 0 ? [] : [{ set, mode, against, ...pairedAnswers(both) }];
     })
   );
 }

@@ -2,10 +2,10 @@ import { Random } from "../../base/random.ts";
 import type { LaboratoryRow } from "./ask.ts";
 import { BEST_SINGLE, type Condition, DENSE, OVERLAPPED, TREE } from "./conditions.ts";
 import { exitRateOf, type LaboratoryResult } from "./experiment.ts";
+import { type PairedAnswers, pairedAnswers } from "../statistics/paired_answers.ts";
 import {
   bootstrapInterval,
   type Interval,
-  mcnemarProbability,
   meanOf,
   type Summary,
   summaryOf,
@@ -37,17 +37,9 @@ export interface ConditionFigures {
 }
 
 /** Two conditions over the same questions. */
-export interface ConditionComparison {
+export interface ConditionComparison extends PairedAnswers {
   readonly name: string;
   readonly against: string;
-  /** Accuracy of the one less that of the other. */
-  readonly difference: number;
-  readonly interval: Interval;
-  /** Questions that only the one, and only the other, got right. */
-  readonly gained: number;
-  readonly lost: number;
-  /** McNemar's exact test. */
-  readonly p: number;
   /** Mean latency and written tokens as shares of the other's. */
   readonly latencyRatio: number;
   readonly latencyInterval: Interval;
@@ -138,21 +130,13 @@ function compare(one: NamedRows, other: NamedRows, seed: string): ConditionCompa
   });
   const draws = { random: new Random(`${seed}/${one.name}/${other.name}`), resamples: RESAMPLES };
   type Pairs = typeof pairs;
-  const hit = (row: LaboratoryRow) => row.right ? 1 : 0;
-  const difference = (of: Readonly<Pairs>) => meanOf(of.map(({ row, against }) => hit(row) - hit(against)));
   const ratio = (part: (row: LaboratoryRow) => number) => (of: Readonly<Pairs>) =>
     meanOf(of.map(({ row }) => part(row))) / meanOf(of.map(({ against }) => part(against)));
   const latency = ratio(({ latencyMs }) => latencyMs);
-  const gained = pairs.filter(({ row, against }) => row.right && !against.right).length;
-  const lost = pairs.filter(({ row, against }) => !row.right && against.right).length;
   return {
     name: one.name,
     against: other.name,
-    difference: difference(pairs),
-    interval: bootstrapInterval(pairs, difference, draws),
-    gained,
-    lost,
-    p: mcnemarProbability(gained, lost),
+    ...pairedAnswers(pairs.map(({ row, against }) => [row.right, against.right])),
     latencyRatio: latency(pairs),
     latencyInterval: bootstrapInterval(pairs, latency, draws),
     tokensRatio: ratio(({ completionTokens }) => completionTokens)(pairs),

@@ -55,7 +55,7 @@ export function evalReport(
         ]
         : [],
       ...remarks,
-      "gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
+      "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
       "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
       ...simulated ? [] : [
         "nothing that was asked says that it is simulated, as Canopy's own simulated engines do",
@@ -135,12 +135,13 @@ function tablesOf(
     filterTable(figures, labelOf),
     {
       title: `Beside ${modes[0] ?? ""}, over the same answers`,
-      head: ["set", "mode", "answers", "difference", "gained", "lost", "p"],
+      head: ["set", "mode", "answers", "difference", "95 %", "gained", "lost", "p"],
       rows: pairs.map((one) => [
         labelOf(one.set),
         one.mode,
         countText(one.answers),
         shareText(one.difference),
+        `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
         countText(one.gained),
         countText(one.lost),
         one.p.toFixed(3),

@@ -57,7 +57,7 @@ export function laboratoryReport(
     ].filter(({ rows }) => rows.length > 0),
     notes: [
       "right: graded with the reader of final answers that early exit uses; behind it the 95 % interval (Wilson)",
-      "difference: of the shares of right answers, with the 95 % interval of a paired bootstrap; p: McNemar's exact test; gained, lost: questions that only the first, only the second got right",
+      "difference: of the shares of right answers, with the 95 % interval for pairs (Agresti & Min); latency: with that of a paired bootstrap; p: McNemar's exact test; gained, lost: questions that only the first, only the second got right",
       "latency: from a run's start to its last token; with several questions at a time it is that of a loaded machine",
       "written: tokens of all agents, those that nobody read included; as of an exit's cut-off agents only what they had written",
       "chance, as often as …: exits with the same probability at each decision; what a metric is worth is what it has over this",
