@@ -35,7 +35,7 @@ export function addInt64(value: Int64, step: number): Int64 {
 }
 
 /** Parses JSON; whole numbers of these members that a `number` cannot hold stay exact, for `readInt64`. */
-export function parseJsonExactly(text: string, members: readonly string[]): unknown {
+export function parseJsonExactly(text: string, members: readonly string[]): Json {
   const exact = new RegExp(`"(?:${members.join("|")})"\\s*:\\s*-?\\d{16}`);
   if (!exact.test(text)) return JSON.parse(text);
   return JSON.parse(text, (name, value: unknown, context?: { readonly source?: string }) => {

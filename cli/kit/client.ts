@@ -1,4 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
+import { parseJsonExactly } from "../../base/int64.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import {
   type IncomingResponse,
@@ -60,9 +61,7 @@ export async function* streamChat(
   const response = await send(transport, server, {
     method: "POST",
     url: `${server.url}/v1/chat/completions`,
-    headers: requestId === undefined
-      ? headersOf(server)
-      : { ...headersOf(server), "x-request-id": requestId },
+    headers: headersOf(server, requestId),
     body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
   }, signal);
   if (response.status !== 200) throw await refusal(server, response);
@@ -124,17 +123,21 @@ export async function getText(
   return await readResponseText(response, MAX_JSON_BYTES);
 }
 
-/** POSTs a JSON document and gives the one that is answered. Throws `CanopyError` with the server's own words. */
+/** POSTs a JSON document, under the id by which its run can be found, and gives the one that is answered. Throws `CanopyError` with the server's own words. */
 export async function postJson(
   transport: Transport,
   server: Server,
-  { path, body }: { readonly path: string; readonly body: JsonObject },
+  { path, body, requestId }: {
+    readonly path: string;
+    readonly body: JsonObject;
+    readonly requestId?: string | undefined;
+  },
   signal: AbortSignal,
 ): Promise<Json> {
   const request = {
     method: "POST",
     url: server.url + path,
-    headers: headersOf(server),
+    headers: headersOf(server, requestId),
     body: JSON.stringify(body),
   } as const;
   return await jsonOf(server, path, await send(transport, server, request, signal));
@@ -144,8 +147,7 @@ async function jsonOf(server: Server, path: string, response: IncomingResponse):
   if (response.status !== 200) throw await refusal(server, response);
   const text = await readResponseText(response, MAX_JSON_BYTES);
   try {
-    const json: Json = JSON.parse(text);
-    return json;
+    return parseJsonExactly(text, ["seed"]);
   } catch (cause) {
     throw failure(server, `${path} is not JSON`, cause);
   }
@@ -236,8 +238,12 @@ async function send(
   }
 }
 
-function headersOf(server: Server): Record<string, string> {
-  const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+function headersOf(server: Server, requestId?: string): Record<string, string> {
+  const headers = {
+    "content-type": "application/json",
+    accept: "application/json, text/event-stream",
+    ...(requestId === undefined ? {} : { "x-request-id": requestId }),
+  };
   return server.apiKey === undefined ? headers : { ...headers, authorization: `Bearer ${server.apiKey}` };
 }
 

@@ -9,6 +9,7 @@ import { seconds } from "../kit/units.ts";
 import { askedRunId, getRun, LAST_RUN, listRuns } from "./asked_run.ts";
 import { compared } from "./compared.ts";
 import { exportCommand } from "./export.ts";
+import { replayCommand } from "./replay.ts";
 import { readShownRun, type RunSummary, type ShownRun } from "./shown_run.ts";
 import { exitsOf, waterfall } from "./waterfall.ts";
 
@@ -168,7 +169,7 @@ const cancelCommand = defineCommand({
 /** `canopy runs`: what a server's runs did. */
 export const runsCommand = commandGroup({
   name: "runs",
-  summary: "List, show, compare, export and cancel the runs of a server",
+  summary: "List, show, compare, replay, export and cancel the runs of a server",
   noun: "action",
-  commands: [listCommand, showCommand, diffCommand, exportCommand, cancelCommand],
+  commands: [listCommand, showCommand, diffCommand, replayCommand, exportCommand, cancelCommand],
 });

@@ -32,6 +32,8 @@ const runSchema = summarySchema.extend({
     id: z.string(),
     model: z.string(),
     state: z.string(),
+    /** Null for what its engine chooses. */
+    sampling: z.looseObject({ temperature: z.number().nullable(), seed: z.unknown() }).nullish(),
     reads: z.array(z.string()).default([]),
     text: z.string().default(""),
     error: z.string().nullish(),
@@ -56,6 +58,7 @@ const runSchema = summarySchema.extend({
     exit: z.boolean(),
     late: z.boolean().default(false),
   })).default([]),
+  graph_hash: z.string().nullish(),
   root_skipped: z.boolean().default(false),
   /** False where the record on disk has no prompts and answers. */
   texts_kept: z.boolean().default(true),

@@ -6,6 +6,7 @@ import { refuseSprawl } from "../gate/body.ts";
 import { asCanopyError } from "../gate/errors.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
+import { withAsked } from "./asked_request.ts";
 import type { AnswerHead, AnswerWriter } from "./answer/answer.ts";
 import { ChatAnswer } from "./answer/chat_answer.ts";
 import { CompletionAnswer } from "./answer/completion_answer.ts";
@@ -68,10 +69,13 @@ async function serveRuns(
   const { headers, path } = request;
   const { graph, body } = atEffort(request.graph, request.body);
   const target: RunTarget = { graph, root: http.models.get(graph.root.model) };
-  const plan = request.kind === "chat"
+  const read = request.kind === "chat"
     ? await turnByTurn(http.clock, readChat(body, target, headers), scope.signal)
     : await readCompletion(body, target, headers, scope.signal);
-  guardRoot(target, plan, request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions");
+  const openAiPath = request.kind === "chat" ? "/v1/chat/completions" : "/v1/completions";
+  const asked = { path: openAiPath, body: { ...request.body, model: request.graph.name } } as const;
+  const plan = { ...read, inputs: withAsked(read.inputs, asked) };
+  guardRoot(target, plan, openAiPath);
   for (const input of plan.inputs.slice(0, 1)) checkBudget(input, graph, http.models);
   refuseStaircase(target, plan);
   const timer = http.metrics.models.begin({

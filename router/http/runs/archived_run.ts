@@ -46,6 +46,7 @@ function withoutTexts(record: RunRecord): RunRecord {
   const { agents, events, rewrite } = record;
   return {
     ...record,
+    request: undefined,
     agents: agents.map(agentWithoutTexts),
     rewrite: rewrite === undefined ? undefined : { ...rewrite, agent: agentWithoutTexts(rewrite.agent) },
     events: events.map((event) =>

@@ -1,6 +1,14 @@
+import { int64Json } from "../../../base/int64.ts";
 import type { Json, JsonObject } from "../../../base/json.ts";
 import { breakdown, promptBody, traceEventBody } from "../openai/run_body.ts";
-import type { AgentRecord, ExitRecord, RunRecord, StepRecord } from "../../moa/record/run_record.ts";
+import type {
+  AgentRecord,
+  DrawnBy,
+  ExitRecord,
+  RecordedRequest,
+  RunRecord,
+  StepRecord,
+} from "../../moa/record/run_record.ts";
 
 /** A run as a list shows it: without prompts and texts. */
 export function summaryBody(record: RunRecord): JsonObject {
@@ -32,6 +40,8 @@ export function recordBody(record: RunRecord): JsonObject {
 export function factsBody(record: RunRecord): JsonObject {
   return {
     ...summaryBody(record),
+    graph_hash: record.graphHash ?? null,
+    request: record.request === undefined ? null : requestBody(record.request),
     draw_seed: record.drawSeed,
     exits: record.exits.map(exitBody),
     cuts: (record.cuts ?? []).map(({ agent, cluster, atMs, savedTokens }) => ({
@@ -52,6 +62,15 @@ export function factsBody(record: RunRecord): JsonObject {
   };
 }
 
+/** What was asked, as it is sent again: the seed stands in the body. */
+function requestBody({ path, body, seed }: RecordedRequest): JsonObject {
+  return { path, body: seed === undefined ? body : { ...body, seed: int64Json(seed) } };
+}
+
+function drawnBody({ temperature, seed }: DrawnBy): JsonObject {
+  return { temperature: temperature ?? null, seed: seed === undefined ? null : int64Json(seed) };
+}
+
 function exitBody(exit: ExitRecord): Json {
   const { cluster, metric, completions, late, ms } = exit;
   return { cluster, metric, at_ms: exit.atMs, completions, exit: exit.exit, late, ms };
@@ -63,6 +82,7 @@ export function agentBody(agent: AgentRecord): Json {
     id: agent.id,
     model: agent.model,
     state: agent.state,
+    sampling: agent.sampling === undefined ? null : drawnBody(agent.sampling),
     reads: [...agent.reads ?? []],
     worker: agent.worker ?? null,
     prompt: promptBody(agent.prompt),

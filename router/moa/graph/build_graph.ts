@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { badRequest, type CanopyError } from "../../../base/errors.ts";
 import { builtinPrompts, promptNamed } from "../../../cfgs/prompts/builtin.ts";
 import type { Config, GraphConfig, PromptConfig } from "../../../cfgs/schema/config.ts";
@@ -10,6 +11,8 @@ import type { Sampling } from "../../engines/engine.ts";
 import type { AgentNode, ClusterNode, Graph } from "./graph_types.ts";
 import { mergeSampling, samplingOf } from "./sampling.ts";
 import { parseTemplate, type PromptTemplate, segmentsOf } from "./template.ts";
+
+const HASH_LENGTH = 12;
 
 /** Builds every graph of a config. Throws as `buildGraph` does. */
 export function buildGraphs(config: Config): Map<string, Graph> {
@@ -117,6 +120,7 @@ class GraphBuilder {
     const refusal = whyNoStaircase(this.#graph);
     return {
       name,
+      hash: this.#hash(expanded),
       agents: [...agents.values()],
       clusters: [...clusters.values()],
       root: agents.get(expanded.rootId)!,
@@ -144,6 +148,13 @@ class GraphBuilder {
       answerTokens: this.#graph.answer_tokens,
       endLoops: this.#graph.end_loops && compat === undefined,
     };
+  }
+
+  #hash({ agents }: ExpandedGraph): string {
+    const prompts = agents.map(({ config }) => promptNamed(this.#config, config.prompt));
+    const sampling = agents.map(({ config }) => own(this.#config.models, config.model)?.sampling);
+    const whole = JSON.stringify([this.#graph, prompts, sampling]);
+    return createHash("sha256").update(whole).digest("hex").slice(0, HASH_LENGTH);
   }
 
   #cluster(written: ExpandedCluster, agents: ReadonlyMap<string, AgentNode>): ClusterNode {

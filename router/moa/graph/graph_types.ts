@@ -39,6 +39,8 @@ export interface ClusterNode {
 export interface AgentGraph {
   /** The virtual model's name. */
   readonly name: string;
+  /** Equal ones have the same agents, prompts and parameters; absent: the graph came with its request. */
+  readonly hash?: string | undefined;
   /** In topological order: every agent after all that it reads; the root is last. */
   readonly agents: readonly AgentNode[];
   /** Each has at least one reader, or is `outputs`. */

@@ -1,3 +1,4 @@
+import type { JsonObject } from "../../../base/json.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import type { RootStart } from "../../../cfgs/schema/staircase.ts";
 import type { Sampling } from "../../engines/engine.ts";
@@ -17,8 +18,17 @@ export interface RunLimits {
   readonly cost?: number | undefined;
 }
 
+/** A request as it can be sent again. */
+export interface AskedRequest {
+  readonly path: "/v1/chat/completions" | "/v1/completions";
+  /** Without its seed, which is in the run's sampling, and without what concerns its delivery alone. */
+  readonly body: JsonObject;
+}
+
 /** One request to a graph. */
 export interface RunInput {
+  /** As the client has sent it, of a virtual model; absent: the request brought its own graph. */
+  readonly asked?: AskedRequest | undefined;
   readonly question: Question;
   /** The client's parameters; they go to the root, over the root's own. */
   readonly rootSampling: Sampling;

@@ -1,6 +1,8 @@
+import type { Int64 } from "../../../base/int64.ts";
 import type { Effort } from "../../../cfgs/schema/early_exit.ts";
 import type { FinishReason, Prompt } from "../../engines/engine.ts";
 import type { FallbackReason } from "../../served/fallbacks.ts";
+import type { AskedRequest } from "../graph/run_input.ts";
 import type { TraceEvent } from "./trace.ts";
 import type { AgentUsage, RunUsage } from "./usage.ts";
 
@@ -41,11 +43,24 @@ export interface FallbackRecord {
   readonly reason: FallbackReason;
 }
 
+/** Parameters that decide whether an agent's answer can come out the same again. */
+export interface DrawnBy {
+  /** Undefined: the engine's default. */
+  readonly temperature: number | undefined;
+  readonly seed: Int64 | undefined;
+}
+
+/** The request of a run, to be sent again. */
+export interface RecordedRequest extends AskedRequest {
+  readonly seed: Int64 | undefined;
+}
+
 /** An agent as the run record shows it. */
 export interface AgentRecord {
   readonly id: string;
   readonly model: string;
   readonly state: AgentState;
+  readonly sampling?: DrawnBy | undefined;
   /** Ids of its precursors. */
   readonly reads?: readonly string[] | undefined;
   readonly worker: string | undefined;
@@ -122,6 +137,10 @@ export interface RunRecord {
   /** Id of the client's request (`x-request-id`). */
   readonly requestId?: string | undefined;
   readonly graph: string;
+  /** Equal ones have the same agents, prompts and parameters; undefined of a graph that its request has brought. */
+  readonly graphHash?: string | undefined;
+  /** Undefined of a request with a graph of its own. */
+  readonly request?: RecordedRequest | undefined;
   /** The level of effort that the request has chosen. */
   readonly effort?: Effort | undefined;
   readonly state: "running" | "done" | "failed" | "cancelled";

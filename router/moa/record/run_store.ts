@@ -47,7 +47,7 @@ export class RunStore {
 }
 
 function sizeOf(record: RunRecord): number {
-  let size = 0;
+  let size = record.request === undefined ? 0 : JSON.stringify(record.request.body).length;
   for (const agent of record.agents) {
     size += agent.text.length + agent.reasoning.length;
     if (agent.prompt?.kind === "tokens") size += agent.prompt.ids.length;

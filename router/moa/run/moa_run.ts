@@ -28,7 +28,7 @@ import { pythonStrip } from "../prompt/compat_moa_vllm.ts";
 import { refuseMedia } from "../prompt/refuse_media.ts";
 import { checkContext } from "../prompt/context_budget.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
-import type { CutRecord, RunRecord } from "../record/run_record.ts";
+import type { CutRecord, RecordedRequest, RunRecord } from "../record/run_record.ts";
 import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { isStaircase, RunStairs, staircaseRefusal } from "../stairs/run_stairs.ts";
@@ -395,13 +395,19 @@ export class MoaRun implements Run {
       owner: this.#options.input.owner,
       requestId: this.#options.input.headers?.["x-request-id"],
       graph: this.#options.graph.name,
+      graphHash: this.#options.graph.hash,
+      request: this.#request,
       effort: this.#options.graph.effort,
       state: this.#state,
       startedAtUnixMs: this.#startedAtUnixMs,
       durationMs: this.#durationMs,
       error: this.#error === undefined ? undefined : { message: this.#error.message, code: this.#error.code },
       usage: this.usage(),
-      agents: this.#calls.all().map((call) => ({ ...call.record(), usage: this.#usages.of(call) })),
+      agents: this.#calls.all().map((call) => ({
+        ...call.record(),
+        sampling: this.#calls.drawnBy(call),
+        usage: this.#usages.of(call),
+      })),
       drawSeed: this.#drawSeed,
       exits: [...this.#exits.records, ...this.#consensus?.records ?? []],
       audit: this.#consensus?.audit,
@@ -410,6 +416,11 @@ export class MoaRun implements Run {
       rootSkipped: this.#rootSkipped,
       events: [...this.#trace.events],
     };
+  }
+
+  get #request(): RecordedRequest | undefined {
+    const { asked, rootSampling: { seed } } = this.#options.input;
+    return asked && { ...asked, seed };
   }
 
   events(signal: AbortSignal): AsyncIterable<TraceEvent> {

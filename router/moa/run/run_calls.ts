@@ -5,12 +5,13 @@ import { AgentCall } from "../agent/agent_call.ts";
 import type { AgentContext } from "../agent/agent_context.ts";
 import { type AgentGraph, type AgentNode, answeringAgents, soleRoot } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
-import { mergeSampling } from "../graph/sampling.ts";
+import { mergeSampling, samplingOfChoice } from "../graph/sampling.ts";
 import type { Precursor } from "../prompt/answer_layout.ts";
 import type { AskedPrompt } from "../prompt/asked_prompt.ts";
 import type { Refused } from "../prompt/prompt_layout.ts";
 import type { PromptTarget, RunPrompts } from "../prompt/run_prompts.ts";
 import type { SplicedPrompt } from "../prompt/spliced_prompt.ts";
+import type { DrawnBy } from "../record/run_record.ts";
 import type { ModelAccess } from "../warm/model_access.ts";
 import type { WarmedAgents } from "../warm/run_warming.ts";
 import type { Cluster } from "./cluster.ts";
@@ -77,6 +78,12 @@ export class RunCalls implements WarmedAgents {
     const target = this.#targets.get(node);
     if (target === undefined) throw new Error(`Agent ${node.id} is not one of the graph's`);
     return target;
+  }
+
+  /** Parameters of a call, the client's among them. */
+  drawnBy({ node, choice }: AgentCall): DrawnBy {
+    const { temperature, seed } = samplingOfChoice(this.target(node).sampling, choice);
+    return { temperature, seed };
   }
 
   climbs(node: AgentNode): boolean {

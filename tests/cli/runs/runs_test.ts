@@ -7,6 +7,7 @@ import picocolors from "picocolors";
 import { chatCommand } from "../../../cli/chat/chat.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { compared } from "../../../cli/runs/compared.ts";
+import { replayNotes } from "../../../cli/runs/replay_notes.ts";
 import { runsCommand } from "../../../cli/runs/runs.ts";
 import { readShownRun } from "../../../cli/runs/shown_run.ts";
 import { exitsOf, waterfall } from "../../../cli/runs/waterfall.ts";
@@ -98,6 +99,38 @@ test("of a run whose texts were not recorded nothing is compared, shown or judge
   }
 });
 
+test("a replay says what keeps it from being the same, and why a record cannot be asked again", async () => {
+  const drawn = (temperature: number | null, seed: unknown = null) => ({ temperature, seed });
+  const as = (sampling: readonly ReturnType<typeof drawn>[], graph_hash = "aa") => ({
+    ...RUN,
+    graph_hash,
+    agents: RUN.agents.map((one, at) => ({ ...one, sampling: sampling[at] })),
+  });
+  const every = (sampling: ReturnType<typeof drawn>) => RUN.agents.map(() => sampling);
+  assert.deepEqual(replayNotes(as(every(drawn(0))), as(every(drawn(0))), undefined), [
+    "All agents have a seed, or temperature 0: engines that batch may still answer otherwise",
+  ]);
+  const notes = replayNotes(
+    as([]),
+    as([drawn(0.7), drawn(1, 7), ...every(drawn(null)).slice(2)], "bb"),
+    "12",
+  );
+  assert.deepEqual(notes, [
+    "moa is configured otherwise than in A: its agents, prompts or parameters have changed (aa, now bb)",
+    "A was asked without a seed: B has 12, by which A's early exits drew, and its last agent samples by it",
+    "4 of 5 agents sample without a seed (l1.c1.a1, l1.c1.a3, l2.c1.a1, …): what they say changes from run to run; " +
+    "give them a sampling.seed, or temperature 0",
+  ]);
+  assert.deepEqual(replayNotes(RUN, RUN, undefined), []);
+  for (
+    const [texts_kept, why] of [[false, /set server\.records\.texts to true/], [true, /of its own/]] as const
+  ) {
+    const io = fakeIo({ input: JSON.stringify({ ...RUN, texts_kept, request: null }) });
+    assert.equal(await runCommand([runsCommand], ["runs", "replay", "--from", "-"], io), 1);
+    assert.match(io.err.text, why);
+  }
+});
+
 test("canopy runs lists, shows, compares and exports what a server has done; tune reads the export", async () => {
   const folder = mkdtempSync(join(tmpdir(), "canopy-runs-"));
   const canopy = (url: string, ...args: string[]) =>
@@ -132,8 +165,17 @@ test("canopy runs lists, shows, compares and exports what a server has done; tun
       assert.equal((await canopy(url, "runs", "diff", id)).code, 2);
       assert.equal((await canopy(url, "runs", "cancel")).code, 2);
       assert.match((await canopy(url, "runs", "cancel", "run_nope")).err, /There is no run "run_nope"/);
+      const replayed = await canopy(url, "runs", "replay", id);
+      assert.equal(replayed.err, "Asking moa-dense again …\n");
+      assert.match(replayed.out, /^A run_\w+: moa-dense, done.*\nB run_\w+: moa-dense, done/);
+      assert.equal(replayed.out.match(/ same$/gm)?.length, 19, replayed.out);
+      assert.match(replayed.out, /\n\nAll agents have a seed/);
       const exported = await canopy(url, "runs", "export", "runs.jsonl", "--model", "moa");
       assert.equal(exported.err, "1 runs in runs.jsonl\n");
+      const other = await canopy(url, "runs", "replay", "--from", "runs.jsonl", "--model", "moa-dense");
+      assert.match(other.out, /^A run_\w+: moa, done.*\nB run_\w+: moa-dense, done/);
+      const unknown = await canopy(url, "runs", "replay", "run_nope", "--from", "runs.jsonl");
+      assert.match(unknown.err, /Cannot replay run_nope from runs\.jsonl: there is no such run among its 1/);
       const lines = readFileSync(join(folder, "runs.jsonl"), "utf8").trim().split("\n");
       assert.equal(JSON.parse(lines[0]!).agents.length, 13);
       const traced = await canopy(url, "runs", "export", id, "trace.json", "--format", "chrome");

@@ -154,6 +154,7 @@ class FakeRun implements Run {
       id: this.id,
       owner: this.input.owner,
       requestId: this.input.headers?.["x-request-id"],
+      request: this.input.asked && { ...this.input.asked, seed: this.input.rootSampling.seed },
       graph: "moa",
       state: this.state,
       startedAtUnixMs: 1_700_000_000_500,

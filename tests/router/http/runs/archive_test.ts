@@ -92,7 +92,9 @@ test("a run on disk is what it was, without texts unless they were asked for", a
         : whole.agents.map((agent: object) => ({ ...agent, prompt: null, text: "" }));
       const { texts_kept: kept, ...rest } = old;
       assert.equal(kept, texts ? undefined : false);
-      assert.deepEqual(rest, { ...whole, id: "old_1", request_id: "request_0", agents });
+      const request = texts ? whole.request : null;
+      assert.equal(whole.request.body.model, "moa");
+      assert.deepEqual(rest, { ...whole, id: "old_1", request_id: "request_0", request, agents });
       assert.equal((await ask("/v1/runs/old_9")).status, 404);
       const events = await ask("/v1/runs/old_1/events");
       assert.deepEqual(parseEvents(events.text), [...whole.events, "[DONE]"]);

@@ -103,3 +103,40 @@ test("with ?texts=true the events of a run hold what its agents write, each even
   assert.equal(wrong.status, 400);
   assert.match(await wrong.text(), /texts must be true or false: current value is yes/);
 });
+
+test("a record holds what was asked in words that can be sent again, a long seed to its last digit", async () => {
+  const fake = fakeApp();
+  const requestOf = async (id: string) => {
+    const text = await (await fake.app.request(`/v1/runs/${id}`)).text();
+    return { text, request: JSON.parse(text).request };
+  };
+  const seed = 2n ** 60n + 1n;
+  const canopy = '{"include":["usage"],"root":"wait"}';
+  const options =
+    `"stream":true,"stream_options":{"include_usage":true},"user":"me","n":null,"canopy":${canopy}`;
+  const sent =
+    `{"model":"moa","messages":[{"role":"user","content":"Hi"}],"top_k":5,"seed":${seed},${options}}`;
+  const headers = { "content-type": "application/json" };
+  await (await fake.app.request("/v1/chat/completions", { method: "POST", headers, body: sent })).text();
+  const { text, request } = await requestOf("run_1");
+  assert.ok(text.includes(`"seed":${seed}`));
+  const { seed: _, ...body } = request.body;
+  const messages = [{ role: "user", content: "Hi" }];
+  assert.deepEqual([request.path, body], [
+    "/v1/chat/completions",
+    { model: "moa", messages, top_k: 5, canopy: { root: "wait" } },
+  ]);
+  await (await fake.post("/v1/completions", { model: "moa", prompt: ["One", "Two"], echo: true })).text();
+  for (const [id, prompt] of [["run_2", "One"], ["run_3", "Two"]] as const) {
+    const { request } = await requestOf(id);
+    assert.deepEqual(request, { path: "/v1/completions", body: { model: "moa", prompt, echo: true } });
+  }
+  await (await fake.post("/api/chat", { model: "moa:latest", messages, options: { num_predict: 9 } })).text();
+  assert.deepEqual((await requestOf("run_4")).request, {
+    path: "/v1/chat/completions",
+    body: { model: "moa", messages, max_tokens: 9 },
+  });
+  const agents = { a: { model: "small", prompt: "Hi" } };
+  await (await fake.post("/v1/graph", { agents })).text();
+  assert.equal((await requestOf("run_5")).request, null);
+});
