@@ -291,6 +291,13 @@ export function openAIClientSuite(target: () => Target): void {
     assert.ok(lines.map(({ message }) => message.content).join("").length > 0);
     const last = lines.at(-1);
     assert.ok(last.done === true && last.eval_count > 0);
+    const generated = await fetch(`${baseUrl}/api/generate`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model, prompt: "Hi", stream: false, options: { num_predict: 16 } }),
+    });
+    const { response: text, done } = await generated.json() as { response: string; done: boolean };
+    assert.ok(done && text.length > 0);
   });
 
   test("lm-eval's local-completions body gets one text per prompt at its index", async () => {

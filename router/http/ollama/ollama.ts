@@ -1,28 +1,35 @@
-import { createHash } from "node:crypto";
 import { Hono } from "hono";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
+import type { Json, JsonObject } from "../../../base/json.ts";
 import type { Call, Env } from "../gate/context.ts";
+import { fieldError, isSet } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
-import { tracingHeaders, withBody } from "../gate/read_request.ts";
+import { type ReadRequest, tracingHeaders, withBody } from "../gate/read_request.ts";
 import { guarded } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
+import type { Translation } from "../openai/translation.ts";
 import { serveVirtual } from "../openai/virtual_model.ts";
-import { ollamaTranslation } from "./ollama_translation.ts";
-import { ollamaChatSchema } from "./request_schema.ts";
+import { listedGraphs, loadedGraphs, shownGraph, TAG } from "./ollama_models.ts";
+import { ollamaChats, ollamaGenerations, readGenerate } from "./ollama_translation.ts";
+import { ollamaChatSchema, ollamaGenerateSchema, ollamaShowSchema } from "./request_schema.ts";
 import {
   ollamaAnswerSchema,
   ollamaErrorSchema,
+  ollamaGeneratedSchema,
+  ollamaProcessesSchema,
+  ollamaShownSchema,
   ollamaTagsSchema,
   ollamaVersionSchema,
 } from "./response_schema.ts";
+import type { Graph } from "../../moa/graph/graph_types.ts";
 
-/** The tag that Ollama's clients put behind a name without one. */
-const TAG = ":latest";
 const CHAT = "/api/chat";
+const GENERATE = "/api/generate";
 
 /** The part of Ollama's API by which its clients find the graphs and ask them; `version` is this program's. */
 export function ollamaRoutes(http: HttpServices, version: string): Hono<Env> {
   const routes = new Hono<Env>();
+  askingRoutes(http, routes);
   const error = ollamaErrorSchema;
   routes.get(
     "/api/version",
@@ -36,8 +43,32 @@ export function ollamaRoutes(http: HttpServices, version: string): Hono<Env> {
   routes.get(
     "/api/tags",
     guarded(http, "api", { summary: "The graphs, as Ollama's models.", response: ollamaTagsSchema, error }),
-    (call) => call.json({ models: [...http.moa.graphs.keys()].map((name) => tagOf(name, http.startedAt)) }),
+    (call) => call.json({ models: listedGraphs(http) }),
   );
+  routes.get(
+    "/api/ps",
+    guarded(http, "api", {
+      summary: "The graphs whose roots can answer now, as models that Ollama has loaded.",
+      response: ollamaProcessesSchema,
+      error,
+    }),
+    (call) => call.json({ models: loadedGraphs(http) }),
+  );
+  routes.post(
+    "/api/show",
+    guarded(http, "api", {
+      summary: "One graph, as Ollama shows a model.",
+      request: ollamaShowSchema,
+      response: ollamaShownSchema,
+      error,
+    }),
+    (call) => show(http, call),
+  );
+  return routes;
+}
+
+function askingRoutes(http: HttpServices, routes: Hono<Env>): void {
+  const error = ollamaErrorSchema;
   routes.post(
     CHAT,
     guarded(http, "api", {
@@ -47,46 +78,79 @@ export function ollamaRoutes(http: HttpServices, version: string): Hono<Env> {
       response: ollamaAnswerSchema,
       error,
     }),
-    (call) => chat(http, call),
+    (call) =>
+      withBody(http, call, (request) => {
+        const graph = graphOf(http, request.body["model"]);
+        return ask(http, request, { graph, kind: ollamaChats, path: CHAT });
+      }),
   );
-  return routes;
+  routes.post(
+    GENERATE,
+    guarded(http, "api", {
+      summary: "Answer a prompt, as Ollama; graphs only. Streamed as lines of JSON unless stream is false.",
+      request: ollamaGenerateSchema,
+      response: ollamaGeneratedSchema,
+      error,
+    }),
+    (call) =>
+      withBody(http, call, async (request) => {
+        const graph = graphOf(http, request.body["model"]);
+        return loaded(http, request, graph) ??
+          await ask(http, request, { graph, kind: ollamaGenerations, path: GENERATE });
+      }),
+  );
 }
 
-function chat(http: HttpServices, call: Call): Promise<Response> {
-  return withBody(http, call, async ({ body, scope }) => {
-    const { model } = body;
-    if (typeof model !== "string") throw badRequest("model", "model is required: it must be a string");
-    const { graphs } = http.moa;
-    const graph = graphs.get(model) ?? graphs.get(model.endsWith(TAG) ? model.slice(0, -TAG.length) : model);
-    if (graph === undefined) {
-      if (findServedModel(http, model) === undefined) throw modelNotFound(model);
-      throw new CanopyError(`${model.slice(0, 100)} is an engine model: ask it by /v1/chat/completions`, {
-        code: "model_not_supported",
-        status: 404,
-        param: "model",
-      });
-    }
+function ask(
+  http: HttpServices,
+  { call, body, scope }: ReadRequest,
+  { graph, kind, path }: { readonly graph: Graph; readonly kind: Translation; readonly path: string },
+): Promise<Response> {
+  scope.model = graph.name;
+  return serveVirtual(http, { kind, path, graph, body, headers: tracingHeaders(call) }, scope);
+}
+
+/** The answer to a generation without a prompt, by which Ollama's clients load a model, or unload it; else undefined. */
+function loaded(
+  http: HttpServices,
+  { call, body, scope }: ReadRequest,
+  { name }: Graph,
+): Response | undefined {
+  const { prompt, system, images, model, stream } = readGenerate(body);
+  if ([prompt, system].some((text) => isSet(text) && text !== "") || (images ?? []).length > 0) {
+    return undefined;
+  }
+  scope.model = name;
+  scope.end("ok");
+  const { clock } = http;
+  const created_at = new Date(clock.unixEpochMs + clock.now()).toISOString();
+  const done_reason = body["keep_alive"] === 0 ? "unload" : "load";
+  const answer: JsonObject = { model, created_at, response: "", done: true, done_reason };
+  if (stream === false) return call.json(answer);
+  return new Response(`${JSON.stringify(answer)}\n`, { headers: { "content-type": "application/x-ndjson" } });
+}
+
+function show(http: HttpServices, call: Call): Promise<Response> {
+  return withBody(http, call, ({ body, scope }) => {
+    const parsed = ollamaShowSchema.safeParse(body);
+    if (!parsed.success) throw fieldError(parsed.error, body);
+    const graph = graphOf(http, parsed.data.model ?? parsed.data.name);
     scope.model = graph.name;
-    const headers = tracingHeaders(call);
-    return await serveVirtual(http, { kind: ollamaTranslation, path: CHAT, graph, body, headers }, scope);
+    scope.end("ok");
+    return Promise.resolve(call.json(shownGraph(http, graph)));
   });
 }
 
-function tagOf(graph: string, startedAt: number) {
-  const name = graph.includes(":") ? graph : graph + TAG;
-  return {
-    name,
-    model: name,
-    modified_at: new Date(startedAt * 1000).toISOString(),
-    size: 0,
-    digest: createHash("sha256").update(graph).digest("hex"),
-    details: {
-      parent_model: "",
-      format: "graph",
-      family: "canopy",
-      families: ["canopy"],
-      parameter_size: "",
-      quantization_level: "",
-    },
-  };
+/** The graph of a name, with or without Ollama's tag. Throws 400 for no name, 404 where there is no such graph. */
+function graphOf(http: HttpServices, model: Json | undefined): Graph {
+  if (typeof model !== "string") throw badRequest("model", "model is required: it must be a string");
+  const { graphs } = http.moa;
+  const graph = graphs.get(model) ?? graphs.get(model.endsWith(TAG) ? model.slice(0, -TAG.length) : model);
+  if (graph !== undefined) return graph;
+  if (findServedModel(http, model) === undefined) throw modelNotFound(model);
+  throw new CanopyError(`${model.slice(0, 100)} is an engine model: ask it by /v1/chat/completions`, {
+    code: "model_not_supported",
+    status: 404,
+    param: "model",
+  });
 }

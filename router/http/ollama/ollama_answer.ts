@@ -7,17 +7,22 @@ import type { RunAnswer, RunsSoFar } from "../openai/answer/run_answer.ts";
 
 const ENCODER = new TextEncoder();
 
-/** Ollama's answer to a chat: lines of JSON, the last one with the counts. */
+/** Form of an answer: a chat's has a message, a generation's a text. */
+export type OllamaForm = "chat" | "generate";
+
+/** Ollama's answer: lines of JSON, the last one with the counts. */
 export class OllamaAnswer implements RunAnswer {
   readonly streamType = "application/x-ndjson";
   readonly #head: AnswerHead;
   readonly #thinks: boolean;
+  readonly #form: OllamaForm;
   readonly #parts: AnswerParts;
 
   /** `thinks`: what the root thinks is shown. */
-  constructor(head: AnswerHead, options: { readonly thinks: boolean }) {
+  constructor(head: AnswerHead, options: { readonly thinks: boolean; readonly form: OllamaForm }) {
     this.#head = head;
     this.#thinks = options.thinks;
+    this.#form = options.form;
     this.#parts = new AnswerParts(() => `call_${head.id}${this.#parts.parts.length}`);
   }
 
@@ -77,7 +82,11 @@ export class OllamaAnswer implements RunAnswer {
   #chunk(message: JsonObject, done: boolean): JsonObject {
     const { model, created } = this.#head;
     const created_at = new Date(created * 1000).toISOString();
-    return { model, created_at, message: { role: "assistant", ...message }, done };
+    if (this.#form === "chat") {
+      return { model, created_at, message: { role: "assistant", ...message }, done };
+    }
+    const { content: response = "", thinking } = message;
+    return { model, created_at, response, ...(thinking === undefined ? {} : { thinking }), done };
   }
 
   #end(runs: RunsSoFar): JsonObject {

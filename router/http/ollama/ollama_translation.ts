@@ -2,8 +2,14 @@ import type { Json, JsonObject } from "../../../base/json.ts";
 import { fieldError, isSet } from "../gate/fields.ts";
 import { type NamedPart, TranslatedMessages } from "../openai/translated_messages.ts";
 import type { TranslatedChat, Translation } from "../openai/translation.ts";
-import { OllamaAnswer } from "./ollama_answer.ts";
-import { type OllamaChatRequest, ollamaChatSchema } from "./request_schema.ts";
+import { OllamaAnswer, type OllamaForm } from "./ollama_answer.ts";
+import {
+  type OllamaChatRequest,
+  ollamaChatSchema,
+  type OllamaCommonRequest,
+  type OllamaGenerateRequest,
+  ollamaGenerateSchema,
+} from "./request_schema.ts";
 
 /** Options that chats have by the same name. */
 const SAME = [
@@ -19,13 +25,34 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** Ollama's `/api/chat` as chats. */
-export const ollamaTranslation: Translation = { translate };
+export const ollamaChats: Translation = {
+  translate: (body) => {
+    const parsed = ollamaChatSchema.safeParse(body);
+    if (!parsed.success) throw fieldError(parsed.error, body);
+    return translated(body, parsed.data, { form: "chat", sent: chatMessages(parsed.data.messages) });
+  },
+};
 
-function translate(body: JsonObject): TranslatedChat {
-  const parsed = ollamaChatSchema.safeParse(body);
+/** Ollama's `/api/generate` as chats. */
+export const ollamaGenerations: Translation = {
+  translate: (body) => {
+    const request = readGenerate(body);
+    return translated(body, request, { form: "generate", sent: promptMessages(request) });
+  },
+};
+
+/** A generation's request. Throws 400 naming the field at fault. */
+export function readGenerate(body: JsonObject): OllamaGenerateRequest {
+  const parsed = ollamaGenerateSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
-  const request = parsed.data;
-  const { messages, names } = chatMessages(request.messages);
+  return parsed.data;
+}
+
+function translated(
+  body: JsonObject,
+  request: OllamaCommonRequest,
+  { form, sent: { messages, names } }: { readonly form: OllamaForm; readonly sent: TranslatedMessages },
+): TranslatedChat {
   const { options, format, think, model } = request;
   const chat: JsonObject = { model, messages, stream: request.stream ?? true };
   const sent = body["options"];
@@ -48,12 +75,22 @@ function translate(body: JsonObject): TranslatedChat {
   return {
     body: chat,
     names: { fields: NAMES, messages: names },
-    answer: (head) => new OllamaAnswer(head, { thinks: think !== false }),
+    answer: (head) => new OllamaAnswer(head, { thinks: think !== false, form }),
   };
 }
 
 function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function promptMessages({ system, prompt, images }: OllamaGenerateRequest): TranslatedMessages {
+  const chat = new TranslatedMessages();
+  if (isSet(system) && system !== "") chat.add("system", { role: "system" }, system);
+  const text = prompt ?? "";
+  const role = "user";
+  if ((images ?? []).length === 0) chat.add("prompt", { role }, text);
+  else chat.add("prompt", { role }, withImages(text, images ?? [], { text: "prompt", images: "images" }));
+  return chat;
 }
 
 /** Calls have no ids in Ollama's chats: a tool's result belongs to the first call of its name that has none yet. */
@@ -74,7 +111,8 @@ function chatMessages(sent: OllamaChatRequest["messages"]): TranslatedMessages {
     }
     const asked = message.tool_calls ?? [];
     const images = message.images ?? [];
-    if (images.length > 0) chat.add(name, { role }, withImages(name, content, images));
+    const names = { text: `${name}.content`, images: `${name}.images` };
+    if (images.length > 0) chat.add(name, { role }, withImages(content, images, names));
     else if (content !== "" || asked.length === 0) chat.add(name, { role }, content);
     for (const call of asked) {
       const id = call.id ?? `call_${calls++}`;
@@ -86,11 +124,15 @@ function chatMessages(sent: OllamaChatRequest["messages"]): TranslatedMessages {
   return chat;
 }
 
-function withImages(name: string, text: string, images: readonly string[]): NamedPart[] {
-  const parts: NamedPart[] = text === "" ? [] : [{ part: { type: "text", text }, name: `${name}.content` }];
+function withImages(
+  text: string,
+  images: readonly string[],
+  names: { readonly text: string; readonly images: string },
+): NamedPart[] {
+  const parts: NamedPart[] = text === "" ? [] : [{ part: { type: "text", text }, name: names.text }];
   for (const [at, data] of images.entries()) {
     const url = data.startsWith("data:") ? data : `data:${mediaType(data)};base64,${data}`;
-    parts.push({ part: { type: "image_url", image_url: { url } }, name: `${name}.images[${at}]` });
+    parts.push({ part: { type: "image_url", image_url: { url } }, name: `${names.images}[${at}]` });
   }
   return parts;
 }

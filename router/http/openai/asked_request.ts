@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { isJsonObject } from "../../../base/json.ts";
 import type { AskedRequest, RunInput } from "../../moa/graph/run_input.ts";
 
 /** Members that say how an answer is delivered; the seed is in a run's sampling. */

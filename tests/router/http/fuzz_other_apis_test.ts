@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fc, often, SEED } from "../../properties.ts";
 import { anthropicMessageSchema } from "../../../router/http/anthropic/response_schema.ts";
-import { ollamaAnswerSchema } from "../../../router/http/ollama/response_schema.ts";
+import {
+  ollamaAnswerSchema,
+  ollamaGeneratedSchema,
+  ollamaShownSchema,
+} from "../../../router/http/ollama/response_schema.ts";
 import { responseSchema } from "../../../router/http/responses/response_schema.ts";
 import { fakeApp } from "./fakes.ts";
 
@@ -93,12 +97,41 @@ const requests = fc.oneof(
       think: field(true, false),
     }, { requiredKeys: ["model", "messages"] }),
   }),
+  fc.record({
+    path: fc.constant("/api/generate"),
+    body: fc.record({
+      model: fc.constant("moa"),
+      stream: shared.stream,
+      prompt: field("Hi", "Hi", "", null),
+      system: field("", "Be brief", null),
+      images: field([], null, ["iVBORw0="]),
+      options: field({}, null, { seed: 1, num_predict: 5, temperature: 0, top_p: 1, stop: ["x"] }),
+      format: field("json", null, "", {}),
+      think: field(true, false, "low"),
+      raw: field(false, null),
+      template: field("", null),
+      suffix: field("", null),
+      context: field([], null),
+      keep_alive: field("5m", 0),
+    }, { requiredKeys: ["model"] }),
+  }),
+  fc.record({
+    path: fc.constant("/api/show"),
+    body: fc.record({
+      model: field("moa", "moa:latest"),
+      name: field("moa"),
+      verbose: field(true),
+      options: field({}),
+    }, { requiredKeys: [] }),
+  }),
 );
 
 const ANSWERS = {
   "/v1/responses": responseSchema,
   "/v1/messages": anthropicMessageSchema,
   "/api/chat": ollamaAnswerSchema,
+  "/api/generate": ollamaGeneratedSchema,
+  "/api/show": ollamaShownSchema,
 } as const;
 
 test(`${BODIES} bodies in the words of other APIs give only 2xx and 4xx, each 4xx with a sentence`, async () => {
