@@ -6,28 +6,14 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { SystemClock } from "../../base/clock.ts";
 import { mortalEnv } from "../lifeline.ts";
-import { holdPort } from "../ports.ts";
 import { HANG_MS } from "../until.ts";
 import { binaryPath } from "./binary.ts";
+import { withNamedPorts } from "./turn.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const names = readdirSync(join(root, "docs")).filter((name) => name.endsWith(".md"));
 const pages = ["README.md", ...names.map((name) => `docs/${name}`)];
-
-/** The pages name their ports: of several runs of these tests on one host, who listens here has them. */
-const TURN_PORT = 9_999;
-
-/** Waits for its turn; gives what ends it. */
-async function takeTurn(): Promise<() => void> {
-  const clock = new SystemClock();
-  while (true) {
-    const server = await holdPort(TURN_PORT);
-    if (server !== undefined) return () => server.close();
-    await clock.sleep(100);
-  }
-}
 
 interface Block {
   readonly language: string;
@@ -69,18 +55,18 @@ for (const page of pages) {
   if (!blocks.some((block) => block.language === "sh")) continue;
   test(`Every command of ${page} works as it stands`, async () => {
     const folder = mkdtempSync(join(tmpdir(), "canopy-docs-"));
-    const done = await takeTurn();
     try {
       await run(`mkdir bin`, folder);
       symlinkSync(binaryPath, join(folder, "bin", "canopy"));
-      for (const block of blocks) {
-        if (block.savedAs !== undefined) writeFileSync(join(folder, block.savedAs), block.code);
-        if (block.language !== "sh") continue;
-        const { code, output } = await run(block.code, folder);
-        assert.equal(code, 0, `${block.code}\n${output}`);
-      }
+      await withNamedPorts(async () => {
+        for (const block of blocks) {
+          if (block.savedAs !== undefined) writeFileSync(join(folder, block.savedAs), block.code);
+          if (block.language !== "sh") continue;
+          const { code, output } = await run(block.code, folder);
+          assert.equal(code, 0, `${block.code}\n${output}`);
+        }
+      });
     } finally {
-      done();
       rmSync(folder, { recursive: true, force: true });
     }
   });

@@ -101,6 +101,8 @@ function textOf(
 // Your editor knows what can stand here by the schema beside this file.
 {
   "$schema": ${json(schema)},
+  // Runs that have ended are in memory alone: "canopy serve --records runs.sqlite", or
+  // "records": { "file": "runs.sqlite" } in here, keeps them when the server stops, without their texts.
   "server": { "port": ${port} },
   // Each can be asked for by its name, too. Several workers of a model share its requests.
   "models": {

@@ -74,7 +74,14 @@ test("canopy init writes a configuration for the servers that it is given, which
         ["small-3b", "org/Small-3B", "vllm", [small]],
         ["large-32b-instruct", "org/Large-32B-Instruct", "sglang", [large]],
       ]);
-      assert.match(readFileSync(path, "utf8"), /"\$schema": "\.\/canopy\.schema\.json"/);
+      const text = readFileSync(path, "utf8");
+      assert.match(text, /"\$schema": "\.\/canopy\.schema\.json"/);
+      // What the comment on records says can be put there.
+      const records = /"records": \{[^}]*\}/.exec(text)?.[0];
+      assert.ok(records !== undefined && text.includes('"canopy serve --records runs.sqlite"'), text);
+      writeFileSync(path, text.replace('"port":', `${records}, "port":`));
+      const recorded = loadConfig({ path, env: {}, overrides: [] }).config.server.records;
+      assert.equal(recorded.file, "runs.sqlite");
       assert.equal(
         JSON.parse(readFileSync(join(folder, "canopy.schema.json"), "utf8")).title,
         "Canopy configuration",
