@@ -185,12 +185,12 @@ function withoutSecrets(value: unknown, path: ConfigPath): unknown {
   return isSecretPath(path) ? undefined : shownSecret(value, path);
 }
 
-/** For this process alone: no keys, no port for metrics, one thread. */
+/** For this process alone: plain HTTP, no keys, no port for metrics, one thread; its runs and spans are none of a service's. */
 function privateConfig(config: Config): Config {
-  return {
-    ...config,
-    server: { ...config.server, api_keys: [], limits: undefined, metrics: undefined, workers: 1 },
-  };
+  const { server } = config;
+  const without = { limits: undefined, metrics: undefined, tls: undefined, tracing: undefined };
+  const records = { ...server.records, file: undefined };
+  return { ...config, server: { ...server, ...without, records, api_keys: [], workers: 1 } };
 }
 
 /** `configs/tree.jsonc` → `tree`. */

@@ -207,7 +207,10 @@ test("bench eval serves configurations in this process, on simulated engines, an
       join(folder, "vllm.jsonc"),
       JSON.stringify({ models, prompts, graphs: { any: graph("moa-vllm") } }),
     );
-    writeFileSync(join(folder, "own.jsonc"), JSON.stringify(first));
+    // What a service has for itself alone: a run of a benchmark is none of its runs.
+    const tls = { cert: join(folder, "none.pem"), key: join(folder, "none.pem") };
+    const server = { records: { file: join(folder, "runs.sqlite") }, tls };
+    writeFileSync(join(folder, "own.jsonc"), JSON.stringify({ ...first, server }));
     await withSystem(async (io) => {
       const configs = ["first", "vllm", "own"].flatMap((name) => ["--config", join(folder, `${name}.jsonc`)]);
       const code = await runCommand([benchCommand], [
@@ -232,6 +235,8 @@ test("bench eval serves configurations in this process, on simulated engines, an
       );
       for (const mode of modes) assert.match(io.out.text, new RegExp(`^${mode} +1 `, "m"));
       assert.match(io.out.text, /^best-of-2:4b .* 2\.0$/m);
+      assert.doesNotMatch(io.out.text, /Runs are recorded/);
+      assert.deepEqual(readdirSync(folder).filter((name) => name.includes("sqlite")), []);
     }, { columns: 200 });
   } finally {
     rmSync(folder, { recursive: true });
