@@ -50,7 +50,7 @@ Examples:
     const progress = new Progress(io);
     const onPart = (part: string) => progress.show(part);
     try {
-      const result = await measureSensitivity({ ...settings, signal: io.stop, onPart });
+      const result = await measureSensitivity({ ...settings, clock: io.clock, signal: io.stop, onPart });
       const origin = `Simulated, not measured: costed on the cost model of H200 GPUs; seed ${seed}`;
       return await writeReport(sensitivityReport(result, origin, settings), values, io);
     } finally {

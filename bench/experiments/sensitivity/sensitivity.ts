@@ -1,3 +1,4 @@
+import type { Clock } from "../../../base/clock.ts";
 import { meanOf } from "../../statistics/statistics.ts";
 import type { QuestionLengths } from "../workload.ts";
 import type { BenchWorkload } from "../workloads/workload_file.ts";
@@ -24,6 +25,8 @@ export interface SensitivityOptions {
   readonly workload: BenchWorkload;
   readonly questions: number;
   readonly seed: string;
+  /** Of the machine: it gives others their turns. */
+  readonly clock: Clock;
   readonly signal: AbortSignal;
   readonly onPart?: (name: string) => void;
 }
@@ -72,8 +75,8 @@ export async function measureSensitivity(options: SensitivityOptions): Promise<S
     options.onPart?.(name === "" ? "base" : name);
     const row = costRow(changes, options);
     known.set(name, row);
-    // Costing is one long computation: the terminal and a stop have their turn in between.
-    await Promise.resolve();
+    // Costing is one long computation: signals of the process, such as a stop, have their turn in between.
+    await options.clock.sleep(0);
     return row;
   };
   const base = await rowOf([]);

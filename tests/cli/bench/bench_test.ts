@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "n
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { VirtualClock } from "../../../base/clock.ts";
+import { SystemClock, VirtualClock } from "../../../base/clock.ts";
 import { benchCommand } from "../../../cli/bench/bench.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
@@ -94,7 +94,7 @@ test("canopy bench run takes a workload file beside names, and says what it cann
 
 test("canopy bench sensitivity prints which cuts come out, for one workload", async () => {
   const args = ["sensitivity", "--workload", "maths", "--questions", "1", "--json", "s.json"];
-  const { code, out, files } = await bench(args, system);
+  const { code, out, files } = await bench(args, { clock: new SystemClock() });
   assert.equal(code, 0);
   assert.match(out, /^Assumptions that the paper's cuts need\nSimulated, not measured/);
   assert.match(out, /maths, 1 questions: cut of the mean latency/);
