@@ -42,6 +42,13 @@ const recordSchema = z.looseObject({
   events: z.array(z.looseObject({ type: z.string() })).default([]),
 });
 
+/** The event of a cluster that goes on: without the agents that it no longer waits for, and answers that it does not keep. */
+const closedSchema = z.looseObject({
+  type: z.literal("cluster_closed"),
+  cluster: z.string(),
+  data: z.looseObject({ dropped: z.array(z.string()).default([]), unread: z.array(z.string()).default([]) }),
+});
+
 type RecordLine = z.infer<typeof recordSchema>;
 
 /** A prompt as it was recorded, to be compared from its beginning. */
@@ -154,7 +161,10 @@ function reasoningShare(text: string, reasoning: string): number {
   return text === "" ? 0 : (reasoning.length + inText) / all;
 }
 
-/** The agents of a run that its root has read, directly or not, and itself; the reason where it cannot be simulated. */
+/**
+ * The agents of a run that its root has read, directly or not, and itself, each with those that it has read; the reason
+ * where it cannot be simulated.
+ */
 function simulatedAgents(record: RecordLine): RecordLine["agents"] | string {
   const { agents, state } = record;
   const root = agents.at(-1)!;
@@ -165,11 +175,12 @@ function simulatedAgents(record: RecordLine): RecordLine["agents"] | string {
   if (agents.some(({ id }) => id !== root.id && !read.has(id))) return "has several last agents";
   if (agents.some(({ steps = [] }) => steps.length > 0)) return "had a staircase";
   const reached = new Set([root.id]);
+  const heard = withReadAnswers(record);
   // Each agent stands behind all that it reads.
-  for (const { id, reads } of [...agents].reverse()) {
+  for (const { id, reads } of [...heard].reverse()) {
     if (reached.has(id)) { for (const one of reads) reached.add(one); }
   }
-  const done = agents.filter(({ id, state }) => state === "done" && reached.has(id));
+  const done = heard.filter(({ id, state }) => state === "done" && reached.has(id));
   const usage = usageOf(record);
   const isCounted = ({ id }: { readonly id: string }) => {
     const own = usage.get(id);
@@ -177,6 +188,19 @@ function simulatedAgents(record: RecordLine): RecordLine["agents"] | string {
   };
   if (!done.every(isCounted)) return "has agents without token counts";
   return root.ended_at_ms === undefined ? "has no times" : done;
+}
+
+/** The agents of a run without those in their `reads` that their clusters have closed without. */
+function withReadAnswers({ agents, events }: RecordLine): RecordLine["agents"] {
+  const closed = events.flatMap((event) => closedSchema.safeParse(event).data ?? []);
+  return agents.map((agent) => {
+    // A cluster of layers is read by all that read its members, one of a graph that names who reads whom by its reader.
+    const own = closed.filter(({ cluster }) =>
+      !cluster.endsWith(".reads") || cluster === `${agent.id}.reads`
+    );
+    const unread = new Set(own.flatMap(({ data }) => [...data.dropped, ...data.unread]));
+    return { ...agent, reads: agent.reads.filter((id) => !unread.has(id)) };
+  });
 }
 
 function usageOf(record: RecordLine): ReadonlyMap<string, RecordLine["usage"]["agents"][number]> {

@@ -55,8 +55,8 @@ export function lacksOf(recorded: ReplayRuns): string[] {
         "beginnings to be no longer than that",
     agentsLeft === 0
       ? undefined
-      : `${agentsLeft} agents that failed, were ended early or were read by nobody are not simulated: records do ` +
-        "not say how much they would have written",
+      : `${agentsLeft} agents that failed, were ended early or were read by nobody are not simulated: their work ` +
+        "is missing in the load",
     agentsRepeated === 0
       ? undefined
       : `${agentsRepeated} agents were called more than once: simulated is one call, of the mean prompt and of all ` +

@@ -177,3 +177,37 @@ test("what agents reasoned is decoded, but their successors do not read it, howe
   assert.ok(Math.abs(simulated - recorded) < 20, `${simulated}`);
   assert.equal(figures!.completionTokens.simulated, 520);
 });
+
+test("an answer that its cluster closed without is in nobody's simulated prompt, and is said to be left out", async () => {
+  const closed = (cluster: string, data: object) => ({ type: "cluster_closed", cluster, data });
+  const answer = { tokens: 1000 };
+  const root = { reads: ["a", "b", "c"], usage: { prompt_tokens: 2230 } };
+  const events = [closed("l1.c1", { answers: ["a", "b"], dropped: [], unread: ["c"] })];
+  const line = recordOf({ a: answer, b: answer, c: answer, root }, { events });
+  const recorded = runsOf([line]);
+  assert.deepEqual(recorded.runs[0]?.agents.map(({ id, reads }) => [id, reads]), [
+    ["a", []],
+    ["b", []],
+    ["root", ["a", "b"]],
+  ]);
+  assert.match(
+    lacksOf(recorded).join("\n"),
+    /^1 agents that failed, were ended early or were read by nobody/m,
+  );
+  const [figures] = await replayed([line], ["recorded"]);
+  const { recorded: before, simulated } = figures!.promptTokens;
+  assert.ok(Math.abs(simulated - before) < 20, `${simulated}, recorded ${before}`);
+  // Of a graph that names who reads whom each reader has a cluster of its own, with its own members.
+  const shared = recordOf({
+    a: {},
+    b: {},
+    early: { reads: ["a", "b"] },
+    root: { reads: ["b", "early"] },
+  }, { events: [closed("early.reads", { answers: ["a"], dropped: ["b"] })] });
+  assert.deepEqual(runsOf([shared]).runs[0]?.agents.map(({ id, reads }) => [id, reads]), [
+    ["a", []],
+    ["b", []],
+    ["early", ["a"]],
+    ["root", ["b", "early"]],
+  ]);
+});
