@@ -22,12 +22,14 @@ interface Counted {
 
 /**
  * Reads from a relayed answer how many tokens it took. Of a stream that ends without having said so, every event that
- * came counts as one token.
+ * came counts as one token: what its first event tells, as Anthropic's does, is the prompt, and not yet the answer.
  */
 export class UsageMeter implements AnswerRewrite {
   readonly #hidesUsage: boolean;
   readonly #counted = new Map<number, Counted>();
   #events = 0;
+  /** A report came behind the first event: it tells what was written up to it. */
+  #told = false;
 
   /** `hidesUsage`: the client has not asked for a stream's usage, and does not get it. */
   constructor(hidesUsage: boolean) {
@@ -36,10 +38,13 @@ export class UsageMeter implements AnswerRewrite {
 
   /** Tokens of prompts and answers until now. */
   get tokens(): number {
-    if (this.#counted.size === 0) return this.#events;
-    let sum = 0;
-    for (const { prompt, completion } of this.#counted.values()) sum += prompt + completion;
-    return sum;
+    let prompts = 0;
+    let completions = 0;
+    for (const { prompt, completion } of this.#counted.values()) {
+      prompts += prompt;
+      completions += completion;
+    }
+    return prompts + (this.#told ? completions : Math.max(completions, this.#events));
   }
 
   answer(bytes: Uint8Array): Uint8Array {
@@ -53,16 +58,24 @@ export class UsageMeter implements AnswerRewrite {
 
   events(bytes: Uint8Array): Uint8Array {
     const buffer = bufferOf(bytes);
-    if (this.#counted.size === 0) this.#events += occurrences(buffer, DATA);
-    for (const { value, end } of objectsNamed(buffer, META_INFO)) {
+    for (const { value, start, end } of objectsNamed(buffer, META_INFO)) {
       const behind = buffer.toString("latin1", end, end + INDEX_BYTES);
-      this.#count(Number(/^,"index":\s*(\d+)/.exec(behind)?.[1] ?? 0), value);
+      const index = Number(/^,"index":\s*(\d+)/.exec(behind)?.[1] ?? 0);
+      if (this.#count(index, value)) this.#tell(buffer, start);
     }
     let shown = bytes;
     for (const { value, start } of objectsNamed(buffer, USAGE)) {
-      if (this.#count(0, value) && this.#hidesUsage) shown = withoutEvent(buffer, start);
+      if (!this.#count(0, value)) continue;
+      this.#tell(buffer, start);
+      if (this.#hidesUsage) shown = withoutEvent(buffer, start);
     }
+    if (!this.#told) this.#events += occurrences(buffer, DATA);
     return shown;
+  }
+
+  /** A report stands at `at` of these events. */
+  #tell(buffer: Buffer, at: number): void {
+    this.#told ||= this.#events + occurrences(buffer.subarray(0, at), DATA) > 1;
   }
 
   #count(index: number, usage: JsonObject): boolean {

@@ -64,6 +64,30 @@ test("a stream counts by its last report, each prompt of several by its own, and
   }
 });
 
+test("a stream that is cut counts its events, and the prompt that its first one told", () => {
+  const start = { type: "message_start", message: { usage: { input_tokens: 5, output_tokens: 1 } } };
+  const delta = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "x" } };
+  const said = { text: "a", meta_info: { prompt_tokens: 3, completion_tokens: 4 }, index: 0 };
+  const streams: readonly (readonly [events: readonly unknown[], tokens: number])[] = [
+    [[start], 6],
+    [[start, delta, delta, delta], 9],
+    [
+      [start, delta, delta, { type: "message_delta", usage: { output_tokens: 2 } }, { type: "message_stop" }],
+      7,
+    ],
+    [[said], 7],
+    [[said, { ...said, meta_info: { prompt_tokens: 3, completion_tokens: 9 } }], 12],
+  ];
+  for (const [events, tokens] of streams) {
+    const texts = events.map((one) => event(one));
+    for (const pieces of [texts, [texts.join("")]]) {
+      const meter = new UsageMeter(false);
+      for (const piece of pieces) meter.events(bytes(piece));
+      assert.equal(meter.tokens, tokens, JSON.stringify(events));
+    }
+  }
+});
+
 test("a stream is asked for its usage, which a client that did not ask does not see", async () => {
   const body = '{"model":"m","stream":true,"stream_options":{"other":1}}';
   assert.ok(hidesUsage("/v1/chat/completions?x=1", JSON.parse(body)));
