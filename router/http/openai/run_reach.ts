@@ -3,6 +3,7 @@ import type { JsonObject } from "../../../base/json.ts";
 import { EFFORTS } from "../../../cfgs/schema/early_exit.ts";
 import type { AgentGraph, Graph } from "../../moa/graph/graph_types.ts";
 import type { RunInput, RunLimits } from "../../moa/graph/run_input.ts";
+import { fallbacksOf } from "../../served/fallbacks.ts";
 import type { ServedModel } from "../../served/served_model.ts";
 import { isSet, shown } from "../gate/fields.ts";
 import type { CommonRequest } from "./request_schema.ts";
@@ -42,12 +43,12 @@ export function readBudget({ canopy }: Pick<CommonRequest, "canopy">): RunLimits
 
 /**
  * Throws 400 for a budget that cannot be kept: the request wants what only a call of the root's own can give, or costs
- * are limited and some model has no price.
+ * are limited and some model has no price, be it one that only answers in another's place.
  */
 export function checkBudget(
   input: RunInput,
   graph: AgentGraph,
-  models: ReadonlyMap<string, Pick<ServedModel, "config">>,
+  models: ReadonlyMap<string, ServedModel>,
 ): void {
   const { budget, choices, rootLogprobs, rootSampling: { extra = {} } } = input;
   if (budget === undefined) return;
@@ -67,8 +68,10 @@ export function checkBudget(
   const judges = graph.clusters.filter(({ earlyExit: { metric } }) =>
     metric === "verdict" || metric === "agreement"
   );
+  const agents = graph.agents.map(({ model }) => model);
   const named = [
-    ...graph.agents.map(({ model }) => model),
+    ...agents,
+    ...agents.flatMap((name) => fallbacksOf(name, (key) => models.get(key)).map(({ name }) => name)),
     ...judges.map(({ earlyExit }) => earlyExit.verdict.model),
     graph.rewriteTemplate && graph.runExit?.consensus.rewrite.model,
   ].filter((name) => name !== undefined);
@@ -76,7 +79,8 @@ export function checkBudget(
   if (unpriced.length === 0) return;
   throw badRequest(
     "canopy.budget.cost",
-    `canopy.budget.cost needs the prices of all models of ${graph.name}: ${unpriced.join(", ")} ` +
-      `${unpriced.length === 1 ? "has" : "have"} none; set models.${unpriced[0]}.price, or leave cost out`,
+    `canopy.budget.cost needs the prices of all models of ${graph.name}, and of those that may answer in their ` +
+      `place: ${unpriced.join(", ")} ${unpriced.length === 1 ? "has" : "have"} none; ` +
+      `set models.${unpriced[0]}.price, or leave cost out`,
   );
 }

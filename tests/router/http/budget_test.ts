@@ -7,14 +7,20 @@ const agents = sizes.map(({ name }) => ({ model: name }));
 const layers = [{ agents }, { agents: [{ model: "32b" }] }];
 const messages = [{ role: "user", content: "Which way?" }];
 
-async function asked(request: object) {
+interface Setting {
+  readonly models?: Parameters<typeof makeWorld>[0]["models"];
+  readonly layers?: readonly object[];
+}
+
+async function asked(request: object, { models = {}, layers: given = layers }: Setting = {}) {
   const exit = new ExitWorld("budget", "none");
   const world = makeWorld({
     seed: "budget",
     replicas: 1,
-    graphs: { moa: { layers, sampling: { max_tokens: 60 }, answer_tokens: 60 } },
+    graphs: { moa: { layers: given, sampling: { max_tokens: 60 }, answer_tokens: 60 } },
     earlyExit: (clock) => exit.services(clock),
     intercept: (request, clock) => exit.intercept(request, clock),
+    models,
   });
   return await world.clock.run(async () => {
     const { app, close } = world.router();
@@ -48,6 +54,20 @@ test("a budget in a request ends its run, and the answer's usage says what was s
   assert.equal(JSON.parse(last.slice(6)).usage.spent.ended_by, "tokens");
   const wide = JSON.parse((await asked({ canopy: { budget: { tokens: 100_000 } } })).text);
   assert.deepEqual([wide.usage.spent.ended_by, wide.usage.spent.tokens], [null, wide.usage.total_tokens]);
+});
+
+test("a budget of cost is refused where a model that may answer in another's place has no price", async () => {
+  const price = { prompt: 1, completion: 4 };
+  const models = { "8b": { price, fallback: ["4b"] }, "32b": { price, fallback: ["8b"] } };
+  const alone = [{ agents: [{ model: "32b" }] }];
+  const { status, text } = await asked({ canopy: { budget: { cost: 1 } } }, { models, layers: alone });
+  assert.equal(status, 400, text);
+  const { error } = JSON.parse(text);
+  assert.equal(error.param, "canopy.budget.cost");
+  assert.match(
+    error.message,
+    /and of those that may answer in their place: 4b has none; set models\.4b\.price/,
+  );
 });
 
 const refused: readonly (readonly [object, string, RegExp])[] = [
