@@ -81,6 +81,7 @@ export function recordOf(graph: Graph, facts: Record<string, AgentFacts>, durati
       wastedTokens: 0,
       calls: agents.length,
       agents: [],
+      parts: [],
     },
     agents,
     exits: [],

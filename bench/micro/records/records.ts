@@ -66,7 +66,8 @@ function agentRecord(index: number): AgentRecord {
 }
 
 const agents = Array.from({ length: AGENTS }, (_, index) => agentRecord(index));
-const usage = { ...usageOf("all"), agents: agents.map(({ id }) => usageOf(id)) };
+const parts = agents.map(({ id }) => usageOf(id));
+const usage = { ...usageOf("all"), agents: parts, parts };
 const events = agents.flatMap(({ id: agent }) =>
   ["agent_queued", "agent_placed", "agent_first_token", "warm_sent", "warm_done", "agent_done"].map((
     type,

@@ -19,10 +19,10 @@ export interface Counts {
   cost: number | undefined;
 }
 
-/** Sums over the agents of each model, in order of first appearance. */
-export function byModel(agents: readonly AgentUsage[]): Map<string, Counts> {
+/** Sums over the work of each model, in order of first appearance. */
+export function byModel(parts: readonly AgentUsage[]): Map<string, Counts> {
   const models = new Map<string, Counts>();
-  for (const agent of agents) {
+  for (const agent of parts) {
     const sum = models.get(agent.model) ?? {
       calls: 0,
       promptTokens: 0,

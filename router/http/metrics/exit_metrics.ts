@@ -103,7 +103,7 @@ export class ExitMetrics {
       if (late) this.#late.add(labels);
       this.#seconds.observe({ metric }, ms / 1000);
     }
-    for (const { model, calls } of usage.agents) this.#of(model).calls += calls;
+    for (const { model, calls } of usage.parts) this.#of(model).calls += calls;
     for (const { model, endedFor, hedge } of agents) {
       if (endedFor !== undefined) this.#loops.add({ model });
       if (hedge !== undefined) this.#hedges.add({ model, outcome: hedge.outcome ?? "lost" });

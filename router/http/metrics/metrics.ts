@@ -144,7 +144,7 @@ export class Metrics {
         if (resumes > 0) this.#failovers.add({ model, kind: "resumed" }, resumes);
         if (restarts > 0) this.#failovers.add({ model, kind: "restarted" }, restarts);
       }
-      for (const [model, counts] of byModel(run.usage().agents)) {
+      for (const [model, counts] of byModel(run.usage().parts)) {
         this.#agentCalls.add({ model }, counts.calls);
         const kinds = {
           prompt: counts.promptTokens,

@@ -146,7 +146,7 @@ export function breakdown(usage: RunUsage): JsonObject {
       model: agent.model,
       ...countsBody(agent),
     })),
-    models: [...byModel(usage.agents)].map(([model, counts]): Json => ({ model, ...countsBody(counts) })),
+    models: [...byModel(usage.parts)].map(([model, counts]): Json => ({ model, ...countsBody(counts) })),
   };
 }
 

@@ -31,7 +31,10 @@ type Tokens = Omit<AgentUsage, "agent" | "model">;
 
 /** Tokens of a whole run: the sums over its agents. */
 export interface RunUsage extends Tokens {
+  /** One for each agent, with the model of its last call. */
   readonly agents: readonly AgentUsage[];
+  /** One for each call, and model that worked for it. */
+  readonly parts: readonly AgentUsage[];
   /** Present when agents have failed whose answers the run did without. */
   readonly degraded?: Degraded | undefined;
   /** Present where the request has a budget. */
@@ -71,12 +74,11 @@ export function runUsage(calls: readonly AgentUsage[]): RunUsage {
   const agents = new Map<string, AgentUsage>();
   for (const call of calls) {
     const before = agents.get(call.agent);
-    const both = before && { ...call, ...sum(before, call), ...sumOfCosts([before, call]) };
+    const both = before && { ...call, ...sum(before, call), cost: sumOfCosts([before, call]) };
     agents.set(call.agent, both ?? call);
   }
   const list = [...agents.values()];
-  const all = list.reduce<Tokens>(sum, none);
-  return { ...all, ...sumOfCosts(list), agents: list };
+  return { ...list.reduce<Tokens>(sum, none), cost: sumOfCosts(calls), agents: list, parts: calls };
 }
 
 function sum(a: Tokens, b: Tokens): Tokens {
@@ -97,11 +99,11 @@ function sum(a: Tokens, b: Tokens): Tokens {
   };
 }
 
-/** The cost of all; nothing where one of them that was called has no price. */
-export function sumOfCosts(usages: readonly AgentUsage[]): { readonly cost?: number } {
+/** The cost of all; undefined where one of them that was called has no price. */
+function sumOfCosts(usages: readonly AgentUsage[]): number | undefined {
   const called = usages.filter(({ calls }) => calls > 0);
-  if (called.length === 0 || called.some(({ cost }) => cost === undefined)) return {};
-  return { cost: called.reduce((all, { cost = 0 }) => all + cost, 0) };
+  if (called.length === 0 || called.some(({ cost }) => cost === undefined)) return undefined;
+  return called.reduce((all, { cost = 0 }) => all + cost, 0);
 }
 
 /** True for spliced tokens of which no engine said how many were cached: with others they make no share. */

@@ -58,6 +58,7 @@ function runOf(...agents: AgentRecord[]): RunRecord {
       wastedTokens: 0,
       calls: 3,
       agents: [],
+      parts: [],
     },
     agents,
     exits: [],

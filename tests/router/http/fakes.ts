@@ -33,6 +33,12 @@ export function* hello(input: RunInput): Generator<RunEvent> {
   }
 }
 
+const AGENTS = [
+  agentUsage("l1.c1.a1", "small", 30, 8, 32),
+  agentUsage("l1.c1.a2", "small", 30, 7, 32),
+  agentUsage("l2.c1.a1", "big", 40, 5, undefined),
+];
+
 export const USAGE: RunUsage = {
   promptTokens: 100,
   completionTokens: 20,
@@ -41,11 +47,8 @@ export const USAGE: RunUsage = {
   wastedTokens: 3,
   warmTokens: 24,
   calls: 3,
-  agents: [
-    agentUsage("l1.c1.a1", "small", 30, 8, 32),
-    agentUsage("l1.c1.a2", "small", 30, 7, 32),
-    agentUsage("l2.c1.a1", "big", 40, 5, undefined),
-  ],
+  agents: AGENTS,
+  parts: AGENTS,
 };
 
 function agentUsage(

@@ -39,3 +39,20 @@ test("What an engine did not report is not counted as not cached: the share is u
   assert.equal(splicedCachedShare(byModel(agents).get("big")!), 880 / 900);
   assert.equal(byModel(agents).get("other")?.splicedCachedTokens, undefined);
 });
+
+test("choices of one agent that two models wrote have no cost where one of them has no price, and each its tokens", () => {
+  const choices = [agent("root", "spare"), agent("root", "own", { cost: 3, completionTokens: 40 })];
+  for (const calls of [choices, choices.toReversed()]) {
+    const usage = runUsage(calls);
+    assert.deepEqual([usage.cost, usage.agents[0]?.cost, usage.agents[0]?.completionTokens], [
+      undefined,
+      undefined,
+      50,
+    ]);
+    const models = byModel(usage.parts);
+    assert.deepEqual([models.get("own")?.cost, models.get("spare")?.cost], [3, undefined]);
+    assert.deepEqual([models.get("own")?.completionTokens, models.get("spare")?.completionTokens], [40, 10]);
+  }
+  const priced = runUsage([agent("root", "spare", { cost: 2 }), choices[1]!]);
+  assert.deepEqual([priced.cost, priced.agents[0]?.cost], [5, 5]);
+});

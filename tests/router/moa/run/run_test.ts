@@ -196,6 +196,7 @@ test("n choices are n calls of the root with the same prompt and seeds counted u
       reasoningTokens: 0,
       wastedTokens: 0,
       warmTokens: undefined,
+      cost: undefined,
       cutTokens: undefined,
       splicedTokens: undefined,
       splicedCachedTokens: undefined,
