@@ -76,6 +76,7 @@ export class Keys {
 
   /** The caller whose limits count, by the hash of the key: undefined for the admin, `EVERYBODY` without API keys. */
   callerOf(authorization: string | undefined): string | undefined {
+    if (this.#admin.length > 0 && this.mayTouchAll(authorization)) return undefined;
     return this.#api.length === 0 ? EVERYBODY : this.ownerOf(authorization);
   }
 

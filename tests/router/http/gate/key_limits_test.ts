@@ -121,6 +121,16 @@ test("without API keys the default limits all callers together; a key that stand
   });
 });
 
+test("an admin key has no limits where there are no API keys", async () => {
+  const { ask, clock } = limited({ default: { requests_per_minute: 1 } }, { admin_key: "boss" });
+  await clock.run(async () => {
+    for (let i = 0; i < 3; i++) assert.equal((await ask("boss")).status, 200);
+    for (const [key, status] of [["", 200], ["", 429], ["sk-any", 429], ["boss", 200]] as const) {
+      assert.equal((await ask(key)).status, status);
+    }
+  });
+});
+
 test("another configuration takes new limits, and what was used stays used", async () => {
   const configured = (requests: number) =>
     configSchema.parse({
