@@ -100,7 +100,10 @@ export class RunArchive {
     };
     this.#handedOver = this.#handedOver.then(async () => {
       try {
-        this.#handOver(await this.#prepared(await make())).then(() => written.resolve(true), fail);
+        const run = await make();
+        const length = run.record.length + run.summary.length;
+        const rest = await this.#prepared(run);
+        this.#handOver(rest, length).then(() => written.resolve(true), fail);
       } catch (error) {
         fail(error);
       }
@@ -165,9 +168,8 @@ export class RunArchive {
     return { ...run, record: run.record.slice(at) };
   }
 
-  /** Resolves when the run is on disk. */
-  async #handOver(run: ArchivedRun): Promise<void> {
-    const length = run.record.length + run.summary.length;
+  /** Resolves when the run is on disk. `length`: characters of all its parts. */
+  async #handOver(run: ArchivedRun, length: number): Promise<void> {
     this.#waiting += length;
     try {
       await this.#ask((number) => ({ kind: "add", number, run }));

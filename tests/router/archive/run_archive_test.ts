@@ -7,8 +7,8 @@ import process from "node:process";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { SystemClock } from "../../../base/clock.ts";
-import type { ToArchive } from "../../../router/archive/archive_thread.ts";
+import { SystemClock, VirtualClock } from "../../../base/clock.ts";
+import type { StartArchive, ToArchive } from "../../../router/archive/archive_thread.ts";
 import { RunArchive } from "../../../router/archive/run_archive.ts";
 import { RunDatabase } from "../../../router/archive/run_database.ts";
 import { mortalEnv } from "../../lifeline.ts";
@@ -87,6 +87,42 @@ test("a run that cannot be written is known as missing, and the next one is writ
       /^CanopyError: Cannot use the records of runs in .*runs/,
     );
     raw.close();
+    await archive.close();
+  });
+});
+
+test("what waits for a slow disk is bounded by the whole records, and a run beyond that is not kept", async () => {
+  const virtual = new VirtualClock();
+  const record = "x".repeat(33 * 1024 * 1024);
+  let release = () => {};
+  // A disk that writes nothing until it is told to.
+  const start: StartArchive = (_, { message }) => {
+    const numbers: number[] = [];
+    release = () => numbers.splice(0).forEach((number) => message({ kind: "added", number }));
+    queueMicrotask(() => message({ kind: "open" }));
+    const page = { count: 0, last: undefined, bytes: new Uint8Array(), more: false };
+    return {
+      post: (sent) => {
+        if (sent.kind === "add") numbers.push(sent.number);
+        if (sent.kind === "list") message({ kind: "page", number: sent.number, page });
+        if (sent.kind === "close") message({ kind: "closed" });
+      },
+      keepAlive: () => {},
+      terminate: () => {},
+    };
+  };
+  await virtual.run(async () => {
+    const archive = await RunArchive.open({ path: "runs", bounds: BOUNDS, clock: virtual, start });
+    const add = (number: number) =>
+      archive.add(`run_${number}`, () => Promise.resolve(madeRun(number, { record })));
+    const added = [add(1), add(2), add(3)];
+    await archive.list({ limit: 1 });
+    release();
+    assert.deepEqual(await Promise.all(added), [true, true, false]);
+    const later = add(4);
+    await archive.list({ limit: 1 });
+    release();
+    assert.equal(await later, true);
     await archive.close();
   });
 });
