@@ -32,6 +32,8 @@ class ArchiveServer {
   /** Pieces of the next run's record. */
   #begun = "";
   #prunes = false;
+  /** True after a complaint, until old runs could be removed again. */
+  #complained = false;
 
   constructor(
     database: RunDatabase,
@@ -50,7 +52,7 @@ class ArchiveServer {
     try {
       this.#answer(message);
     } catch (error) {
-      this.#post({ kind: "failed", number: message.number, reason: messageOf(error) });
+      return this.#post({ kind: "failed", number: message.number, reason: messageOf(error) });
     }
     if (message.kind === "add") this.#prune();
   }
@@ -94,13 +96,20 @@ class ArchiveServer {
     this.#database.add({ ...run, record });
   }
 
-  /** Removes what is too much, a little at a time: messages are taken in between. */
+  /**
+   * Removes what is too much, a little at a time: messages are taken in between. Complains once for many times that it
+   * fails one after the other.
+   */
   #prune(): void {
     if (this.#prunes) return;
     try {
-      if (!this.#database.prune(this.#clock.unixEpochMs + this.#clock.now())) return;
+      const more = this.#database.prune(this.#clock.unixEpochMs + this.#clock.now());
+      this.#complained = false;
+      if (!more) return;
     } catch (error) {
-      return this.#post({ kind: "unpruned", reason: messageOf(error) });
+      if (!this.#complained) this.#post({ kind: "unpruned", reason: messageOf(error) });
+      this.#complained = true;
+      return;
     }
     this.#prunes = true;
     this.#clock.sleep(0, this.#life.signal).then(() => {
