@@ -24,6 +24,7 @@ import { type Address, Listeners } from "./http/server/listeners.ts";
 import type { Fetches } from "./http/server/serve_http.ts";
 import type { RunRecord } from "./moa/record/run_record.ts";
 import type { PoolShare } from "./pool/pool_share.ts";
+import { openKeyStore } from "./replicas/open_key_store.ts";
 import { type KeyTable, LocalKeyTable } from "./shared/key_counts.ts";
 import type { SharedPermits } from "./shared/shared_semaphore.ts";
 import type { EarlyExitServices } from "./moa/exit/exit_policies.ts";
@@ -192,7 +193,8 @@ function createParts(options: RouterOptions, life: AbortSignal) {
     shareOf: part?.shareOf,
   });
   const arrivals = new Arrivals();
-  const { texts } = config.server.records;
+  const { records: { texts }, limits } = config.server;
+  const store = limits?.store;
   const moa = createMoa({
     ...shared,
     onRunEnded: part?.onRunEnded,
@@ -222,19 +224,27 @@ function createParts(options: RouterOptions, life: AbortSignal) {
     metrics,
     admission: admissionOf(config.server, clock, part?.admission),
     keyTable: part?.keyTable ?? new LocalKeyTable(),
+    keyStore: store === undefined || part?.leads === true ? undefined : openKeyStore(store, {
+      clock,
+      random: random.stream("replicas"),
+      signal: life,
+    }),
     threadCounts: part?.threadCounts,
     ids: random.stream("http"),
     startedAt: unixSeconds(clock),
   };
 }
 
-function countsOf({ metrics, drain, admission, models }: ReturnType<typeof createParts>): ThreadCounts {
+function countsOf(
+  { metrics, drain, admission, models, keyStore }: ReturnType<typeof createParts>,
+): ThreadCounts {
   return {
     alive: true,
     metrics: metrics.values(),
     requestsInFlight: drain.inFlight,
     places: admission.counts,
     tokensBy: tokenMakers(models.all),
+    keyStoreUp: keyStore?.isHere,
   };
 }
 

@@ -26,6 +26,10 @@ export function liveChange(before: Config, after: Config): LiveChange {
   for (const key of AT_START) {
     Object.assign(server, { [key]: held(`server.${key}`, before.server[key], after.server[key]) });
   }
+  if (server.limits !== undefined) {
+    const store = held("server.limits.store", before.server.limits?.store, server.limits.store);
+    server.limits = { ...server.limits, store };
+  }
   const turnsTls = (before.server.tls === undefined) !== (after.server.tls === undefined);
   if (turnsTls) server.tls = held("server.tls", before.server.tls, after.server.tls);
   const turnsFleet = (before.fleet === undefined) !== (after.fleet === undefined);

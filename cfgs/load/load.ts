@@ -144,6 +144,16 @@ function lookUpKeys(
       ),
     ),
   };
+  const secret = limits?.store?.password_env;
+  if (secret !== undefined && (env[secret] ?? "") === "") {
+    findings.push({
+      severity: "warning",
+      message: `server.limits.store.password_env names ${secret}, which is not set: no password will be sent`,
+      path: ["server", "limits", "store", "password_env"],
+      atKey: false,
+      value: secret,
+    });
+  }
   const keyed = limits === undefined ? server : { ...server, limits };
   return { config: { ...config, server: keyed, models: Object.fromEntries(models) }, applied, findings };
 }

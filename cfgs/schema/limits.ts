@@ -13,6 +13,26 @@ const keyLimits = {
   ),
 };
 
+const storeSchema = z.strictObject({
+  url: z.string().regex(/^(redis|valkey)s?:\/\/[^@/?#]+(\/\d+)?$/, {
+    error:
+      "must be redis://HOST:PORT, or rediss:// for TLS, with a number of a database behind it or none; " +
+      "a name and a password stand in username and password_env",
+  }).describe("A Valkey or Redis server: redis://HOST:PORT/DATABASE, rediss:// for TLS"),
+  username: z.string().min(1).optional().describe("Name of an ACL user"),
+  password_env: z.string().min(1).optional().describe("Environment variable that holds the password"),
+  prefix: z.string().min(1).max(100).regex(/^[^{}\s]+$/, { error: "must hold no blanks and braces" }).default(
+    "canopy",
+  )
+    .describe("Begins all that is kept there: replicas with the same one count together"),
+  replicas: z.int().min(1).max(10_000).default(1).describe(
+    "Replicas there are, for as long as the store has not said so: each goes on with its part of the limits without it",
+  ),
+});
+
+/** A server in which replicas count together. */
+export type LimitStoreConfig = z.infer<typeof storeSchema>;
+
 /** Limits on what the holder of a key may ask for. */
 export const limitsSchema = z.strictObject({
   default: z.strictObject(keyLimits).prefault({}).describe(
@@ -28,6 +48,9 @@ export const limitsSchema = z.strictObject({
       ...keyLimits,
     }),
   ).default({}).describe("API keys with limits of their own, by the name that errors and metrics call them"),
+  store: storeSchema.optional().describe(
+    "Where several replicas count together; without it each counts on its own",
+  ),
 });
 
 export type LimitsConfig = z.infer<typeof limitsSchema>;

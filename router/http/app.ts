@@ -32,6 +32,7 @@ import { responseRoutes } from "./responses/responses.ts";
 import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
 import type { Relay } from "../relay/relay_types.ts";
+import type { KeyStore } from "../replicas/key_store.ts";
 import { type KeyTable, LocalKeyTable } from "../shared/key_counts.ts";
 
 /** Parts of the HTTP surface. */
@@ -44,6 +45,8 @@ export interface AppServices extends RouterServices {
   readonly metrics?: Metrics | undefined;
   /** What keys have used until now; by default nothing. */
   readonly keyTable?: KeyTable | undefined;
+  /** What all replicas count together; without it each counts on its own. */
+  readonly keyStore?: KeyStore | undefined;
   /** For ids of requests; by default a stream of `random`. */
   readonly ids?: Random | undefined;
   /** Start of the router, as unix time in seconds; by default now. */
@@ -55,14 +58,15 @@ export interface AppServices extends RouterServices {
 
 /** The router's HTTP surface: handlers only, no port. */
 export function createApp(services: AppServices): Hono<Env> {
-  const { clock, config, keyTable: table = new LocalKeyTable(), metrics = new Metrics(clock) } = services;
+  const { clock, config, keyStore: store, metrics = new Metrics(clock) } = services;
+  const { keyTable: table = new LocalKeyTable() } = services;
   const { limits } = config.server;
   const http: HttpServices = {
     ...services,
     random: services.ids ?? services.random.stream("http"),
     startedAt: services.startedAt ?? unixSeconds(clock),
     keys: new Keys(config.server),
-    limits: limits && new KeyLimits({ limits, clock, table, metrics }),
+    limits: limits && new KeyLimits({ limits, clock, table, store, metrics }),
     sites: new Sites(config.server),
     audit: config.server.audit,
     metrics,

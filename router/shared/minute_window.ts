@@ -4,11 +4,57 @@ const SLOTS = 61;
 const COUNT_BITS = 30n;
 const MAX_COUNT = 2 ** 30 - 1;
 
+/** What has happened within one second of unix time. */
+export interface SecondCount {
+  readonly second: number;
+  readonly count: number;
+}
+
+/** Counts of the last minute, to be looked at. */
+export interface MinuteCounts {
+  /** The sum over the minute before `nowMs` of unix time. */
+  count(nowMs: number): number;
+  /** Time in ms until fewer than `limit` are counted, if no more come. */
+  waitMs(limit: number, nowMs: number): number;
+}
+
+/** What was counted by second at a moment. */
+export class MinuteView implements MinuteCounts {
+  readonly #seconds: readonly SecondCount[];
+
+  /** `seconds`: of the last minutes, in any order, a second as often as may be. */
+  constructor(seconds: readonly SecondCount[]) {
+    this.#seconds = seconds;
+  }
+
+  count(nowMs: number): number {
+    return this.#within(nowMs).reduce((sum, { count }) => sum + count, 0);
+  }
+
+  waitMs(limit: number, nowMs: number): number {
+    const seconds = this.#within(nowMs).sort((a, b) => a.second - b.second);
+    let left = seconds.reduce((sum, { count }) => sum + count, 0);
+    let waitMs = 0;
+    for (const { second, count } of seconds) {
+      if (left < limit) break;
+      left -= count;
+      waitMs = (second + SLOTS) * 1000 - nowMs;
+    }
+    return waitMs;
+  }
+
+  #within(nowMs: number): SecondCount[] {
+    const now = secondOf(nowMs);
+    // Another thread's clock may be a little ahead.
+    return this.#seconds.filter(({ second, count }) => Math.abs(now - second) < SLOTS && count > 0);
+  }
+}
+
 /**
  * What has happened within the last minute, in cells that threads may share: one for each second. The minute is counted
  * from the beginning of its first second, so that no 60 seconds hold more than a limit.
  */
-export class MinuteWindow {
+export class MinuteWindow implements MinuteCounts {
   /** Cells that one takes. */
   static readonly cells = SLOTS;
   readonly #cells: BigInt64Array;
@@ -18,9 +64,8 @@ export class MinuteWindow {
     this.#cells = cells;
   }
 
-  /** The sum over the minute before `nowMs` of unix time. */
   count(nowMs: number): number {
-    return this.#current(nowMs).reduce((sum, { count }) => sum + count, 0);
+    return this.#view().count(nowMs);
   }
 
   /** Adds one, unless that makes more than `limit`: then false, whatever other threads do meanwhile. */
@@ -46,29 +91,15 @@ export class MinuteWindow {
     }
   }
 
-  /** Time in ms until fewer than `limit` are counted, if no more come. */
   waitMs(limit: number, nowMs: number): number {
-    const slots = this.#current(nowMs).sort((a, b) => a.second - b.second);
-    let left = slots.reduce((sum, { count }) => sum + count, 0);
-    let waitMs = 0;
-    for (const { second, count } of slots) {
-      if (left < limit) break;
-      left -= count;
-      waitMs = (second + SLOTS) * 1000 - nowMs;
-    }
-    return waitMs;
+    return this.#view().waitMs(limit, nowMs);
   }
 
-  #current(nowMs: number): { readonly second: number; readonly count: number }[] {
-    const now = secondOf(nowMs);
-    const slots: { second: number; count: number }[] = [];
-    for (let at = 0; at < SLOTS; at++) {
+  #view(): MinuteView {
+    return new MinuteView(Array.from({ length: SLOTS }, (_, at) => {
       const cell = Atomics.load(this.#cells, at);
-      const second = secondIn(cell);
-      // Another thread's clock may be a little ahead.
-      if (Math.abs(now - second) < SLOTS && countIn(cell) > 0) slots.push({ second, count: countIn(cell) });
-    }
-    return slots;
+      return { second: secondIn(cell), count: countIn(cell) };
+    }));
   }
 }
 

@@ -35,7 +35,10 @@ function configInEffect({ config, models }: HttpServices): Config {
 
 /** All metrics in Prometheus' text format, those of other threads added. */
 export async function routerMetrics(
-  http: Pick<HttpServices, "clock" | "metrics" | "drain" | "admission" | "models" | "threadCounts">,
+  http: Pick<
+    HttpServices,
+    "clock" | "metrics" | "drain" | "admission" | "models" | "threadCounts" | "keyStore"
+  >,
   nameOf: (worker: WorkerStatus) => string,
 ): Promise<string> {
   const text = new MetricsText();
@@ -58,6 +61,12 @@ export async function routerMetrics(
     [{ result: "allowed" }, places.reduce((sum, { allowed }) => sum + allowed, 0)],
     [{ result: "rejected" }, places.reduce((sum, { rejected }) => sum + rejected, 0)],
   ]);
+  const stores = [http.keyStore?.isHere, ...threads.map(({ keyStoreUp }) => keyStoreUp)]
+    .filter((up) => up !== undefined);
+  if (stores.length > 0) {
+    const what = "1 while the store in which replicas count what keys use answers all threads.";
+    text.gauge("canopy_key_store_up", what, stores.every((up) => up) ? 1 : 0);
+  }
   writeWorkerMetrics(text, http.models.values(), nameOf);
   text.gauge(
     "canopy_tokenizer",

@@ -44,7 +44,7 @@ export async function withBytes(
   const endSpan = beginSpan(http, call, scope);
   try {
     const pass = http.limits?.passOf(http.keys.callerOf(authorization));
-    if (pass !== undefined) begin(pass, call, scope);
+    if (pass !== undefined) await begin(pass, call, scope);
     const { clock, config: { server } } = http;
     const bytes = await readBody(call.req.raw, {
       maxBytes: server.max_body_bytes,
@@ -62,11 +62,11 @@ export async function withBytes(
   }
 }
 
-/** Begins a request of a limited key. Throws `rate_limit_exceeded` (429). */
-function begin(pass: KeyPass, call: Call, scope: RequestScope): void {
+/** Begins a request of a limited key. Rejects with `rate_limit_exceeded` (429). */
+async function begin(pass: KeyPass, call: Call, scope: RequestScope): Promise<void> {
   call.set("pass", pass);
   scope.pass = pass;
-  pass.enter();
+  await pass.enter();
   scope.onEnd(() => pass.leave());
 }
 

@@ -6,6 +6,7 @@ import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Admission } from "./admission.ts";
 import type { Keys } from "./auth.ts";
 import type { Drain } from "./drain.ts";
+import type { KeyStore } from "../../replicas/key_store.ts";
 import type { KeyLimits } from "./key_limits.ts";
 import type { Sites } from "./sites.ts";
 import type { Metrics, ThreadCounts } from "../metrics/metrics.ts";
@@ -40,6 +41,8 @@ export interface HttpServices extends RouterServices {
   readonly keys: Keys;
   /** Undefined where no key has limits. */
   readonly limits?: KeyLimits | undefined;
+  /** Undefined where each replica counts on its own. */
+  readonly keyStore?: KeyStore | undefined;
   readonly sites: Sites;
   readonly audit: boolean;
   readonly metrics: Metrics;

@@ -65,6 +65,8 @@ export interface ThreadCounts {
   readonly places: { readonly allowed: number; readonly rejected: number };
   /** By model: who makes the tokens of its prompts. */
   readonly tokensBy: readonly (readonly [model: string, by: string])[];
+  /** Whether what replicas count together can be reached; undefined where there is no such thing. */
+  readonly keyStoreUp?: boolean | undefined;
 }
 
 /**

@@ -143,6 +143,20 @@ test("what the router refuses stays out, and is compared with what is in effect 
   });
 });
 
+test("the store of limits waits for a start; the limits beside it do not", async () => {
+  await onStage((stage) => {
+    const limits = { default: { requests_per_minute: 3 }, store: { url: "redis://here" } };
+    write(stage, { server: { port: 1234, limits } });
+    stage.hangUp();
+    assert.deepEqual(stage.applied[0]!.server.limits, {
+      default: limits.default,
+      keys: {},
+      store: undefined,
+    });
+    assert.match(stage.lines.join("\n"), /server\.limits\.store changed: takes effect at the next start/);
+  });
+});
+
 test("settings that need a start are named in one line and stay as they are; the others are in effect", async () => {
   await onStage((stage) => {
     write(stage, { server: { port: 9, host: "0.0.0.0", audit: true }, scorer: { threads: 2 } });

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { SystemClock, VirtualClock } from "../../../../base/clock.ts";
 import { Random } from "../../../../base/random.ts";
 import { configSchema } from "../../../../cfgs/schema/config.ts";
+import type { KeyStore, StoreEntry, StoreLimits } from "../../../../router/replicas/key_store.ts";
 import { Metrics } from "../../../../router/http/metrics/metrics.ts";
 import { errorSchema } from "../../../../router/http/openai/response_schema.ts";
 import { createRouter } from "../../../../router/router.ts";
@@ -14,11 +15,14 @@ const models = {
   big: { model: "org/big", engine: "vllm" },
 };
 
+const GUARDED = { api_keys: ["sk-plain", "sk-other"], admin_key: "boss" };
+
 /** An app with these limits, asked by holders of keys. */
-function limited(limits: object, server: object = { api_keys: ["sk-plain", "sk-other"], admin_key: "boss" }) {
+function limited(limits: object, server: object = GUARDED, keyStore?: KeyStore) {
   const clock = new VirtualClock();
   const metrics = new Metrics(clock);
-  const made = fakeApp({ clock, config: { models, server: { ...server, limits } }, app: { metrics } });
+  const app = { metrics, keyStore };
+  const made = fakeApp({ clock, config: { models, server: { ...server, limits } }, app });
   const ask = (key: string, model = "small", options: object = {}) =>
     made.chat({ model, ...options }, { headers: key === "" ? {} : { authorization: `Bearer ${key}` } });
   return { ...made, clock, metrics, ask };
@@ -155,4 +159,80 @@ test("another configuration takes new limits, and what was used stays used", asy
   } finally {
     await router.close();
   }
+});
+
+/** A store that says this of whoever asks. */
+class FakeStore implements KeyStore {
+  isHere = true;
+  replicas = 3;
+  said: Partial<StoreEntry> | undefined = {};
+  readonly asked: StoreLimits[] = [];
+  readonly spent: number[] = [];
+  left = 0;
+
+  enter(_: string, limits: StoreLimits): Promise<StoreEntry | undefined> {
+    this.asked.push(limits);
+    const entry: StoreEntry = {
+      outcome: "ok",
+      nowMs: 100_000,
+      requests: [{ second: 70, count: 4 }],
+      tokens: [{ second: 90, count: 30 }],
+      leave: () => void this.left++,
+    };
+    return Promise.resolve(this.said && { ...entry, ...this.said });
+  }
+
+  spend(_: string, tokens: number): void {
+    this.spent.push(tokens);
+  }
+}
+
+test("with a store it decides: what all replicas have used is what headers and refusals say", async () => {
+  const store = new FakeStore();
+  const limits = { default: { requests_per_minute: 5, tokens_per_minute: 200 } };
+  const { ask, clock } = limited(limits, GUARDED, store);
+  const told = ({ headers }: Response) =>
+    ["remaining-requests", "reset-requests", "remaining-tokens"].map((name) =>
+      headers.get(`x-ratelimit-${name}`)
+    );
+  await clock.run(async () => {
+    const answer = await ask("sk-plain", "moa");
+    assert.deepEqual([answer.status, ...told(answer)], [200, "1", "31s", "170"]);
+    await answer.text();
+    assert.deepEqual([store.spent, store.left], [[120], 1]);
+    assert.deepEqual(store.asked, [{ requestsPerMinute: 5, tokensPerMinute: 200, maxConcurrent: undefined }]);
+    store.said = { outcome: "requests", requests: [{ second: 70, count: 5 }] };
+    const refused = await ask("sk-plain", "moa");
+    assert.equal(refused.status, 429);
+    assert.match(
+      errorSchema.parse(await refused.json()).error.message,
+      /: 5 requests per minute; try again in 31s$/,
+    );
+    assert.deepEqual(told(refused), ["0", "31s", "170"]);
+    store.said = { outcome: "tokens", tokens: [{ second: 90, count: 200 }] };
+    const { error } = errorSchema.parse(await (await ask("sk-plain", "moa")).json());
+    assert.match(error.message, /: 200 tokens per minute; try again in 51s$/);
+    assert.equal(store.left, 1, "who was refused has nothing to leave");
+  });
+});
+
+test("while the store is away each replica has its part of each limit, counted from what it let in before", async () => {
+  const store = new FakeStore();
+  const { ask, clock } = limited({ default: { requests_per_minute: 9 } }, GUARDED, store);
+  await clock.run(async () => {
+    assert.equal((await ask("sk-plain")).status, 200);
+    // It does not answer in the middle of a request, then is known to be away.
+    store.said = undefined;
+    const cut = await ask("sk-plain");
+    assert.deepEqual([cut.status, cut.headers.get("x-ratelimit-remaining-requests")], [200, "7"]);
+    store.isHere = false;
+    assert.equal((await ask("sk-plain")).status, 200);
+    const refused = await ask("sk-plain");
+    assert.equal(refused.status, 429);
+    assert.match(errorSchema.parse(await refused.json()).error.message, /: 3 requests per minute; try again/);
+    assert.equal(store.asked.length, 2);
+    store.isHere = true;
+    store.said = {};
+    assert.equal((await ask("sk-plain")).status, 200);
+  });
 });
