@@ -352,15 +352,18 @@ export const serverSchema = z.strictObject({
     port: z.int().min(0).max(65535).describe("0: any free port"),
     required: z.boolean().default(true).describe("false: a port that is taken is no error"),
   }).optional().describe("A second port, with nothing but GET /metrics, for everybody"),
-  request_id_headers: z.array(z.string().regex(/^[\w-]+$/)).default([
+  request_id_headers: z.array(z.string().regex(/^[\w-]+$/, "must be the name of a header")).default([
     "x-request-id",
     "x-correlation-id",
     "x-trace-id",
     "request-id",
   ]).describe("Headers of clients that may hold a request's id; the first one counts"),
-  cors_origins: z.array(z.union([z.literal("*"), z.string().regex(/^[a-z][a-z\d+.-]*:\/\/[^\s/,*]+$/)], {
-    error: "must be an origin such as https://chat.example.com, without a path, or *",
-  })).default([]).describe(
+  cors_origins: z.array(
+    z.string().regex(
+      /^(?:\*|[a-z][a-z\d+.-]*:\/\/[^\s/,*]+)$/,
+      "must be an origin such as https://chat.example.com, without a path, or *",
+    ),
+  ).default([]).describe(
     "Origins whose pages may ask from a browser; none: only the router's own; *: all",
   ),
   allowed_hosts: z.array(hostName).default([]).describe(

@@ -149,7 +149,17 @@ function explainIssue(
   if (issue.code === "custom" && typeof given === "object") {
     return [findingAt(path, issue.message, { value: given })];
   }
-  return [wrongValue(path, given, expectation(issue, target, given))];
+  const own = typeof given === "string" ? ownWords(issue) : undefined;
+  return own === undefined
+    ? [wrongValue(path, given, expectation(issue, target, given))]
+    : [findingAt(path, `is ${showValue(given, path)}: ${own}`, { value: shownSecret(given, path) })];
+}
+
+/** What the schema itself says of a text that breaks one of its rules; undefined where that is Zod's general sentence. */
+function ownWords({ code, message }: z.core.$ZodIssue): string | undefined {
+  return code === "custom" || (code === "invalid_format" && !message.startsWith("Invalid"))
+    ? message
+    : undefined;
 }
 
 function expectation(issue: z.core.$ZodIssue, target: unknown, given: unknown): string {

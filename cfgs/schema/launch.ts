@@ -1,6 +1,6 @@
 import { z } from "zod";
 
-const version = z.string().regex(/^\d+(\.\d+)+/).describe(
+const version = z.string().regex(/^\d+(\.\d+)+/, "must be a version, such as 0.5.18").describe(
   "Version of the engine, which decides its flags; default: the installed one",
 );
 const command = z.array(z.string().min(1)).min(1).describe(

@@ -14,7 +14,7 @@ const keyLimits = {
 };
 
 const storeSchema = z.strictObject({
-  url: z.string().regex(/^(redis|valkey)s?:\/\/[^@/?#]+(\/\d+)?$/, {
+  url: z.string().refine((url) => /^(redis|valkey)s?:\/\/[^@/?#]+(\/\d+)?$/.test(url), {
     error:
       "must be redis://HOST:PORT, or rediss:// for TLS, with a number of a database behind it or none; " +
       "a name and a password stand in username and password_env",

@@ -138,6 +138,24 @@ test("Wrong values are named with line, path, value and what was expected", () =
   ]);
 });
 
+test("A text that breaks a rule of its own is told the rule, not that it should be a text", () => {
+  const server = {
+    allowed_hosts: ["http://a.b"],
+    cors_origins: ["x y"],
+    request_id_headers: ["a b"],
+    limits: { store: { url: "redis://me:hunter2@here" } },
+  };
+  const said = complaints(configText({ server, models: { a: { model: "x", engine: "vllm" } } }));
+  for (
+    const words of [
+      /server\.allowed_hosts\[0\] is "http:\/\/a\.b": must be a name or an address without scheme and port/,
+      /server\.cors_origins\[0\] is "x y": must be an origin such as/,
+      /server\.request_id_headers\[0\] is "a b": must be the name of a header/,
+      /server\.limits\.store\.url is "redis:\/\/me:\*\*\*@here": must be redis:\/\/HOST:PORT, .* password_env$/,
+    ]
+  ) assert.ok(said.some((line) => words.test(line)), `${words} in ${said.join("\n")}`);
+});
+
 test("A secret is never shown in an error", () => {
   const text = configText({
     server: { api_keys: [12345], admin_key: "" },
