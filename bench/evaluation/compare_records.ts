@@ -23,7 +23,8 @@ export function compareRecords(
     modes.flatMap((pair): RecordComparison[] => {
       const of = (records: readonly EvalRecord[], mode: string) =>
         records.filter((record) =>
-          record.set === set && record.mode === mode && (record.unchecked ?? null) === null
+          record.set === set && record.mode === mode && (record.unchecked ?? null) === null &&
+          record.warmUp !== true
         );
       const others = new Map(of(second, pair[1]).map((record) => [keyOf(record), record]));
       const both = of(first, pair[0]).flatMap((one) => {

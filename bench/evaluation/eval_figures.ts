@@ -50,6 +50,26 @@ export interface EvalPair extends PairedAnswers {
   readonly against: string;
 }
 
+/** The records that figures are of: those of the warm-up are none. */
+export function countedRecords(records: readonly EvalRecord[]): EvalRecord[] {
+  return records.filter(({ warmUp }) => warmUp !== true);
+}
+
+/** Questions that were held back since others were under way, each once; the longest wait in ms. */
+export interface HeldQuestions {
+  readonly questions: number;
+  readonly longestMs: number;
+}
+
+/** Waits of the questions that were counted. */
+export function heldQuestions(records: readonly EvalRecord[]): HeldQuestions {
+  const held = countedRecords(records).filter(({ waitedMs }) => waitedMs !== undefined);
+  return {
+    questions: new Set(held.map(({ set, question, repeat }) => [set, question, repeat].join("\0"))).size,
+    longestMs: Math.max(0, ...held.map(({ waitedMs = 0 }) => waitedMs)),
+  };
+}
+
 /** Figures of each set and mode, in the order of the records. */
 export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
   return [...Map.groupBy(records, ({ set, mode }) => `${set}\0${mode}`).values()].map(

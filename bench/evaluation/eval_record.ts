@@ -29,6 +29,10 @@ export interface EvalRecord extends StatedOutcome {
   readonly completionTokens: number;
   /** Answers that this one was chosen from, itself included. */
   readonly drawn: number;
+  /** Of an answer of the warm-up, which is in no figure. */
+  readonly warmUp?: true | undefined;
+  /** How long its question was held back since others were under way; no part of the latency. Absent where it was not. */
+  readonly waitedMs?: number | undefined;
 }
 
 /** Result of asking once; times in ms. */

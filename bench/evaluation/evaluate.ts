@@ -2,11 +2,13 @@ import type { Clock } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { fnv1a } from "../../base/random.ts";
 import type { AnswerGrade } from "../grading/answer_grade.ts";
+import { askAll, type QuestionArrivals } from "../experiments/workloads/question_arrivals.ts";
 import type { SandboxSource } from "../grading/grade_program.ts";
 import type { EvalProtocol, SetQuestion } from "../protocols/protocol.ts";
 import type { AskMode, EvalRecord, EvalSet, StatedOutcome } from "./eval_record.ts";
 import { askInMode, type ModeAnswer, type SamplingOptions } from "./modes/ask_in_mode.ts";
 import { type EvalMode, turnOrder } from "./modes/eval_mode.ts";
+import type { RecordKey } from "./read_records.ts";
 import type { RecordFile } from "./record_file.ts";
 
 /** Options of `evaluate`. */
@@ -17,8 +19,12 @@ export interface EvaluateOptions {
   readonly clock: Clock;
   readonly protocol: EvalProtocol;
   readonly repeats: number;
-  /** Questions at the same time. */
-  readonly concurrency: number;
+  /** Of questions, each with all its modes. */
+  readonly arrivals: QuestionArrivals;
+  /** Of arrivals at random; the parts of one evaluation need several. */
+  readonly arrivalSeed: string;
+  /** The first so many questions are asked before all others, and not counted. */
+  readonly warmUp: number;
   readonly seed: string;
   readonly ask: AskMode;
   /** For answers that are programs. */
@@ -42,47 +48,71 @@ export interface Evaluation {
  * alike; a mode with the first one's budget comes behind it. What the file has is not asked again. Rejects only when `signal` aborts.
  */
 export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
-  const { sets, modes, repeats, concurrency, signal, onAnswer } = options;
-  const tasks = sets.flatMap((set) =>
-    set.questions.flatMap((question) =>
-      Array.from({ length: repeats }, (_, repeat) => ({ set: set.name, question, repeat }))
-    )
-  );
-  const found = tasks.map((): (EvalRecord | undefined)[] => []);
+  const { modes, arrivals, arrivalSeed, clock, file, signal, onAnswer } = options;
+  const asked = askedQuestions(options);
+  const found = asked.map((): (EvalRecord | undefined)[] => []);
   const failures = new Map<string, number>();
-  let [next, done] = [0, 0];
-  const goOn = async () => {
-    for (let index = next++; index < tasks.length; index = next++) {
-      for (const at of turnOrder(modes, index)) {
+  let done = 0;
+  const ask = async (index: number, waitedMs: number) => {
+    for (const at of turnOrder(modes, index)) {
+      signal.throwIfAborted();
+      try {
+        const task = { ...asked[index]!, waitedMs, mode: modes[at]!, reference: found[index]![0] };
+        found[index]![at] = await recordOf(task, options);
+      } catch (error) {
         signal.throwIfAborted();
-        try {
-          const mode = modes[at]!;
-          found[index]![at] = await recordOf(
-            { ...tasks[index]!, mode, reference: found[index]![0] },
-            options,
-          );
-        } catch (error) {
-          signal.throwIfAborted();
-          failures.set(messageOf(error), (failures.get(messageOf(error)) ?? 0) + 1);
-        }
-        onAnswer(++done, tasks.length * modes.length);
+        failures.set(messageOf(error), (failures.get(messageOf(error)) ?? 0) + 1);
       }
+      onAnswer(++done, asked.length * modes.length);
     }
   };
-  await Promise.all(Array.from({ length: Math.min(concurrency, tasks.length) }, goOn));
+  const isKnown = (index: number) =>
+    modes.every((mode) => file.find(keyOf({ ...asked[index]!, mode })) !== undefined);
+  for (const isWarmUp of [true, false]) {
+    const part = [...asked.keys()].filter((index) => asked[index]!.isWarmUp === isWarmUp);
+    // What is known does not arrive again.
+    for (const index of part.filter(isKnown)) await ask(index, 0);
+    const open = part.filter((index) => found[index]!.length === 0);
+    const seed = isWarmUp ? `${arrivalSeed}/warm-up` : arrivalSeed;
+    await askAll(
+      { count: open.length, arrivals, seed, clock, signal },
+      (at, waitedMs) => ask(open[at]!, waitedMs),
+    );
+  }
   return { records: found.flat().filter((record) => record !== undefined), failures };
 }
 
-/** A question to ask in one mode; `reference` is what the first mode said. */
-interface EvalTask extends SetQuestion {
+/** A question as often as it is asked. */
+interface RepeatedQuestion extends SetQuestion {
   readonly repeat: number;
-  readonly mode: EvalMode;
-  readonly reference: EvalRecord | undefined;
+  readonly isWarmUp: boolean;
 }
 
-async function recordOf({ set, question, repeat, mode, reference }: EvalTask, options: EvaluateOptions) {
+function askedQuestions({ sets, repeats, warmUp }: EvaluateOptions): RepeatedQuestion[] {
+  return sets.flatMap(({ name, questions }) => questions.map((question) => ({ set: name, question })))
+    .flatMap((one, number) =>
+      Array.from({ length: repeats }, (_, repeat) => ({ ...one, repeat, isWarmUp: number < warmUp }))
+    );
+}
+
+/** A question to ask in one mode. */
+interface EvalTask extends RepeatedQuestion {
+  readonly mode: EvalMode;
+  /** What the first mode said. */
+  readonly reference: EvalRecord | undefined;
+  readonly waitedMs: number;
+}
+
+function keyOf(
+  { set, question, mode, repeat }: Pick<EvalTask, "set" | "question" | "mode" | "repeat">,
+): RecordKey {
+  return { set, question: question.id, mode: mode.name, repeat };
+}
+
+async function recordOf(task: EvalTask, options: EvaluateOptions): Promise<EvalRecord> {
+  const { set, question, repeat, mode, reference, isWarmUp, waitedMs } = task;
   const { ask, clock, file, openSandbox, protocol, sampling, seed: runSeed, signal } = options;
-  const key = { set, question: question.id, mode: mode.name, repeat };
+  const key = keyOf(task);
   const known = file.find(key);
   if (known !== undefined) return known;
   // The same for all modes, another one for each repeat.
@@ -90,7 +120,12 @@ async function recordOf({ set, question, repeat, mode, reference }: EvalTask, op
   const asked = protocol.ask({ set, question });
   const answer = await askInMode(mode, { question, asked, ask, seed, sampling, clock, signal, reference });
   const readings = await protocol.read({ set, question }, answer.text, openSandbox);
-  const record: EvalRecord = { ...key, ...recordedAnswer(answer, readings) };
+  const record: EvalRecord = {
+    ...key,
+    ...recordedAnswer(answer, readings),
+    ...isWarmUp ? { warmUp: true } : {},
+    ...waitedMs > 0 ? { waitedMs } : {},
+  };
   file.add(record);
   return record;
 }

@@ -1,4 +1,12 @@
-import { type EvalFigures, evalFigures, type EvalPair, evalPairs } from "../evaluation/eval_figures.ts";
+import {
+  countedRecords,
+  type EvalFigures,
+  evalFigures,
+  type EvalPair,
+  evalPairs,
+  heldQuestions,
+} from "../evaluation/eval_figures.ts";
+import type { EvalRecord } from "../evaluation/eval_record.ts";
 import type { Evaluation } from "../evaluation/evaluate.ts";
 import { type PartShares, partShares, uncheckedReasons } from "../grading/part_shares.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
@@ -30,9 +38,10 @@ export interface EvalReportOptions {
 
 /** An evaluation as tables and a plot. */
 export function evalReport(
-  { records, failures }: Evaluation,
+  { records: all, failures }: Evaluation,
   { origin, simulated, modes, labels, settings, hash, experiment, remarks = [] }: EvalReportOptions,
 ): Report {
+  const records = countedRecords(all);
   const figures = evalFigures(records).sort((a, b) => modes.indexOf(a.mode) - modes.indexOf(b.mode));
   const pairs = evalPairs(records, modes);
   const parts = [...Map.groupBy(records, ({ set, mode }) => `${set}\0${mode}`).values()].flatMap((group) =>
@@ -57,6 +66,7 @@ export function evalReport(
       ...remarks,
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
       "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
+      ...paceNotes(all),
       ...simulated ? [] : [
         "nothing that was asked says that it is simulated, as Canopy's own simulated engines do",
       ],
@@ -80,9 +90,35 @@ export function evalReport(
       figures,
       pairs,
       parts,
+      warmUpAnswers: all.length - records.length,
+      held: heldQuestions(all),
       failures: Object.fromEntries(failures),
     },
   };
+}
+
+/** Notes on answers that do not count, and on questions that came later than they arrived. */
+function paceNotes(records: readonly EvalRecord[]): string[] {
+  const warmUp = records.filter((record) => record.warmUp === true);
+  const questions = new Set(warmUp.map(({ set, question }) => `${set}\0${question}`)).size;
+  const held = heldQuestions(records);
+  return [
+    ...questions === 0 ? [] : [
+      `in no figure, since they are of the warm-up: ${counted(warmUp.length, "answer")} to ${
+        counted(questions, "question")
+      }`,
+    ],
+    ...held.questions === 0 ? [] : [
+      `held back: ${
+        counted(held.questions, "question")
+      }, arrived while as many as --concurrency allows were under way; ` +
+      `the longest wait was ${durationText(held.longestMs)}, in no latency: the load was below --rate`,
+    ],
+  ];
+}
+
+function counted(count: number, what: string): string {
+  return `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 
 /** Notes that say how to have the same again. */

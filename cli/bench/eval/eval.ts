@@ -1,6 +1,7 @@
 import { mkdirSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
 import { evaluate, type Evaluation } from "../../../bench/evaluation/evaluate.ts";
+import { countedRecords } from "../../../bench/evaluation/eval_figures.ts";
 import { type EvalMode, needsReference } from "../../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../../bench/evaluation/record_file.ts";
 import { evalReport, type ReportedExperiment } from "../../../bench/report/eval_report.ts";
@@ -14,6 +15,7 @@ import { version } from "../../kit/version.ts";
 import { askServer } from "./ask_server.ts";
 import { chosenModes } from "./eval_modes.ts";
 import { EVAL_DEFAULTS, EVAL_OPTIONS, type EvalValues } from "./eval_options.ts";
+import { checkWarmUp, type EvalPace, evalPace, paceArrivals, paceText } from "./eval_pace.ts";
 import { type ChosenProtocol, chosenProtocol } from "./eval_protocol.ts";
 import { type EvalTarget, type EvalTargets, evalTargets } from "./eval_targets.ts";
 import { experimentJsonSchema } from "./experiment_file.ts";
@@ -38,6 +40,10 @@ export const benchEvalCommand = defineCommand({
 questions by Canopy in the shape of the data sets. The key for the server is read from CANOPY_API_KEY. The exit
 code is 1 when a request had no answer; with --records, running it again asks only for those. NUM_SAMPLES,
 QUESTION_BATCH_SIZE and CONFIG_PATH of Faster-MoA's driver stand for --samples, --concurrency and --config.
+
+With --rate a question starts when it arrives, in its modes one behind the other; --concurrency then holds back
+those that arrive while so many are under way, and the report says how many and how long. The questions of --warm-up
+are kept in the records as such, and asked again by nothing.
 
 Modes beside names: single:MODEL; self-consistency@tokens:MODEL and self-consistency@time:MODEL draw answers of a
 model until they have cost the tokens, or the time, of the first mode's answer to the same question, and the answer
@@ -92,6 +98,7 @@ interface EvalSettings {
   readonly modes: readonly EvalMode[];
   readonly asked: ReadonlyMap<string, EvalTarget>;
   readonly simulated: boolean;
+  readonly pace: EvalPace;
   readonly drawing: { readonly temperature: number; readonly width: number } | undefined;
   readonly kept: Readonly<Record<string, unknown>>;
   readonly shown: Readonly<Record<string, unknown>>;
@@ -100,7 +107,8 @@ interface EvalSettings {
 
 function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): EvalSettings {
   const { modes, asked } = chosenModes(values.mode, targets);
-  const { seed = DEFAULT_SEED, repeats = 1, concurrency = 1 } = values;
+  const { seed = DEFAULT_SEED, repeats = 1 } = values;
+  const pace = evalPace(values);
   const { temperature = EVAL_DEFAULTS.temperature, width = EVAL_DEFAULTS.width } = values;
   const drawing = modes.some(({ kind }) => kind !== "once") ? { temperature, width } : undefined;
   const simulated = values.simulated || [...asked.values()].some((one) => one.simulated);
@@ -112,7 +120,7 @@ function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): Ev
     modes: names,
     seed,
     repeats,
-    concurrency,
+    ...pace,
     timeoutSeconds: values.timeout ?? EVAL_DEFAULTS.timeoutSeconds,
     maxTokens: values["max-tokens"],
     simulated,
@@ -126,6 +134,8 @@ function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): Ev
     maxTokens: values["max-tokens"] ?? "by default",
     simulated,
     drawing,
+    rate: pace.rate,
+    warmUp: pace.warmUp,
     // An answer with the first one's budget depends on which mode that is.
     first: modes.some(needsReference) ? names[0] : undefined,
   };
@@ -135,20 +145,29 @@ function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): Ev
     modes,
     asked,
     simulated,
+    pace,
     drawing,
     kept,
-    shown: { ...loose, modes: names, repeats, concurrency, simulated, sha256: hash },
+    shown: {
+      ...loose,
+      modes: names,
+      repeats,
+      concurrency: pace.concurrency ?? "no limit",
+      simulated,
+      sha256: hash,
+    },
     hash,
   };
 }
 
 async function evaluated(work: EvalWork, io: Io): Promise<number> {
   const { values, shard, chosen } = work;
-  const { seed = DEFAULT_SEED, repeats = 1, concurrency = 1 } = values;
+  const { seed = DEFAULT_SEED, repeats = 1 } = values;
   const { temperature = EVAL_DEFAULTS.temperature, width = EVAL_DEFAULTS.width } = values;
   const settings = settingsOf(work);
-  const { modes } = settings;
+  const { modes, pace } = settings;
   const sets = shard === undefined ? work.sets : shardQuestions(work.sets, shard);
+  checkWarmUp(pace, sets, shard);
   const progress = new Progress(io);
   const result = await evaluate({
     sets,
@@ -157,7 +176,10 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
     sampling: { temperature, width },
     clock: io.clock,
     repeats,
-    concurrency,
+    arrivals: paceArrivals(pace),
+    // Parts that are asked at the same time should not have their crowds at the same time.
+    arrivalSeed: shard === undefined ? seed : `${seed}/${shard.part}-of-${shard.parts}`,
+    warmUp: pace.warmUp ?? 0,
     seed,
     openSandbox: sandboxSource(io),
     ask: askServer(settings.asked, {
@@ -177,16 +199,16 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
 /** Prints and writes the report; gives the exit code. */
 async function reported(
   { values, sets, targets, chosen, experiment }: EvalWork,
-  { modes, simulated, drawing, shown, hash }: EvalSettings,
+  { modes, simulated, pace, drawing, shown, hash }: EvalSettings,
   result: Evaluation,
   io: Io,
 ): Promise<number> {
   const { protocol } = chosen;
-  const { seed = DEFAULT_SEED, repeats = 1, concurrency = 1 } = values;
+  const { seed = DEFAULT_SEED, repeats = 1 } = values;
   const code = await writeReport(
     evalReport(result, {
       origin: originOf({ simulated, where: targets.where, protocol: protocol.name }) +
-        `; ${concurrency} at a time, ${repeats} each; seed ${seed}`,
+        `; ${paceText(pace)}, ${repeats} each; seed ${seed}`,
       simulated,
       modes: modes.map(({ name }) => name),
       labels: new Map(
@@ -203,7 +225,7 @@ async function reported(
   const { "lm-eval-output": folder } = values;
   if (folder !== undefined) {
     const unixMs = io.clock.unixEpochMs + io.clock.now();
-    const { records } = result;
+    const records = countedRecords(result.records);
     writeLmEvalFiles(folder, { records, sets, protocol, settings: shown, simulated, version, unixMs }, io);
   }
   return code;

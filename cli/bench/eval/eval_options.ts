@@ -31,7 +31,20 @@ export const EVAL_OPTIONS = {
     value: "N",
     min: 1,
     max: 10_000,
-    help: "Questions at the same time; 1 by default",
+    help: "Questions at the same time; 1 by default, with --rate no limit",
+  },
+  rate: {
+    type: "number",
+    value: "PER_SECOND",
+    min: 0.001,
+    fraction: true,
+    help: "Questions start at random with this mean rate, whether others have ended or not",
+  },
+  "warm-up": {
+    type: "number",
+    value: "N",
+    min: 0,
+    help: "Ask the first N questions before the others, and do not count them; 0 by default",
   },
   "max-tokens": {
     type: "number",

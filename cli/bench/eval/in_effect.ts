@@ -12,7 +12,11 @@ export interface EffectOptions {
   readonly modes: readonly string[];
   readonly seed: string;
   readonly repeats: number;
-  readonly concurrency: number;
+  /** Undefined for no limit. */
+  readonly concurrency: number | undefined;
+  /** Questions a second at random; undefined where the next one starts when one ends. */
+  readonly rate: number | undefined;
+  readonly warmUp: number | undefined;
   readonly timeoutSeconds: number;
   readonly maxTokens: number | undefined;
   readonly simulated: boolean;

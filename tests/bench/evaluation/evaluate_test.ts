@@ -5,7 +5,13 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import type { EvalQuestion } from "../../../bench/datasets/data_set.ts";
-import { evalFigures, evalPairs } from "../../../bench/evaluation/eval_figures.ts";
+import { compareRecords } from "../../../bench/evaluation/compare_records.ts";
+import {
+  countedRecords,
+  evalFigures,
+  evalPairs,
+  heldQuestions,
+} from "../../../bench/evaluation/eval_figures.ts";
 import type { AskMode } from "../../../bench/evaluation/eval_record.ts";
 import { evaluate, type EvaluateOptions } from "../../../bench/evaluation/evaluate.ts";
 import { RecordFile } from "../../../bench/evaluation/record_file.ts";
@@ -38,7 +44,9 @@ const options = (more: Partial<EvaluateOptions> & Pick<EvaluateOptions, "ask">):
   clock: new VirtualClock(),
   protocol: CHAT_PROTOCOL,
   repeats: 2,
-  concurrency: 1,
+  arrivals: 1,
+  arrivalSeed: "s",
+  warmUp: 0,
   seed: "s",
   file: new RecordFile(undefined, "{}"),
   signal: new AbortController().signal,
@@ -121,4 +129,80 @@ test("A prompt says how the answer is to be stated, and lists options unless the
   assert.match(askedInChat(choice), /'Answer: LETTER' \(without quotes\)\.\n\nWhich\?\n\nA\) one\nB\) two$/);
   assert.match(askedInChat({ ...choice, optionsInText: true }), /\n\nWhich\?$/);
   assert.match(askedInChat(questions[0]!), /^What is 0 \+ 1\?\n\n.*\\boxed\{\}\.$/);
+});
+
+/** Asks 40 questions in one mode whose answers take their time; gives starts, records and the most at the same time. */
+async function asked(more: Partial<EvaluateOptions>, answerMs: number) {
+  const clock = new VirtualClock();
+  const starts: number[] = [];
+  let [running, most] = [0, 0];
+  const forty = Array.from({ length: 40 }, (_, index) => ({ ...questions[0]!, id: `q${index}` }));
+  const { records } = await clock.run(() =>
+    evaluate(options({
+      sets: [{ name: "sums", questions: forty }],
+      modes: [{ kind: "once", name: "good", model: "good" }],
+      repeats: 1,
+      clock,
+      ask: async () => {
+        starts.push(clock.now());
+        most = Math.max(most, ++running);
+        await clock.sleep(answerMs);
+        running--;
+        return { text: "1", ttftMs: 1, latencyMs: answerMs, promptTokens: 3, completionTokens: 4 };
+      },
+      ...more,
+    }))
+  );
+  return { starts, most, records };
+}
+
+test("Questions at a rate start at random, whatever the answers take; a limit holds them back, and records say how long", async () => {
+  const arrivals = { perSecond: 10 };
+  const quick = await asked({ arrivals }, 1);
+  const slow = await asked({ arrivals }, 2000);
+  assert.deepEqual(slow.starts, quick.starts, "an open loop");
+  assert.ok(slow.most > 10, `${slow.most} at once`);
+  assert.ok(Math.abs(slow.starts.at(-1)! / 4000 - 1) < 0.4, `${slow.starts.at(-1)}`);
+  const other = await asked({ arrivals, arrivalSeed: "other" }, 1);
+  assert.notDeepEqual(other.starts, quick.starts);
+  assert.deepEqual(heldQuestions(slow.records), { questions: 0, longestMs: 0 });
+
+  const held = await asked({ arrivals: { perSecond: 10, atMost: 4 } }, 2000);
+  assert.equal(held.most, 4);
+  const { questions: count, longestMs } = heldQuestions(held.records);
+  const waits = held.starts.map((start, index) => start - slow.starts[index]!);
+  assert.equal(count, waits.filter((wait) => wait > 1e-6).length);
+  assert.ok(count > 20 && Math.abs(longestMs - Math.max(...waits)) < 1e-6, `${count}, ${longestMs}`);
+  assert.deepEqual(new Set(held.records.map(({ latencyMs }) => latencyMs)), new Set([2000]));
+});
+
+test("The questions of a warm-up are asked first, in no figure, and neither repeated nor counted by a resumed run", async () => {
+  const at = [0, 1].map(() => mkdtempSync(join(tmpdir(), "canopy-warm-up-")));
+  const fileAt = (folder: string) => new RecordFile(join(folder, "r.jsonl"), "{}");
+  try {
+    const whole = await asked({ arrivals: 8, warmUp: 3, file: fileAt(at[0]!) }, 100);
+    const starts = Array.from({ length: 37 }, (_, index) => 100 + 100 * Math.floor(index / 8));
+    assert.deepEqual(whole.starts, [0, 0, 0, ...starts], "the others start when the warm-up has ended");
+    assert.deepEqual(
+      whole.records.filter(({ warmUp }) => warmUp === true).map(({ question }) => question),
+      ["q0", "q1", "q2"],
+    );
+    assert.equal(evalFigures(countedRecords(whole.records))[0]!.answers, 37);
+    assert.equal(compareRecords([whole.records, whole.records], [["good", "good"]])[0]!.answers, 37);
+
+    // Broken off within the warm-up, and behind it.
+    for (const failAt of [2, 20]) {
+      const before: string[] = [];
+      const cut = { ask: asker(before, failAt), warmUp: 3, arrivals: 1, file: fileAt(at[1]!) };
+      await asked(cut, 100);
+    }
+    const known = fileAt(at[1]!);
+    const resumed = await asked({ arrivals: 8, warmUp: 3, file: known }, 100);
+    assert.equal(resumed.starts.length, 40 - 20);
+    assert.equal(countedRecords(resumed.records).length, 37);
+    const again = await asked({ arrivals: { perSecond: 1 }, warmUp: 3, file: known }, 100);
+    assert.deepEqual([again.starts.length, again.records], [0, resumed.records]);
+  } finally {
+    for (const folder of at) rmSync(folder, { recursive: true });
+  }
 });

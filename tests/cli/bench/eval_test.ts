@@ -124,12 +124,56 @@ test("bench eval refuses what it cannot do before it asks anything", async () =>
       ["gsm8k", "--task", "mmlu_generative", "--protocol", "lm-eval"],
       /--task mmlu_generative is of no set that is asked here/,
     ],
+    [
+      ["gsm8k", "--samples", "2", "--warm-up", "2"],
+      /--warm-up 2 leaves nothing to count: there are 2 questions \(/,
+    ],
+    [
+      ["gsm8k", "--samples", "4", "--shard", "1/4", "--warm-up", "1"],
+      /--warm-up 1 leaves nothing to count: there is 1 question in part 1 of 4 \(/,
+    ],
   ];
   for (const [args, message] of refused) {
     const { code, err, requests } = await evaluated("/", args);
     assert.notEqual(code, 0);
     assert.match(err, message);
     assert.equal(requests, 0);
+  }
+});
+
+test("bench eval asks at a rate and behind a warm-up, and says what does not count and what was held back", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-eval-"));
+  try {
+    const experiment = { sets: "gsm8k", samples: 4, mode: "org/m", rate: 50, concurrency: 1, warm_up: 1 };
+    writeFileSync(join(cwd, "x.jsonc"), JSON.stringify({ ...experiment, records: "r.jsonl" }));
+    const { code, out, err } = await evaluated(cwd, ["--experiment", "x.jsonc", "--json", "e.json"]);
+    assert.equal(code, 0, err);
+    assert.match(out, /; 50 questions a second, at most 1 at a time at random, 1 of warm-up, 1 each; seed /);
+    assert.match(out, /^org\/m +3 /m);
+    assert.match(out, /^in no figure, since they are of the warm-up: 1 answer to 1 question$/m);
+    assert.match(
+      out,
+      /^held back: \d questions?, arrived while as many as --concurrency allows were under way; the longest wait /m,
+    );
+    const report = JSON.parse(readFileSync(join(cwd, "e.json"), "utf8"));
+    assert.deepEqual([report.warmUpAnswers, report.settings.rate, report.settings.warmUp], [1, 50, 1]);
+    assert.ok(report.held.longestMs > 0);
+    const again = await evaluated(cwd, ["--experiment", "x.jsonc"]);
+    assert.deepEqual([again.requests, again.out], [0, out]);
+    const options = ["gsm8k", "--samples", "4", "--mode", "org/m", "--concurrency", "1", "--warm-up", "1"];
+    const typed = await evaluated(cwd, [...options, "--rate", "50", "--json", "f.json"]);
+    assert.equal(
+      JSON.parse(readFileSync(join(cwd, "f.json"), "utf8")).settings.sha256,
+      report.settings.sha256,
+    );
+    assert.equal(typed.requests, 4);
+    const slower = await evaluated(cwd, ["--experiment", "x.jsonc", "--rate", "2"]);
+    assert.match(slower.err, /it was begun with rate 50, and now it is rate 2; name another file/);
+    const free = await evaluated(cwd, ["gsm8k", "--samples", "2", "--mode", "org/m", "--rate", "5"]);
+    assert.match(free.out, /; 5 questions a second at random, 1 each; /);
+    assert.doesNotMatch(free.out, /held back|warm-up/);
+  } finally {
+    rmSync(cwd, { recursive: true });
   }
 });
 
