@@ -70,7 +70,7 @@ const MIN_CANCELLED = 64;
  * program is thus quiescent, which makes the order of events the same on every JavaScript runtime.
  *
  * Two things stay outside its reach. What finishes on another thread (sockets, files, `crypto.subtle`) needs real
- * time, so the clock takes a wait for it for a deadlock. And inside one turn the runtimes disagree in two places:
+ * time, so the clock takes a wait for it for a deadlock, unless it is told by `outside`. And inside one turn the runtimes disagree in two places:
  * which branch of a `tee` gets a chunk first, and whether `for await` over a `ReadableStream` pulls the next chunk
  * before or after it hands out this one. The two sides of each should not draw from one `Random`.
  */
@@ -80,6 +80,7 @@ export class VirtualClock implements Clock {
   #order = 0;
   #heap: Timer[] = [];
   #cancelled = 0;
+  readonly #outside = new Set<Promise<unknown>>();
 
   constructor(options: { unixEpochMs?: number } = {}) {
     this.unixEpochMs = options.unixEpochMs ?? 1_700_000_000_000;
@@ -130,6 +131,10 @@ export class VirtualClock implements Clock {
     while (true) {
       await settle();
       if (settled) return result;
+      if (this.#outside.size > 0) {
+        await Promise.race(this.#outside);
+        continue;
+      }
       const timer = this.#pop();
       if (timer === undefined) {
         throw new Error(`Virtual clock stopped at ${this.#nowMs} ms: the program waits and no timer is set`);
@@ -139,6 +144,17 @@ export class VirtualClock implements Clock {
       }
       this.#nowMs = timer.dueMs;
       timer.fire();
+    }
+  }
+
+  /** Settles as `work`, which needs real time; until then the time of `run` stands still. */
+  async outside<T>(work: Promise<T>): Promise<T> {
+    const over = work.then(() => {}, () => {});
+    this.#outside.add(over);
+    try {
+      return await work;
+    } finally {
+      this.#outside.delete(over);
     }
   }
 

@@ -27,6 +27,8 @@ export interface EvaluateOptions {
   readonly warmUp: number;
   readonly seed: string;
   readonly ask: AskMode;
+  /** Gives each answer a place of its own, with a clock of its own; without it all are asked in one. */
+  readonly alone?: AskAlone | undefined;
   /** For answers that are programs. */
   readonly openSandbox?: SandboxSource | undefined;
   readonly file: RecordFile;
@@ -34,6 +36,15 @@ export interface EvaluateOptions {
   /** Called after each answer. */
   readonly onAnswer: (done: number, all: number) => void;
 }
+
+/** Where a model or graph is asked. */
+export interface AskPlace {
+  readonly ask: AskMode;
+  readonly clock: Clock;
+}
+
+/** Makes a place in which only `mode` is asked; its time runs until `use` ends. */
+export type AskAlone = <T>(mode: EvalMode, use: (place: AskPlace) => Promise<T>) => Promise<T>;
 
 /** Result of `evaluate`. */
 export interface Evaluation {
@@ -111,14 +122,16 @@ function keyOf(
 
 async function recordOf(task: EvalTask, options: EvaluateOptions): Promise<EvalRecord> {
   const { set, question, repeat, mode, reference, isWarmUp, waitedMs } = task;
-  const { ask, clock, file, openSandbox, protocol, sampling, seed: runSeed, signal } = options;
+  const { alone, file, openSandbox, protocol, sampling, seed: runSeed, signal } = options;
   const key = keyOf(task);
   const known = file.find(key);
   if (known !== undefined) return known;
   // The same for all modes, another one for each repeat.
   const seed = fnv1a(`${runSeed}\0${set}\0${question.id}\0${repeat}`) % 2 ** 31;
   const asked = protocol.ask({ set, question });
-  const answer = await askInMode(mode, { question, asked, ask, seed, sampling, clock, signal, reference });
+  const askIn = ({ ask, clock }: AskPlace) =>
+    askInMode(mode, { question, asked, ask, seed, sampling, clock, signal, reference });
+  const answer = await (alone === undefined ? askIn(options) : alone(mode, askIn));
   const readings = await protocol.read({ set, question }, answer.text, openSandbox);
   const record: EvalRecord = {
     ...key,

@@ -77,7 +77,8 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
     seed,
     graphs: { [GRAPH]: options.graph },
     answersOf: (size) => scriptedExitAnswers(questions, size),
-    earlyExit: (clock) => exitServices(clock, options.oracle === true ? questions : undefined),
+    earlyExit: (clock) =>
+      options.oracle === true ? oracleServices(clock, questions) : wordExitServices(clock),
   });
   const runs: ExitRun[] = [];
   await world.clock.run(async () => {
@@ -95,18 +96,21 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
   return runs;
 }
 
-/** Answers are compared by their words: no model runs in virtual time. */
-function exitServices(
-  clock: VirtualClock,
-  known: readonly ScriptedExitQuestion[] | undefined,
-): EarlyExitServices {
+/** Early exit in virtual time, in which no model runs: answers are compared by their words. */
+export function wordExitServices(clock: VirtualClock): EarlyExitServices {
   return {
     scorer: new InlineScorer(new LexicalEmbedder({ maxTokens: 2_048 }), { clock, maxQueued: 256 }),
     verdict: { prompt: verdictPrompt, yes: yesProbability },
     policyOf: exitPolicyOf,
     auditOf: (settings) => new ExitAudit(settings),
-    consensusOf: (settings) =>
-      known === undefined ? runConsensusOf(settings) : new Oracle(runConsensusOf(settings), known),
+    consensusOf: runConsensusOf,
+  };
+}
+
+function oracleServices(clock: VirtualClock, known: readonly ScriptedExitQuestion[]): EarlyExitServices {
+  return {
+    ...wordExitServices(clock),
+    consensusOf: (settings) => new Oracle(runConsensusOf(settings), known),
   };
 }
 

@@ -223,3 +223,19 @@ for (const [name, clock] of [["system", new SystemClock()], ["virtual", new Virt
     if (clock instanceof VirtualClock) assert.equal(clock.pendingTimers, 0);
   });
 }
+
+test("VirtualClock stands still while work outside goes on, and goes on when it has ended, also with an error", async () => {
+  const clock = new VirtualClock();
+  const turns = async (count: number) => {
+    for (let turn = 0; turn < count; turn++) await new Promise((resolve) => setImmediate(resolve));
+  };
+  await clock.run(async () => {
+    const slept = clock.sleep(5).then(() => clock.now());
+    assert.equal(await clock.outside(turns(20).then(() => "read")), "read");
+    assert.equal(clock.now(), 0);
+    const failing = clock.outside(turns(5).then(() => Promise.reject(new Error("no such file"))));
+    await Promise.all([assert.rejects(failing, /no such file/), clock.outside(turns(9))]);
+    assert.equal(clock.now(), 0);
+    assert.equal(await slept, 5);
+  });
+});

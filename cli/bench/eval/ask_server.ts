@@ -12,7 +12,7 @@ export const DEFAULT_MAX_TOKENS = 4096;
 export function askServer(
   targets: ReadonlyMap<string, EvalTarget>,
   { maxTokens, timeoutMs }: { readonly maxTokens: number | undefined; readonly timeoutMs: number },
-  { transport, clock }: Io,
+  { transport, clock }: Pick<Io, "transport" | "clock">,
 ): AskMode {
   return async (name, { messages, stop, temperature, maxTokens: limit }, { seed, logprobs, signal }) => {
     const { server, model } = targets.get(name)!;

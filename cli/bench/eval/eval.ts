@@ -1,6 +1,11 @@
 import { mkdirSync } from "node:fs";
 import { dirname, isAbsolute, join } from "node:path";
-import { evaluate, type Evaluation } from "../../../bench/evaluation/evaluate.ts";
+import {
+  type AskAlone,
+  evaluate,
+  type EvaluateOptions,
+  type Evaluation,
+} from "../../../bench/evaluation/evaluate.ts";
 import { countedRecords } from "../../../bench/evaluation/eval_figures.ts";
 import { type EvalMode, needsReference } from "../../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../../bench/evaluation/record_file.ts";
@@ -15,7 +20,7 @@ import { version } from "../../kit/version.ts";
 import { askServer } from "./ask_server.ts";
 import { chosenModes } from "./eval_modes.ts";
 import { EVAL_DEFAULTS, EVAL_OPTIONS, type EvalValues } from "./eval_options.ts";
-import { checkWarmUp, type EvalPace, evalPace, paceArrivals, paceText } from "./eval_pace.ts";
+import { checkWarmUp, type EvalPace, evalPace, isOneByOne, paceArrivals, paceText } from "./eval_pace.ts";
 import { type ChosenProtocol, chosenProtocol } from "./eval_protocol.ts";
 import { type EvalTarget, type EvalTargets, evalTargets } from "./eval_targets.ts";
 import { experimentJsonSchema } from "./experiment_file.ts";
@@ -169,31 +174,69 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
   const sets = shard === undefined ? work.sets : shardQuestions(work.sets, shard);
   checkWarmUp(pace, sets, shard);
   const progress = new Progress(io);
-  const result = await evaluate({
-    sets,
-    modes,
-    protocol: chosen.protocol,
-    sampling: { temperature, width },
-    clock: io.clock,
-    repeats,
-    arrivals: paceArrivals(pace),
-    // Parts that are asked at the same time should not have their crowds at the same time.
-    arrivalSeed: shard === undefined ? seed : `${seed}/${shard.part}-of-${shard.parts}`,
-    warmUp: pace.warmUp ?? 0,
-    seed,
-    openSandbox: sandboxSource(io),
-    ask: askServer(settings.asked, {
-      maxTokens: values["max-tokens"],
-      timeoutMs: 1000 * (values.timeout ?? EVAL_DEFAULTS.timeoutSeconds),
-    }, io),
-    file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(settings.kept)),
-    signal: io.stop,
-    onAnswer: (done, all) => {
-      if (io.err.isTerminal || done % Math.ceil(all / 10) === 0) progress.show(`${done} of ${all} answers`);
-    },
-  }).finally(() => progress.end());
+  const place = evalPlace(work, settings, io);
+  const result = await place.run(() =>
+    evaluate({
+      ...place,
+      sets,
+      modes,
+      protocol: chosen.protocol,
+      sampling: { temperature, width },
+      repeats,
+      arrivals: paceArrivals(pace),
+      // Parts that are asked at the same time should not have their crowds at the same time.
+      arrivalSeed: shard === undefined ? seed : `${seed}/${shard.part}-of-${shard.parts}`,
+      warmUp: pace.warmUp ?? 0,
+      seed,
+      file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(settings.kept)),
+      signal: io.stop,
+      onAnswer: (done, all) => {
+        if (io.err.isTerminal || done % Math.ceil(all / 10) === 0) progress.show(`${done} of ${all} answers`);
+      },
+    })
+  ).finally(() => progress.end());
   const code = await reported({ ...work, sets }, settings, result, io);
   return result.failures.size > 0 ? 1 : code;
+}
+
+interface EvalPlace extends Pick<EvaluateOptions, "ask" | "clock" | "alone" | "openSandbox"> {
+  /** Makes the clock go on while it works. */
+  readonly run: <T>(work: () => Promise<T>) => Promise<T>;
+}
+
+/** Where and when is asked: outside, or in simulated worlds. */
+function evalPlace(
+  { values, targets: { world } }: EvalWork,
+  { asked, pace }: EvalSettings,
+  io: Io,
+): EvalPlace {
+  const limits = {
+    maxTokens: values["max-tokens"],
+    timeoutMs: 1000 * (values.timeout ?? EVAL_DEFAULTS.timeoutSeconds),
+  };
+  const openSandbox = sandboxSource(io);
+  const outside: EvalPlace = {
+    ask: askServer(asked, limits, io),
+    clock: io.clock,
+    openSandbox,
+    run: (work) => work(),
+  };
+  if (world === undefined) return outside;
+  const ask = askServer(asked, limits, world);
+  if (!isOneByOne(pace)) {
+    return {
+      ask,
+      clock: world.clock,
+      openSandbox: world.sandbox(openSandbox),
+      run: (work) => world.clock.run(work),
+    };
+  }
+  const alone: AskAlone = (mode, use) =>
+    world.alone(
+      asked.get(mode.model)!.server.url,
+      (own) => use({ ask: askServer(asked, limits, own), clock: own.clock }),
+    );
+  return { ...outside, alone };
 }
 
 /** Prints and writes the report; gives the exit code. */
@@ -217,7 +260,11 @@ async function reported(
       settings: shown,
       hash,
       experiment,
-      remarks: [...chosen.remarks, ...drawing === undefined ? [] : [drawingRemark(drawing)]],
+      remarks: [
+        ...chosen.remarks,
+        ...worldRemarks(targets, pace),
+        ...drawing === undefined ? [] : [drawingRemark(drawing)],
+      ],
     }),
     values,
     io,
@@ -249,6 +296,19 @@ function originOf(
     ? "Simulated engines, so that no figure says anything about models"
     : "Measured in real time";
   return `${what}: ${where}, protocol ${protocol}`;
+}
+
+/** What of a configuration is not in effect in virtual time. */
+function worldRemarks({ world }: EvalTargets, pace: EvalPace): string[] {
+  if (world === undefined) return [];
+  return [
+    "in virtual time exits compare answers by their words: no scorer's model runs there",
+    ...isOneByOne(pace)
+      ? [
+        "each answer has engines of its own, so that nothing of another one is cached, and what is asked before it changes nothing",
+      ]
+      : [],
+  ];
 }
 
 function drawingRemark(

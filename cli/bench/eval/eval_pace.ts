@@ -28,6 +28,11 @@ export function evalPace(
   };
 }
 
+/** True where no two questions are ever asked at the same time. */
+export function isOneByOne({ concurrency, rate }: EvalPace): boolean {
+  return rate === undefined && concurrency === 1;
+}
+
 /** The pace as arrivals of questions. */
 export function paceArrivals({ concurrency, rate }: EvalPace): QuestionArrivals {
   return rate === undefined ? concurrency ?? 1 : { perSecond: rate, atMost: concurrency };

@@ -10,8 +10,10 @@ import type { Io } from "../../kit/io.ts";
 import { DEFAULT_URL } from "../../kit/server_place.ts";
 import { reachableUrl, startRouter } from "../../kit/router/local_router.ts";
 import { digestOf } from "./digest.ts";
-import { simulatedConfig } from "./simulated_config.ts";
+import { listeningEngines, simulatedConfig } from "./simulated_config.ts";
+import { SimulatedWorld } from "./simulated_world.ts";
 
+/** Where models run in this process, which takes real time. */
 const DEFAULT_SPEEDUP = 100;
 
 /** Options that say who answers. */
@@ -31,7 +33,7 @@ export const TARGET_OPTIONS = {
     value: "N",
     min: 0.001,
     fraction: true,
-    help: `With --simulate: times as fast as H200 GPUs; ${DEFAULT_SPEEDUP} by default`,
+    help: "With --simulate: in real time, so many times as fast as H200 GPUs; by default in virtual time",
   },
   mode: {
     type: "list",
@@ -81,6 +83,8 @@ export interface EvalTargets {
   readonly settings: string;
   /** The same by content: a server's URL, or what configurations say, wherever they lie. */
   readonly content: Readonly<Record<string, unknown>>;
+  /** Has the clock and the way to what is asked, where that is simulated in virtual time. */
+  readonly world?: SimulatedWorld | undefined;
   close(): Promise<void>;
 }
 
@@ -109,53 +113,81 @@ export async function evalTargets(values: TargetValues, io: Io): Promise<EvalTar
   }
   if (url !== undefined) throw new UsageError("Option --config serves in this process: leave out --url");
   if (!simulate && speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
-  return await startedTargets(choices, simulate ? speedup ?? DEFAULT_SPEEDUP : undefined, io);
+  const loaded = choices.map((choice) => ({ choice, ...loadChoice(choice, io) }));
+  if (!simulate) return await startedTargets(loaded, {}, io);
+  const needsTime = loaded.some(({ config }) =>
+    Object.values(config.models).some(({ engine }) => engine === "onnx")
+  );
+  if (speedup === undefined && !needsTime) {
+    return await startedTargets(loaded, { world: new SimulatedWorld() }, io);
+  }
+  return await startedTargets(loaded, { speedup: speedup ?? DEFAULT_SPEEDUP }, io);
+}
+
+/** How the servers of configurations are simulated: in virtual time, or in real time; else they are real. */
+interface Simulation {
+  readonly world?: SimulatedWorld;
+  readonly speedup?: number;
 }
 
 async function startedTargets(
-  choices: readonly ConfigChoice[],
-  speedup: number | undefined,
+  loaded: readonly (LoadedConfig & { readonly choice: ConfigChoice })[],
+  { world, speedup }: Simulation,
   io: Io,
 ): Promise<EvalTargets> {
-  const started: { close(): Promise<void> }[] = [];
+  const started: { close(): Promise<void> }[] = world === undefined ? [] : [world];
   const close = async () => {
     for (const one of started.reverse()) await one.close();
   };
+  const serve = async (read: Config): Promise<string> => {
+    if (world !== undefined) return await world.serve(read);
+    const config = speedup === undefined
+      ? read
+      : await simulatedConfig(read, listeningEngines({ speedup, started }, io));
+    const { router, url } = await startRouter(config, io, { host: "127.0.0.1", port: 0 });
+    started.push(router);
+    await router.ready();
+    return reachableUrl(url);
+  };
+  const listed = (server: Server) =>
+    world === undefined
+      ? listServed(io.transport, server, io.stop)
+      : world.clock.run(() => listServed(world.transport, server, io.stop));
   try {
     const list: EvalTarget[] = [];
     const digests: string[] = [];
-    for (const choice of choices) {
+    for (const { choice, config: read, warnings } of loaded) {
       const file = nameOfChoice(choice);
-      const { config: read, warnings } = loadChoice(choice, io);
       digests.push(digestOf(withoutSecrets(read, [])));
       for (const warning of warnings) io.err.write(`${configProblemText(warning)}\n`);
-      const config = speedup === undefined ? read : await simulatedConfig(read, { speedup, started }, io);
-      const { router, url } = await startRouter(privateConfig(config), io, { host: "127.0.0.1", port: 0 });
-      started.push(router);
-      await router.ready();
-      const server: Server = { url: reachableUrl(url), apiKey: undefined };
-      for (const one of await listServed(io.transport, server, io.stop)) {
+      const server: Server = { url: await serve(privateConfig(read)), apiKey: undefined };
+      for (const one of await listed(server)) {
         // Graphs of MoA-vllm's kind have a name that says so, since most configurations call theirs "moa".
-        const name = config.graphs[one.id]?.compat === "moa-vllm" ? "moa-vllm" : one.id;
+        const name = read.graphs[one.id]?.compat === "moa-vllm" ? "moa-vllm" : one.id;
         const taken = list.some(({ id }) => id === name);
         list.push({
           ...one,
           id: taken ? `${nameOf(file)}/${one.id}` : name,
           server,
           model: one.id,
-          again: taken && config.graphs[one.id] === undefined,
+          again: taken && read.graphs[one.id] === undefined,
         });
       }
     }
-    const names = choices.map(nameOfChoice).join(", ");
-    const engines = speedup === undefined ? "" : `, simulated engines ${speedup} times as fast as H200 GPUs`;
+    const names = loaded.map(({ choice }) => nameOfChoice(choice)).join(", ");
+    const engines = world !== undefined
+      ? ", simulated H200 GPUs in virtual time"
+      : speedup === undefined
+      ? ""
+      : `, simulated engines ${speedup} times as fast as H200 GPUs`;
     const find = (name: string) => list.find(({ id }) => id === name);
     return {
       list,
       find,
       where: `${names} in this process${engines}`,
       settings: `${names}${engines}`,
-      content: { config: digests, speedup },
+      content: { config: digests, speedup, time: world && "virtual" },
+      world,
       close,
     };
   } catch (error) {

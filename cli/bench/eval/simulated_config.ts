@@ -1,10 +1,23 @@
 import type { Config, ModelConfig } from "../../../cfgs/schema/config.ts";
 import { PdFabric } from "../../../simulator/pd/fabric.ts";
-import { type ListeningSimulator, startSimulator } from "../../../simulator/serve.ts";
+import { startSimulator } from "../../../simulator/serve.ts";
+import type { SimulatorOptions } from "../../../simulator/server/simulator_options.ts";
 import { BUILTIN_TOKENIZER } from "../../../simulator/text/tokenizer.ts";
 import type { Io } from "../../kit/io.ts";
 
-/** How simulated engines are started. */
+/** What a simulated engine, or half of a pair, plays. */
+export type SimulatedEngine =
+  & Pick<SimulatorOptions, "engine" | "models" | "cost" | "answers" | "seed" | "tokenizerPath">
+  & { readonly half: { readonly role: "prefill" | "decode"; readonly fabric: PdFabric } | undefined };
+
+/** Where a simulated engine is reached. */
+export interface StartedEngine {
+  readonly url: string;
+  /** Of a prefill half. */
+  readonly bootstrapPort: number | undefined;
+}
+
+/** How engines are simulated in real time. */
 export interface SimulationOptions {
   /** Times as fast as the GPUs that they play. */
   readonly speedup: number;
@@ -12,18 +25,33 @@ export interface SimulationOptions {
   readonly started: { close(): Promise<void> }[];
 }
 
+/** Starts engines that listen on ports and take real time. Rejects when a port cannot be used. */
+export function listeningEngines({ speedup, started }: SimulationOptions, { clock }: Pick<Io, "clock">) {
+  return async ({ half, ...options }: SimulatedEngine): Promise<StartedEngine> => {
+    const simulator = await startSimulator({
+      ...options,
+      speedup,
+      clock,
+      host: "127.0.0.1",
+      port: 0,
+      pd: half && { ...half, bootstrapHost: "127.0.0.1", bootstrapPort: 0 },
+    });
+    started.push(simulator);
+    return simulator;
+  };
+}
+
 /**
- * The configuration with a simulated server, or pair, for each model, but for those that run in this process. Rejects
- * when a port cannot be used.
+ * The configuration with a simulated server, or pair, for each model, but for those that run in this process. Rejects as
+ * `start`.
  */
 export async function simulatedConfig(
   config: Config,
-  options: SimulationOptions,
-  io: Pick<Io, "clock">,
+  start: (options: SimulatedEngine) => Promise<StartedEngine>,
 ): Promise<Config> {
   const models: Record<string, ModelConfig> = {};
   for (const [name, model] of Object.entries(config.models)) {
-    models[name] = model.engine === "onnx" ? model : await simulatedModel(name, model, options, io);
+    models[name] = model.engine === "onnx" ? model : await simulatedModel(name, model, start);
   }
   return { ...config, models };
 }
@@ -31,32 +59,24 @@ export async function simulatedConfig(
 async function simulatedModel(
   name: string,
   model: ModelConfig,
-  { speedup, started }: SimulationOptions,
-  io: Pick<Io, "clock">,
+  start: (options: SimulatedEngine) => Promise<StartedEngine>,
 ): Promise<ModelConfig> {
   const engine = model.engine.startsWith("sglang") ? "sglang" : "vllm";
   const fabric = new PdFabric();
-  const start = async (role?: "prefill" | "decode"): Promise<ListeningSimulator> => {
-    const simulator = await startSimulator({
+  const started = (role?: "prefill" | "decode") =>
+    start({
       engine,
       models: [model.model],
       cost: costOf(`${model.model} ${name}`),
-      speedup,
       answers: "scripted",
       seed: role === undefined ? name : `${name}/${role}`,
       tokenizerPath: BUILTIN_TOKENIZER,
-      clock: io.clock,
-      host: "127.0.0.1",
-      port: 0,
-      pd: role === undefined ? undefined : { role, fabric, bootstrapHost: "127.0.0.1", bootstrapPort: 0 },
+      half: role && { role, fabric },
     });
-    started.push(simulator);
-    return simulator;
-  };
   if (!model.engine.endsWith("-pd")) {
-    return { ...model, engine, workers: [(await start()).url], tokenizer: BUILTIN_TOKENIZER };
+    return { ...model, engine, workers: [(await started()).url], tokenizer: BUILTIN_TOKENIZER };
   }
-  const [prefill, decode] = [await start("prefill"), await start("decode")];
+  const [prefill, decode] = [await started("prefill"), await started("decode")];
   const pair = { prefill: prefill.url, bootstrap_port: prefill.bootstrapPort, decode: decode.url };
   return { ...model, workers: [pair], tokenizer: BUILTIN_TOKENIZER };
 }

@@ -230,10 +230,9 @@ test("bench eval --protocol lm-eval asks as its tasks do, and gives each filter'
   }
 });
 
-test("bench eval serves configurations in this process, on simulated engines, and asks models several times", async () => {
+/** Configurations `first`, `vllm` (in MoA-vllm's manner) and `own` of one small model, in a folder. */
+async function withConfigs(use: (folder: string, args: readonly string[]) => Promise<void>): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "canopy-eval-"));
-  const forms = ["self-consistency@tokens", "self-consistency@time", "best-of-2"];
-  const modes = ["moa-vllm", "own/moa", ...forms.map((form) => `${form}:4b`)];
   const graph = (compat: string | undefined) => ({
     compat,
     sampling: { max_tokens: 8 },
@@ -245,46 +244,77 @@ test("bench eval serves configurations in this process, on simulated engines, an
   const prompts = { ask: { text: "[input_prompts]" }, read: { text: "[input_prompts] [responses]" } };
   const models = { "4b": { model: "org/4b", engine: "vllm", workers: ["http://127.0.0.1:1"] } };
   const first = { models, graphs: { moa: { ...graph(undefined), layers: [{ agents: [{ model: "4b" }] }] } } };
+  // What a service has for itself alone: a run of a benchmark is none of its runs.
+  const tls = { cert: join(folder, "none.pem"), key: join(folder, "none.pem") };
+  const server = { records: { file: join(folder, "runs.sqlite") }, tls };
+  const own = { ...first, server };
+  const all = { first, vllm: { models, prompts, graphs: { any: graph("moa-vllm") } }, own };
   try {
-    writeFileSync(join(folder, "first.jsonc"), JSON.stringify(first));
-    writeFileSync(
-      join(folder, "vllm.jsonc"),
-      JSON.stringify({ models, prompts, graphs: { any: graph("moa-vllm") } }),
-    );
-    // What a service has for itself alone: a run of a benchmark is none of its runs.
-    const tls = { cert: join(folder, "none.pem"), key: join(folder, "none.pem") };
-    const server = { records: { file: join(folder, "runs.sqlite") }, tls };
-    writeFileSync(join(folder, "own.jsonc"), JSON.stringify({ ...first, server }));
+    const configs = Object.entries(all).map(([name, config]) => {
+      const path = join(folder, `${name}.jsonc`);
+      writeFileSync(path, JSON.stringify(config));
+      return path;
+    });
+    const limits = ["--max-tokens", "8", "--simulate"];
+    await use(folder, ["gsm8k", ...limits, ...configs.flatMap((path) => ["--config", path])]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+const FORMS = ["self-consistency@tokens", "self-consistency@time", "best-of-2"];
+const MODES = ["moa-vllm", "own/moa", ...FORMS.map((form) => `${form}:4b`)];
+const ASKED = MODES.flatMap((mode) => ["--mode", mode]);
+
+test("bench eval serves configurations in this process, on simulated engines, and asks models several times", async () => {
+  await withConfigs(async (folder, args) => {
     await withSystem(async (io) => {
-      const configs = ["first", "vllm", "own"].flatMap((name) => ["--config", join(folder, `${name}.jsonc`)]);
-      const code = await runCommand([benchCommand], [
-        ...[
-          "bench",
-          "eval",
-          "gsm8k",
-          "--samples",
-          "1",
-          "--max-tokens",
-          "8",
-          "--simulate",
-          "--speedup",
-          "2000",
-        ],
-        ...[...configs, ...modes.flatMap((mode) => ["--mode", mode])],
-      ], io);
+      const all = ["bench", "eval", ...args, ...ASKED, "--samples", "1", "--speedup", "2000"];
+      const code = await runCommand([benchCommand], all, io);
       assert.equal(code, 0, io.err.text);
       assert.match(
         io.out.text,
         /^Simulated engines, .*own\.jsonc in this process, simulated engines 2000 times/m,
       );
-      for (const mode of modes) assert.match(io.out.text, new RegExp(`^${mode} +1 `, "m"));
+      for (const mode of MODES) assert.match(io.out.text, new RegExp(`^${mode} +1 `, "m"));
       assert.match(io.out.text, /^best-of-2:4b .* 2\.0$/m);
       assert.doesNotMatch(io.out.text, /Runs are recorded/);
       assert.deepEqual(readdirSync(folder).filter((name) => name.includes("sqlite")), []);
     }, { columns: 200 });
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  });
+});
+
+test("simulated configurations are asked in virtual time: cut off anywhere and gone on with, the report is the same", async () => {
+  await withConfigs(async (cwd, args) => {
+    const bench = async (...more: string[]) => {
+      // No clock, no network: whoever used one would fail.
+      const io = fakeIo({ cwd, columns: 200 });
+      const code = await runCommand([benchCommand], ["bench", "eval", ...args, ...ASKED, ...more], io);
+      assert.equal(code, 0, io.err.text);
+      return io.out.text;
+    };
+    const files = (name: string) => ["--records", `${name}.jsonl`, "--json", `${name}.json`];
+    const text = (file: string) => readFileSync(join(cwd, file), "utf8");
+    const whole = await bench("--samples", "2", ...files("whole"));
+    assert.match(
+      whole,
+      /^Simulated engines, .*own\.jsonc in this process, simulated H200 GPUs in virtual time, /m,
+    );
+    assert.match(whole, /^each answer has engines of its own, so that nothing of another one is cached/m);
+    assert.match(whole, /^in virtual time exits compare answers by their words/m);
+    const records = text("whole.jsonl");
+    for (const share of [0.3, 0.7]) {
+      writeFileSync(join(cwd, "cut.jsonl"), records.slice(0, share * records.length));
+      assert.equal(await bench("--samples", "2", ...files("cut")), whole);
+      assert.equal(text("cut.json"), text("whole.json"));
+      assert.equal(text("cut.jsonl").trim().split("\n").filter((line) => line.endsWith("}")).length, 1 + 10);
+    }
+    const crowd = ["--samples", "3", "--rate", "5", "--concurrency", "2"];
+    const together = await bench(...crowd);
+    assert.equal(await bench(...crowd), together);
+    assert.match(together, /^held back: /m);
+    assert.doesNotMatch(together, /engines of its own/);
+  });
 });
 
 test("bench eval refuses modes and targets that cannot be, before it asks anything", async () => {

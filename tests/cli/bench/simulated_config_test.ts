@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configSchema } from "../../../cfgs/schema/config.ts";
-import { simulatedConfig } from "../../../cli/bench/eval/simulated_config.ts";
+import { listeningEngines, simulatedConfig } from "../../../cli/bench/eval/simulated_config.ts";
 import { postJson } from "../../../cli/kit/client.ts";
 import { startRouter } from "../../../cli/kit/router/local_router.ts";
 import { withSystem } from "../served.ts";
@@ -27,7 +27,7 @@ test("servers and pairs of a configuration have simulated ones in their place, w
     const started: { close(): Promise<void> }[] = [];
     try {
       const all = { ...config, models: { ...config.models, ...pairs.models } };
-      const simulated = await simulatedConfig(all, { speedup: 1000, started }, io);
+      const simulated = await simulatedConfig(all, listeningEngines({ speedup: 1000, started }, io));
       assert.equal(started.length, 7);
       assert.equal(JSON.stringify(simulated).includes("no.where"), false);
       const { router, url } = await startRouter(simulated, io, { host: "127.0.0.1", port: 0 });
