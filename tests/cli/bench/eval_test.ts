@@ -24,7 +24,7 @@ test("bench eval asks all models that a server lists, calls samples samples, and
     for (const model of ["org/m", "org/n"]) {
       assert.match(whole.out, new RegExp(`^${model} +2 +50\\.0 % +9\\.5 % – 90\\.5 % +0 +1 `, "m"));
     }
-    assert.match(whole.out, /^GSM8K sample .* org\/n +2 +0\.0 % +0 +0 +1\.000$/m);
+    assert.match(whole.out, /^GSM8K sample .* org\/n +2 +0\.0 % +-49\.0 % – 49\.0 % +0 +0 +1\.000$/m);
     const again = await evaluated(cwd, [...args, "--html", "e.html"]);
     assert.deepEqual([again.requests, again.out], [0, whole.out]);
     const { simulated, figures } = JSON.parse(readFileSync(join(cwd, "e.json"), "utf8"));
