@@ -1,6 +1,6 @@
 import type { VirtualClock } from "../../base/clock.ts";
 import { askAll, type QuestionArrivals } from "./workloads/question_arrivals.ts";
-import { type GraphSettings, placesOf, withSampling } from "./graphs.ts";
+import { type GraphSettings, placeSeed, placesOf, withSampling } from "./graphs.ts";
 import {
   majorityOf,
   type ModelSize,
@@ -166,7 +166,11 @@ async function ask(
   const { moa } = router.services;
   const served = moa.graphs.get(GRAPH);
   if (served === undefined) throw new Error(`Cannot ask: the router does not serve the graph "${GRAPH}"`);
-  const graph = withSampling(served, (place, own) => ({ ...own, max_tokens: question.maxTokens(place) }));
+  const graph = withSampling(served, (place, own) => ({
+    ...own,
+    seed: own.seed ?? placeSeed(place),
+    max_tokens: question.maxTokens(place),
+  }));
   const run = moa.start(graph, {
     question: { kind: "chat", messages: [{ role: "user", content: question.text }] },
     rootSampling: {},

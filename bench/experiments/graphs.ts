@@ -18,8 +18,13 @@ export type Slots = "declared" | "completion";
 function agents(layer: number, first: number, count: number): GraphSettings[] {
   return Array.from({ length: count }, (_, index) => ({
     model: SIZES[(first + index) % SIZES.length],
-    sampling: { seed: 100 * layer + first + index },
+    sampling: { seed: placeSeed({ layer: layer - 1, index: first + index }) },
   }));
+}
+
+/** Seed of the agent at a place, which scripted answers tell agents apart by. */
+export function placeSeed({ layer, index }: Pick<AgentPlace, "layer" | "index">): number {
+  return 100 * (layer + 1) + index;
 }
 
 /** The root alone: the largest model. */

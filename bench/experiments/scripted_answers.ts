@@ -1,8 +1,8 @@
 import { Random } from "../../base/random.ts";
 import type { AgentPlace } from "./graphs.ts";
-import { questionsOf } from "./workload.ts";
+import { questionLengths, questionWords } from "./workload.ts";
 import type { BenchWorkload } from "./workloads/workload_file.ts";
-import type { SIZES } from "./world.ts";
+import { SIZES } from "./world.ts";
 import { builtinTokenizer } from "../../simulator/server/backend.ts";
 import { type ScriptedAnswer, type ScriptedAnswers, SKILL } from "../../simulator/text/scripted.ts";
 import { speechOf } from "../../simulator/text/tokenizer.ts";
@@ -11,15 +11,20 @@ export type ModelSize = (typeof SIZES)[number];
 
 /** A question whose answers are scripted: what each agent finds, how long it writes and how sure it is. */
 export interface ScriptedExitQuestion {
+  /** Drawn when it is first read. */
   readonly text: string;
+  /** Tokens of its text. */
+  readonly tokens: number;
   /** The right answer. */
   readonly right: string;
+  /** Tokens that the agent at this place writes before it states its answer. */
+  answerTokens(place: AgentPlace): number;
   /** More tokens than the agent at this place writes. */
   maxTokens(place: AgentPlace): number;
   /** Answer of the agent with this seed after it has read these answers of others. */
-  answerOf(size: ModelSize, seed: number, read: readonly string[]): string;
+  answerOf(model: string, seed: number, read: readonly string[]): string;
   /** All that it writes. */
-  textOf(size: ModelSize, seed: number, read: readonly string[]): string;
+  textOf(model: string, seed: number, read: readonly string[]): string;
   /** All that a model writes that only writes up what these answers agree on: as much as a root. */
   writtenUp(read: readonly string[]): string;
 }
@@ -54,52 +59,65 @@ export function scriptedQuestions(
   seed: string,
 ): ScriptedExitQuestion[] {
   const { wordIds, tokenizer } = speechOf(builtinTokenizer());
-  return questionsOf(workload, count, seed).map(({ text, answerTokens }, number): ScriptedExitQuestion => {
+  return Array.from({ length: count }, (_, number): ScriptedExitQuestion => {
+    const { tokens, answerTokens } = questionLengths(workload, number, seed);
     const random = new Random(`${seed}/${workload.name}/${number}/answers`);
     const difficulty = random.next();
     const right = `${1000 + random.int(9000)}`;
     const tempting = `${100 + random.int(900)}`;
     const own = Array.from({ length: OWN_WORDS }, () => random.pick(wordIds));
-    const alone = (size: ModelSize, place: number): string => {
-      const draw = random.stream(`${size}/${place}`);
-      if (draw.next() < SKILL[size].easy - SKILL[size].loss * difficulty) return right;
+    const alone = (model: string, place: number): string => {
+      const draw = random.stream(`${model}/${place}`);
+      const { easy, loss } = SKILL[sizeOf(model)];
+      if (draw.next() < easy - loss * difficulty) return right;
       return draw.next() < AGREEMENT.tempting ? tempting : `${10_000 + draw.int(STRAY_ANSWERS)}`;
     };
-    const answerOf = (size: ModelSize, place: number, read: readonly string[]): string => {
+    const answerOf = (model: string, place: number, read: readonly string[]): string => {
       const majority = majorityOf(read);
       const follows = random.stream(`follow/${place}`).next() < AGREEMENT.follow;
-      return majority !== undefined && follows ? majority : alone(size, place);
+      return majority !== undefined && follows ? majority : alone(model, place);
     };
-    const solution = (model: ModelSize, place: number, answer: string): string => {
+    const solution = (model: string, place: number, answer: string): string => {
       const words = random.stream(`words/${place}`);
-      const tokens = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100, model });
+      const length = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100, model });
       const ids = Array.from(
-        { length: tokens },
+        { length },
         () => words.pick(words.next() < OWN_SHARE ? own : wordIds),
       );
       return `${tokenizer.decode(ids)}.\n\nThe answer is ${answer}.`;
     };
+    let text: string | undefined;
     return {
-      text: `Question ${number}:${text}`,
+      get text() {
+        return text ??= `Question ${number}:${questionWords(workload, number, seed)}`;
+      },
+      tokens,
       right,
+      answerTokens,
       maxTokens: (place) => answerTokens(place) + CONCLUSION_TOKENS,
       answerOf,
-      textOf: (size, place, read) => solution(size, place, answerOf(size, place, read)),
+      textOf: (model, place, read) => solution(model, place, answerOf(model, place, read)),
       writtenUp: (read) => solution("32b", 300, majorityOf(read) ?? ""),
     };
   });
 }
 
-/** Answers of the models of a size to these questions; agents are told apart by the seeds of their requests. */
+function sizeOf(model: string): ModelSize {
+  const size = SIZES.find((one) => one === model);
+  if (size === undefined) throw new Error(`Nothing is known of the answers of ${model}`);
+  return size;
+}
+
+/** Answers of a model to these questions; agents are told apart by the seeds of their requests. */
 export function scriptedExitAnswers(
   questions: readonly ScriptedExitQuestion[],
-  size: ModelSize,
+  model: string,
 ): ScriptedAnswers {
   const made = new Map<string, ScriptedAnswer>();
   const make = (question: ScriptedExitQuestion, seed: number, read: readonly string[]): ScriptedAnswer => {
-    const right = question.answerOf(size, seed, read) === question.right;
+    const right = question.answerOf(model, seed, read) === question.right;
     const { doubt } = AGREEMENT;
-    return { text: question.textOf(size, seed, read), doubt: right ? doubt.right : doubt.wrong };
+    return { text: question.textOf(model, seed, read), doubt: right ? doubt.right : doubt.wrong };
   };
   return {
     answer(prompt, seed) {

@@ -22,12 +22,15 @@ export interface QuestionLengths {
 /** The first `count` questions of a workload; a longer list begins with a shorter one. */
 export function questionsOf(workload: BenchWorkload, count: number, seed: string): WorkloadQuestion[] {
   return Array.from({ length: count }, (_, index): WorkloadQuestion => {
-    const { tokens, answerTokens } = questionLengths(workload, index, seed);
-    return {
-      text: randomText(new Random(`${seed}/${workload.name}/${index}`).stream("text"), tokens),
-      answerTokens,
-    };
+    const lengths = questionLengths(workload, index, seed);
+    return { text: questionWords(workload, index, seed), answerTokens: lengths.answerTokens };
   });
+}
+
+/** The random words of the question with this number. */
+export function questionWords(workload: BenchWorkload, index: number, seed: string): string {
+  const { tokens } = questionLengths(workload, index, seed);
+  return randomText(new Random(`${seed}/${workload.name}/${index}`).stream("text"), tokens);
 }
 
 /** The lengths of the question with this number, without its text. */

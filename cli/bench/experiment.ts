@@ -208,14 +208,15 @@ export function originOf(
 }
 
 function concurrencyOf(text: string): number {
-  return wholeNumber("concurrency", text, 1, 10_000);
+  return wholeNumberOf("concurrency", text, 1, 10_000);
 }
 
 function stepOf(text: string): number {
-  return wholeNumber("step", text, 1, 65_536);
+  return wholeNumberOf("step", text, 1, 65_536);
 }
 
-function wholeNumber(option: string, text: string, min: number, max: number): number {
+/** The number of an option. Throws `UsageError` for what is none, or out of bounds. */
+export function wholeNumberOf(option: string, text: string, min: number, max: number): number {
   const number = Number(text);
   if (Number.isSafeInteger(number) && number >= min && number <= max) return number;
   throw new UsageError(

@@ -2,7 +2,8 @@ import { Random } from "../../../base/random.ts";
 import type { AgentPlace } from "../graphs.ts";
 import type { QuestionLengths } from "../workload.ts";
 import { SIZES } from "../world.ts";
-import { CostedGpu, type CostedSequence } from "./costed_gpu.ts";
+import { askCosted } from "../costed/ask_costed.ts";
+import { CostedGpu, type CostedSequence } from "../costed/costed_gpu.ts";
 
 /** Options of `costTrial`. */
 export interface CostedTrialOptions {
@@ -50,28 +51,13 @@ interface CostedCluster {
 export function costTrial(options: CostedTrialOptions): number[] {
   const { questions, atOnce } = options;
   const gpus = new Map(SIZES.map((size) => [size, new CostedGpu(size, { pair: options.pairs })]));
-  const latencies: number[] = [];
-  let nowMs = 0;
-  let next = 0;
-  const askOn = (startMs: number) => {
-    const number = next++;
-    const question = questions[number];
-    if (question === undefined) return;
-    new CostedRun(question, number, { options, gpus }).start(startMs, (endMs) => {
-      latencies[number] = endMs - startMs;
-      askOn(endMs);
-    });
-  };
-  for (let lane = 0; lane < atOnce; lane++) askOn(0);
-  while (true) {
-    const thenMs = Math.min(...[...gpus.values()].map((gpu) => gpu.nextMs(nowMs)));
-    if (thenMs === Infinity) return latencies;
-    const fromMs = nowMs;
-    nowMs = thenMs;
-    // All have come as far before anything that ends makes another one begin.
-    const ended = [...gpus.values()].map((gpu) => gpu.advance(fromMs, thenMs));
-    for (const ends of ended) for (const end of ends) end(thenMs);
-  }
+  return askCosted(
+    { gpus: [...gpus.values()], count: questions.length, atOnce },
+    (number, startMs, onEnd) => {
+      const question = questions[number];
+      if (question !== undefined) new CostedRun(question, number, { options, gpus }).start(startMs, onEnd);
+    },
+  );
 }
 
 interface CostedScene {

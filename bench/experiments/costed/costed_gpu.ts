@@ -1,5 +1,4 @@
 import { type CostModel, costModel } from "../../../simulator/engine/cost.ts";
-import type { SIZES } from "../world.ts";
 
 /** One answer on its way through the GPUs of its model. Lengths in tokens. */
 export interface CostedSequence {
@@ -46,8 +45,8 @@ export class CostedGpu {
   #running: Decode[] = [];
   readonly #known = new Set<string>();
 
-  constructor(size: (typeof SIZES)[number], { pair }: { readonly pair: boolean }) {
-    this.#cost = costModel(size);
+  constructor(cost: Parameters<typeof costModel>[0], { pair }: { readonly pair: boolean }) {
+    this.#cost = costModel(cost);
     this.#pair = pair;
   }
 
@@ -56,15 +55,17 @@ export class CostedGpu {
     this.#begin(nowMs);
   }
 
-  /** Ends a sequence without an answer. */
-  abort(sequence: CostedSequence, nowMs: number): void {
+  /** Ends a sequence without an answer; gives the tokens that it has written. */
+  abort(sequence: CostedSequence, nowMs: number): number {
     const others = (one: { readonly sequence: CostedSequence }) => one.sequence !== sequence;
+    const left = this.#running.find((one) => !others(one))?.remaining ?? sequence.answerTokens;
     this.#prompts = this.#prompts.filter(others);
     this.#travelling = this.#travelling.filter(others);
     this.#waiting = this.#waiting.filter((one) => one !== sequence);
     this.#running = this.#running.filter(others);
     this.#admit();
     this.#begin(nowMs);
+    return Math.floor(sequence.answerTokens - left);
   }
 
   /** Time of the next event; Infinity when idle. */
