@@ -267,3 +267,65 @@ test("source files that README and docs/ name are there", () => {
       .map(([, path]) => `${page}: there is no ${path}`);
   }));
 });
+
+/** The rows of a Markdown text's tables, as cells; heads and rules are left out. */
+function rowsOf(text: string): string[][] {
+  const lines = text.split("\n");
+  const isRule = (line: string | undefined) => /^\|[ |:-]+\|$/.test(line ?? "");
+  return lines.filter((line, at) => line.startsWith("|") && !isRule(line) && !isRule(lines[at + 1]))
+    .map((line) => line.slice(1, -1).split(/(?<!\\)\|/).map((cell) => cell.trim()));
+}
+
+test("each row of README's comparison names a test that is there, or measures it, and sources for others", () => {
+  const readme = readFileSync(join(ROOT, "README.md"), "utf8");
+  const rows = rowsOf(/## Beside others\n([^]*?)\n## /.exec(readme)?.[1] ?? "");
+  assert.ok(rows.length >= 10, "the table is there");
+  assertNone(rows.flatMap(([subject, ...cells]) => {
+    const checks = [...(cells.at(-1) ?? "").matchAll(/`([\w/]+\.ts)`/g)].map(([, path = ""]) => path);
+    if (checks.length === 0) return [`${subject}: nothing checks it`];
+    return checks.filter((path) => !existsSync(join(ROOT, path))).map((path) =>
+      `${subject}: there is no ${path}`
+    );
+  }));
+});
+
+test("the messages that docs/troubleshooting.md quotes are worded as the program words them", () => {
+  // A sentence that goes on in the next literal is one sentence.
+  const said = sources.map(({ syntax }) => syntax.text.replaceAll(/["`] ?\+\s*["`]/g, "")).join("\n");
+  const page = readFileSync(join(ROOT, "docs/troubleshooting.md"), "utf8");
+  const quotes = rowsOf(page).flatMap(([seen = ""]) => [...seen.matchAll(/`([^`]+)`/g)])
+    .map(([, quote = ""]) => quote).filter((quote) => quote.split(" ").length > 3);
+  assert.ok(quotes.length > 20, "messages are quoted");
+  assertNone(
+    quotes.flatMap((quote) =>
+      quote.split("…").map((piece) => piece.trim()).filter((piece) =>
+        piece.length > 3 && !said.includes(piece)
+      )
+        .map((piece) => `nothing says "${piece}"`)
+    ),
+  );
+});
+
+test("pages link to pages, headings and files that are there", () => {
+  const pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md"].concat(
+    readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md")).map((name) => `docs/${name}`),
+  );
+  const slug = (heading: string) =>
+    heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, "").replaceAll(" ", "-");
+  const headingsOf = (path: string) =>
+    [...readFileSync(join(ROOT, path), "utf8").matchAll(/^#+ (.+)$/gm)].map(([, heading = ""]) =>
+      slug(heading)
+    );
+  assertNone(
+    pages.flatMap((page) =>
+      [...readFileSync(join(ROOT, page), "utf8").matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = ""]) => {
+        if (/^https?:/.test(link)) return [];
+        const [path = "", anchor] = link.split("#");
+        const target = path === "" ? page : normalize(join(dirname(page), path));
+        if (!existsSync(join(ROOT, target))) return [`${page}: there is no ${target}`];
+        const known = anchor === undefined || !target.endsWith(".md") || headingsOf(target).includes(anchor);
+        return known ? [] : [`${page}: ${target} has no heading #${anchor}`];
+      })
+    ),
+  );
+});
