@@ -1,6 +1,7 @@
-import { type PairedAnswers, pairedAnswers } from "../statistics/paired_answers.ts";
+import type { PairedAnswers } from "../statistics/paired_answers.ts";
 import { sumOf } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
+import { compareRight, isRight, pairRecords, type RecordPair } from "./paired_records.ts";
 
 /** The answers of a mode on a set in two evaluations, question by question: the second evaluation beside the first. */
 export interface RecordComparison extends PairedAnswers {
@@ -26,35 +27,20 @@ export function compareRecords(
           record.set === set && record.mode === mode && (record.unchecked ?? null) === null &&
           record.warmUp !== true
         );
-      const others = new Map(of(second, pair[1]).map((record) => [keyOf(record), record]));
-      const both = of(first, pair[0]).flatMap((one) => {
-        const other = others.get(keyOf(one));
-        return other === undefined ? [] : [[one, other] as const];
-      });
+      const both = pairRecords(of(first, pair[0]), of(second, pair[1]));
       return both.length === 0 ? [] : [{ set, modes: pair, ...compared(both) }];
     })
   );
 }
 
-function keyOf({ question, repeat }: EvalRecord): string {
-  return `${question}\0${repeat}`;
-}
-
-function compared(
-  both: readonly (readonly [EvalRecord, EvalRecord])[],
-): Omit<RecordComparison, "set" | "modes"> {
-  const right = both.map(([one, other]) => [isRight(other), isRight(one)] as const);
+function compared(both: readonly RecordPair[]): Omit<RecordComparison, "set" | "modes"> {
   const share = (records: readonly EvalRecord[]) => records.filter(isRight).length / records.length;
   const ratio = (figure: (record: EvalRecord) => number) =>
     sumOf(both.map(([, other]) => figure(other))) / sumOf(both.map(([one]) => figure(one)));
   return {
-    ...pairedAnswers(right),
+    ...compareRight(both.map(([one, other]) => [other, one])),
     accuracies: [share(both.map(([one]) => one)), share(both.map(([, other]) => other))],
     latencyRatio: ratio(({ latencyMs }) => latencyMs),
     tokensRatio: ratio(({ completionTokens }) => completionTokens),
   };
-}
-
-function isRight({ outcome }: EvalRecord): boolean {
-  return outcome === "right";
 }

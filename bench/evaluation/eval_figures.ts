@@ -1,4 +1,4 @@
-import { type PairedAnswers, pairedAnswers } from "../statistics/paired_answers.ts";
+import type { PairedAnswers } from "../statistics/paired_answers.ts";
 import {
   type Interval,
   meanOf,
@@ -8,6 +8,7 @@ import {
   wilsonInterval,
 } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
+import { compareRight, pairRecords } from "./paired_records.ts";
 
 /** Figures of one filter of a protocol, of all answers of a mode on a set. */
 export interface FilterFigures {
@@ -119,18 +120,10 @@ export function evalPairs(records: readonly EvalRecord[], modes: readonly string
   if (against === undefined) return [];
   return [...Map.groupBy(records, ({ set }) => set)].flatMap(([set, group]) =>
     others.flatMap((mode): EvalPair[] => {
-      const rightOf = (name: string) =>
-        new Map(
-          group.filter((record) => record.mode === name && record.unchecked === null).map((record) =>
-            [`${record.question}\0${record.repeat}`, record.outcome === "right"] as const
-          ),
-        );
-      const [first, second] = [rightOf(mode), rightOf(against)];
-      const both = [...first].flatMap(([key, right]) => {
-        const other = second.get(key);
-        return other === undefined ? [] : [[right, other] as const];
-      });
-      return both.length === 0 ? [] : [{ set, mode, against, ...pairedAnswers(both) }];
+      const checked = (name: string) =>
+        group.filter((record) => record.mode === name && record.unchecked === null);
+      const both = pairRecords(checked(mode), checked(against));
+      return both.length === 0 ? [] : [{ set, mode, against, ...compareRight(both) }];
     })
   );
 }

@@ -136,7 +136,7 @@ function compare(one: NamedRows, other: NamedRows, seed: string): ConditionCompa
   return {
     name: one.name,
     against: other.name,
-    ...pairedAnswers(pairs.map(({ row, against }) => [row.right, against.right])),
+    ...pairedAnswers(pairs.map(({ row, against }) => [[row.right, against.right]])),
     latencyRatio: latency(pairs),
     latencyInterval: bootstrapInterval(pairs, latency, draws),
     tokensRatio: ratio(({ completionTokens }) => completionTokens)(pairs),

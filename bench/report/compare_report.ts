@@ -1,5 +1,5 @@
 import type { RecordComparison } from "../evaluation/compare_records.ts";
-import { setRows } from "./eval_report.ts";
+import { answersText, repeatNotes, setRows } from "./eval_report.ts";
 import { countText, ratioText, type Report, shareText } from "./report.ts";
 
 /** Options of `compareReport`. */
@@ -40,7 +40,7 @@ export function compareReport(
       rows: comparisons.map((one) => [
         one.set,
         modesText(one),
-        countText(one.answers),
+        answersText(one),
         ...one.accuracies.map((share) => shareText(share)),
         shareText(one.difference),
         `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
@@ -53,6 +53,7 @@ export function compareReport(
     }],
     notes: [
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only the second, only the first got right; p: McNemar's exact test",
+      ...repeatNotes(comparisons),
       "time, written: the second one's sum by the first one's, of times to the end of the answer and of tokens of all agents",
       ...otherSettings.map((setting) => `not the same in both: ${setting}`),
     ],

@@ -8,6 +8,7 @@ import {
 } from "../evaluation/eval_figures.ts";
 import type { EvalRecord } from "../evaluation/eval_record.ts";
 import type { Evaluation } from "../evaluation/evaluate.ts";
+import type { PairedAnswers } from "../statistics/paired_answers.ts";
 import { type PartShares, partShares, uncheckedReasons } from "../grading/part_shares.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
@@ -65,6 +66,7 @@ export function evalReport(
         : [],
       ...remarks,
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
+      ...repeatNotes(pairs),
       "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
       ...paceNotes(all),
       ...simulated ? [] : [
@@ -121,6 +123,19 @@ function counted(count: number, what: string): string {
   return `${countText(count)} ${what}${count === 1 ? "" : "s"}`;
 }
 
+/** 20 answers to as many questions → `20`; 200 to them → `200 (20 questions)`. */
+export function answersText({ answers, questions }: PairedAnswers): string {
+  const text = countText(answers);
+  return answers === questions ? text : `${text} (${countText(questions)} questions)`;
+}
+
+/** How repeats are compared, where there are any. */
+export function repeatNotes(pairs: readonly PairedAnswers[]): string[] {
+  return pairs.every(({ answers, questions }) => answers === questions) ? [] : [
+    "answers to one question are not independent: where questions were asked several times, the interval of a difference is over questions, and p is that of the exact sign-flip test over questions, not McNemar's",
+  ];
+}
+
 /** Notes that say how to have the same again. */
 function experimentNotes(hash: string, experiment: ReportedExperiment | undefined): string[] {
   const settings = `SHA-256 of the settings that figures depend on: ${hash}`;
@@ -175,7 +190,7 @@ function tablesOf(
       rows: pairs.map((one) => [
         labelOf(one.set),
         one.mode,
-        countText(one.answers),
+        answersText(one),
         shareText(one.difference),
         `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
         countText(one.gained),

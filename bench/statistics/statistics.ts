@@ -96,6 +96,27 @@ export function mcnemarProbability(gained: number, lost: number): number {
   return Math.min(1, 2 * sum);
 }
 
+/**
+ * The exact sign-flip test (Fisher's randomization test for pairs) of two ways over the same questions: the probability of a
+ * sum of differences as far from 0 as this one, or farther, if each difference might as well have the other sign.
+ * `differences`: a whole number for each question, such as the right answers that the one has more. With one answer for
+ * each question it is McNemar's test.
+ */
+export function signFlipProbability(differences: readonly number[]): number {
+  const sizes = differences.map(Math.abs).filter((size) => size > 0);
+  const most = sumOf(sizes);
+  // Probabilities of what those sum up to whose sign is positive.
+  const sums = new Float64Array(most + 1);
+  sums[0] = 1;
+  let reached = 0;
+  for (const size of sizes) {
+    reached += size;
+    for (let sum = reached; sum >= 0; sum--) sums[sum] = (sums[sum]! + (sums[sum - size] ?? 0)) / 2;
+  }
+  const farthest = (most - Math.abs(sumOf(differences))) / 2;
+  return Math.min(1, 2 * sumOf([...sums.subarray(0, farthest + 1)]));
+}
+
 /** The standard error of the mean, from the sample's standard deviation; NaN of fewer than two values. */
 export function standardError(values: readonly number[]): number {
   const mean = meanOf(values);

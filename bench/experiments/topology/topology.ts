@@ -167,7 +167,7 @@ function comparedWith(
   return {
     name: other.name,
     means: topologyMeans(other.rest),
-    ...pairedAnswers(chosen.rest.map(({ right }, at) => [right, other.rest[at]?.right === true])),
+    ...pairedAnswers(chosen.rest.map(({ right }, at) => [[right, other.rest[at]?.right === true]])),
   };
 }
 

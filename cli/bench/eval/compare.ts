@@ -38,7 +38,8 @@ export const benchCompareCommand = defineCommand({
     `The files are those of bench eval --records. Questions that only one of them has answered are left out.
 
 The exit code is 1 where the second one is worse than an accident explains (McNemar's test, p < ${LEVEL}); with
---margin also where its 95 % interval does not rule out a loss of so many points.
+--margin also where its 95 % interval does not rule out a loss of so many points. Where questions were asked several
+times, both are over questions, not answers: p is then that of the exact sign-flip test.
 
 Examples:
   canopy bench compare main.jsonl branch.jsonl

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compareRecords } from "../../../bench/evaluation/compare_records.ts";
 import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
+import { compareReport } from "../../../bench/report/compare_report.ts";
 import { fc } from "../../properties.ts";
 
 const answer = (question: string, right: boolean, more: Partial<EvalRecord> = {}): EvalRecord => ({
@@ -46,6 +47,7 @@ test("two evaluations are compared over what both have answered, and what could 
     set: "s",
     modes: ["m", "m"],
     answers: 3,
+    questions: 3,
     accuracies: [2 / 3, 2 / 3],
     difference: 0,
     interval: undefined,
@@ -90,4 +92,37 @@ test("the interval of a difference holds it nearly, turns with the files, and na
     const [wider] = compareRecords([more.map(([a]) => a), more.map(([, b]) => b)], [["m", "m"]]);
     assert.ok(wider!.interval.high - wider!.interval.low < one.interval.high - one.interval.low);
   }));
+});
+
+test("repeats of a question are not questions of their own: two of twenty lost are an accident, ten times as well", () => {
+  const twenty = (lost: number, repeats: number) =>
+    Array.from({ length: 20 }, (_, question) =>
+      Array.from(
+        { length: repeats },
+        (_, repeat) => answer(`q${question}`, question >= lost, { repeat }),
+      )).flat();
+  const [once] = compareRecords([twenty(0, 1), twenty(2, 1)], [["m", "m"]]);
+  const [often] = compareRecords([twenty(0, 10), twenty(2, 10)], [["m", "m"]]);
+  assert.ok(once !== undefined && often !== undefined);
+  assert.deepEqual([once.answers, once.questions], [20, 20]);
+  assert.deepEqual([often.answers, often.questions, often.lost], [200, 20, 20]);
+  assert.equal(often.difference, once.difference);
+  for (const { p } of [once, often]) assert.ok(Math.abs(p - 0.5) < 1e-9, String(p));
+  for (const end of ["low", "high"] as const) {
+    assert.ok(Math.abs(often.interval[end] - once.interval[end]) < 1e-12, end);
+  }
+  const reportOf = (comparison: typeof once) =>
+    JSON.stringify(compareReport([comparison], { files: ["1", "2"], otherSettings: [], simulated: true }));
+  assert.match(reportOf(often), /"200 \(20 questions\)".*the exact sign-flip test over questions/);
+  assert.doesNotMatch(reportOf(once), /questions\)"|sign-flip/);
+  // Answers that are drawn anew each time tell more than one of them.
+  const drawn = (share: (question: number) => number) =>
+    twenty(0, 10).map((record, at) =>
+      answer(record.question, record.repeat < share(Math.floor(at / 10)), { repeat: record.repeat })
+    );
+  const noisy = compareRecords([drawn(() => 8), drawn((question) => question % 2 === 0 ? 6 : 7)], [[
+    "m",
+    "m",
+  ]])[0]!;
+  assert.ok(noisy.p < 1e-5 && noisy.interval.high < 0, JSON.stringify(noisy));
 });

@@ -86,6 +86,10 @@ test("Figures count right, wrong and ungradable answers, and pairs are over the 
     -0.5,
   ]);
   assert.ok(Math.abs(first!.p - 0.25) < 1e-9);
+  const { records: twice } = await evaluate(options({ ask: asker([]), repeats: 2 }));
+  const [second] = evalPairs(twice, MODES);
+  assert.deepEqual([second!.answers, second!.questions, second!.lost], [12, 6, 6]);
+  assert.ok(Math.abs(second!.p - first!.p) < 1e-9, "not six questions more");
 });
 
 test("An evaluation that ends anywhere goes on without repeating or losing an answer, and gives the same records", async () => {
