@@ -8,32 +8,37 @@ export interface RecordComparison extends PairedAnswers {
   readonly set: string;
   /** Of the first and of the second evaluation. */
   readonly modes: readonly [string, string];
+  /** Answers of the first and of the second evaluation, also those that have none beside them or could not be checked. */
+  readonly given: readonly [number, number];
   readonly accuracies: readonly [number, number];
   /** The second one's sum by the first one's, over the same answers. */
   readonly latencyRatio: number;
   readonly tokensRatio: number;
 }
 
-/** Compares two evaluations: sets that both have, each mode of the first with the one that `modes` names for it. */
+/** Compares two evaluations: each set, each mode of the first with the one that `modes` names for it, over what both have. */
 export function compareRecords(
   [first, second]: readonly [readonly EvalRecord[], readonly EvalRecord[]],
   modes: readonly (readonly [string, string])[],
 ): RecordComparison[] {
-  const sets = [...new Set(first.map(({ set }) => set))];
+  const sets = [...new Set([...first, ...second].map(({ set }) => set))];
   return sets.flatMap((set) =>
     modes.flatMap((pair): RecordComparison[] => {
       const of = (records: readonly EvalRecord[], mode: string) =>
-        records.filter((record) =>
-          record.set === set && record.mode === mode && (record.unchecked ?? null) === null &&
-          record.warmUp !== true
-        );
-      const both = pairRecords(of(first, pair[0]), of(second, pair[1]));
-      return both.length === 0 ? [] : [{ set, modes: pair, ...compared(both) }];
+        records.filter((record) => record.set === set && record.mode === mode && record.warmUp !== true);
+      const [ones, others] = [of(first, pair[0]), of(second, pair[1])];
+      if (ones.length + others.length === 0) return [];
+      const both = pairRecords(ones.filter(isChecked), others.filter(isChecked));
+      return [{ set, modes: pair, given: [ones.length, others.length], ...compared(both) }];
     })
   );
 }
 
-function compared(both: readonly RecordPair[]): Omit<RecordComparison, "set" | "modes"> {
+function isChecked({ unchecked }: EvalRecord): boolean {
+  return (unchecked ?? null) === null;
+}
+
+function compared(both: readonly RecordPair[]): Omit<RecordComparison, "set" | "modes" | "given"> {
   const share = (records: readonly EvalRecord[]) => records.filter(isRight).length / records.length;
   const ratio = (figure: (record: EvalRecord) => number) =>
     sumOf(both.map(([, other]) => figure(other))) / sumOf(both.map(([one]) => figure(one)));

@@ -3,13 +3,15 @@ import { isJsonObject } from "../../../base/json.ts";
 import { compareRecords, type RecordComparison } from "../../../bench/evaluation/compare_records.ts";
 import { type KeptRecords, readRecords } from "../../../bench/evaluation/read_records.ts";
 import { differentSettings } from "../../../bench/records/different_settings.ts";
-import { compareReport } from "../../../bench/report/compare_report.ts";
+import { compareReport, lacksAnswers } from "../../../bench/report/compare_report.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
 import { REPORT_OPTIONS, writeReport } from "../../kit/report_output.ts";
 
 /** Probability below which a difference is no accident. */
 const LEVEL = 0.05;
+/** Percentage of answers without one beside them from which on a comparison is none. */
+const MISSING = 5;
 
 /** `canopy bench compare`: two evaluations over the same questions. */
 export const benchCompareCommand = defineCommand({
@@ -32,10 +34,21 @@ export const benchCompareCommand = defineCommand({
       fraction: true,
       help: "Loss of right answers, in percentage points, that has to be ruled out for exit code 0",
     },
+    missing: {
+      type: "number",
+      value: "PERCENT",
+      min: 0,
+      max: 100,
+      fraction: true,
+      help:
+        `Most answers of either file that may have none beside them for exit code 0; ${MISSING} by default`,
+    },
     ...REPORT_OPTIONS,
   },
   details:
-    `The files are those of bench eval --records. Questions that only one of them has answered are left out.
+    `The files are those of bench eval --records. An answer that has none beside it in the other file, or could not be
+checked, is in no figure: notes count them, and where they are more than --missing percent of a file's answers in a
+mode on a set, the exit code is 1, since what is left may be the easy part.
 
 The exit code is 1 where the second one is worse than an accident explains (McNemar's test, p < ${LEVEL}); with
 --margin also where its 95 % interval does not rule out a loss of so many points. Where questions were asked several
@@ -51,9 +64,10 @@ Examples:
     const read = (path: string) => readRecords(isAbsolute(path) ? path : join(io.cwd, path));
     const kept = [read(before), read(after)] as const;
     const comparisons = compareRecords([kept[0].records, kept[1].records], modePairs(values.mode, kept));
-    if (comparisons.length === 0) {
+    if (comparisons.every(({ answers }) => answers === 0)) {
       throw new UsageError("The two files have no question in common that both answered in these modes");
     }
+    const { missing = MISSING } = values;
     const settings = [settingsOf(kept[0]), settingsOf(kept[1])] as const;
     await writeReport(
       compareReport(comparisons, {
@@ -63,18 +77,34 @@ Examples:
             ? `settings (${one.before}, ${one.after})`
             : `${one.name} (${one.before}, ${one.after})`
         ),
+        leftModes: values.mode.length > 0 ? [[], []] : leftModes(kept),
+        missing,
         simulated: settings.some(({ simulated }) => simulated === true),
       }),
       { ...values },
       io,
     );
-    return comparisons.some((one) => isWorse(one, values.margin)) ? 1 : 0;
+    const isBad = comparisons.some((one) => isWorse(one, values.margin) || lacksAnswers(one, missing));
+    return isBad ? 1 : 0;
   },
 });
 
-function isWorse({ difference, p, interval }: RecordComparison, marginPoints: number | undefined): boolean {
+function isWorse(
+  { answers, difference, p, interval }: RecordComparison,
+  marginPoints: number | undefined,
+): boolean {
   if (difference < 0 && p < LEVEL) return true;
-  return marginPoints !== undefined && interval.low < -marginPoints / 100;
+  return answers > 0 && marginPoints !== undefined && interval.low < -marginPoints / 100;
+}
+
+/** Modes that only the first one, only the second one has. */
+function leftModes([before, after]: readonly [KeptRecords, KeptRecords]): [string[], string[]] {
+  const [first, second] = [modesOf(before), modesOf(after)];
+  return [first.filter((mode) => !second.includes(mode)), second.filter((mode) => !first.includes(mode))];
+}
+
+function modesOf({ records }: KeptRecords): string[] {
+  return [...new Set(records.map(({ mode }) => mode))];
 }
 
 /** The modes to compare. Throws `UsageError` for one that is not there. */
@@ -82,7 +112,6 @@ function modePairs(
   given: readonly string[],
   [before, after]: readonly [KeptRecords, KeptRecords],
 ): [string, string][] {
-  const modesOf = ({ records }: KeptRecords) => [...new Set(records.map(({ mode }) => mode))];
   const [first, second] = [modesOf(before), modesOf(after)];
   if (given.length === 0) return first.filter((mode) => second.includes(mode)).map((mode) => [mode, mode]);
   return given.map((text) => {

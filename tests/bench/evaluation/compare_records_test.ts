@@ -41,11 +41,12 @@ test("two evaluations are compared over what both have answered, and what could 
     answer("d", false, { outcome: "ungradable", unchecked: "no sandbox" }),
     answer("new", true),
   ];
-  const [one, ...others] = compareRecords([before, after], [["m", "m"]]);
-  assert.equal(others.length, 0);
+  const [one, other, ...more] = compareRecords([before, after], [["m", "m"]]);
+  assert.deepEqual([other?.set, other?.given, other?.answers, more.length], ["other", [1, 0], 0, 0]);
   assert.deepEqual({ ...one, interval: undefined }, {
     set: "s",
     modes: ["m", "m"],
+    given: [5, 5],
     answers: 3,
     questions: 3,
     accuracies: [2 / 3, 2 / 3],
@@ -57,7 +58,11 @@ test("two evaluations are compared over what both have answered, and what could 
     latencyRatio: 0.5,
     tokensRatio: 0.5,
   });
-  assert.deepEqual(compareRecords([before, after], [["m", "n"]]), []);
+  assert.deepEqual(
+    compareRecords([before, after], [["m", "n"]]).map(({ set, given, answers }) => [set, given, answers]),
+    [["s", [5, 0], 0], ["other", [1, 0], 0]],
+  );
+  assert.deepEqual(compareRecords([before, after], [["n", "n"]]), []);
 });
 
 test("a mode may be compared with another one of the same evaluation", () => {
@@ -112,7 +117,13 @@ test("repeats of a question are not questions of their own: two of twenty lost a
     assert.ok(Math.abs(often.interval[end] - once.interval[end]) < 1e-12, end);
   }
   const reportOf = (comparison: typeof once) =>
-    JSON.stringify(compareReport([comparison], { files: ["1", "2"], otherSettings: [], simulated: true }));
+    JSON.stringify(compareReport([comparison], {
+      files: ["1", "2"],
+      otherSettings: [],
+      leftModes: [[], []],
+      missing: 5,
+      simulated: true,
+    }));
   assert.match(reportOf(often), /"200 \(20 questions\)".*the exact sign-flip test over questions/);
   assert.doesNotMatch(reportOf(once), /questions\)"|sign-flip/);
   // Answers that are drawn anew each time tell more than one of them.
