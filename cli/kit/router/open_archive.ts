@@ -12,7 +12,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
  */
 export async function openArchive(
   { server: { records } }: Config,
-  io: Pick<Io, "cwd" | "clock" | "out" | "err">,
+  io: Pick<Io, "cwd" | "clock" | "err">,
 ): Promise<RunArchive | undefined> {
   const { keep, file, texts, max_age_days: days, max_bytes: bytes } = records;
   if (!keep || file === undefined) return undefined;
@@ -21,7 +21,7 @@ export async function openArchive(
     const bounds = { maxAgeMs: days * DAY_MS, maxBytes: bytes };
     const archive = await RunArchive.open({ path, bounds, clock: io.clock });
     const mib = Math.round(bytes / 1024 / 1024);
-    io.out.write(
+    io.err.write(
       `Runs are recorded in ${path} for ${days} days, up to ${mib} MiB, ${
         texts ? "with" : "without"
       } prompts and answers\n`,

@@ -84,8 +84,8 @@ test("runs that are recorded are there after the next start, without texts, and 
       });
       const path = join(cwd, "kept/runs.sqlite");
       const line = `Runs are recorded in ${path} for 30 days, up to 256 MiB, without prompts and answers\n`;
-      assert.ok(out.includes(line), out);
-      assert.doesNotMatch(err, /recorded/);
+      // Standard output belongs to the command, which may be one that asks a single question.
+      assert.deepEqual([err.includes(line), out], [true, ""], err);
       await whileServing(at, async ({ chat, listed, get }) => {
         assert.deepEqual(await listed(2), before);
         const { agents, texts_kept: kept, events } = await (await get(`/v1/runs/${before[1]}`)).json();
@@ -103,14 +103,14 @@ test("a file that cannot be used is told in one line, and runs are served and ke
   await inFolder(async (cwd) => {
     writeFileSync(join(cwd, "notes.txt"), "Notes, and no database. ".repeat(100));
     await withServers([{}], async ([worker = ""]) => {
-      const { out, err } = await whileServing(
+      const { err } = await whileServing(
         { cwd, worker, records: { file: "notes.txt" } },
         async ({ chat, listed }) => {
           await chat();
           await listed(1);
         },
       );
-      assert.doesNotMatch(out, /recorded/);
+      assert.doesNotMatch(err, /recorded/);
       assert.equal(
         err.split("\n").find((line) => line.includes("records")),
         `Cannot use the records of runs in ${
@@ -126,11 +126,11 @@ test("where nothing is to be kept, neither memory nor a file has a run that has 
   await inFolder(async (cwd) => {
     await withServers([{}], async ([worker = ""]) => {
       const records = { keep: false, file: "runs.sqlite" };
-      const { out } = await whileServing({ cwd, worker, records }, async ({ chat, listed }) => {
+      const { err } = await whileServing({ cwd, worker, records }, async ({ chat, listed }) => {
         await chat();
         assert.deepEqual(await listed(0), []);
       });
-      assert.doesNotMatch(out, /recorded/);
+      assert.doesNotMatch(err, /recorded/);
       assert.equal(existsSync(join(cwd, "runs.sqlite")), false);
     });
   });
