@@ -10,6 +10,7 @@ import type { Config, ModelConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import { apiKeysOf } from "../schema/limits.ts";
+import { recordsSchema } from "../schema/records.ts";
 import { expandGraph } from "../topology/expand_graph.ts";
 
 /** Says everything that is wrong or doubtful about the meaning of a configuration that has the right shape. */
@@ -28,7 +29,12 @@ export function checkConfig(config: Config): ConfigFinding[] {
     );
   }
   findings.push(...checkFallbacks(config));
-  findings.push(...checkServer(config), ...checkLimits(config), ...checkThreads(config));
+  findings.push(
+    ...checkServer(config),
+    ...checkLimits(config),
+    ...checkThreads(config),
+    ...checkRecords(config),
+  );
   return unique(findings);
 }
 
@@ -89,6 +95,20 @@ function checkThreads({ server: { workers }, models }: Config): ConfigFinding[] 
       `is a model in this process, and those need server.workers 1: current value is ${workers}`;
     return [findingAt(["models", name], message)];
   });
+}
+
+/** Settings of records that have no effect: there is no file, or nothing is kept. */
+function checkRecords({ server: { records } }: Config): ConfigFinding[] {
+  const doubt = (name: keyof typeof records, message: string) =>
+    findingAt(["server", "records", name], `is not in effect ${message}`, { severity: "warning" });
+  if (records.file !== undefined) {
+    const message = "while server.records.keep is false: leave one of them out";
+    return records.keep ? [] : [doubt("file", message)];
+  }
+  const standard = recordsSchema.parse({});
+  return (["texts", "max_age_days", "max_bytes"] as const)
+    .filter((name) => records[name] !== standard[name])
+    .map((name) => doubt(name, `without server.records.file: name one, or leave ${name} out`));
 }
 
 function checkModel(name: string, model: ModelConfig): ConfigFinding[] {

@@ -63,8 +63,7 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
   const workers = reader.text("workers");
   put(value, "server.workers", workers === "auto" ? workers : reader.count("workers", 1));
   if (reader.has("no-page")) put(value, "server.page", false);
-  put(value, "server.records.file", reader.text("records"));
-  if (reader.has("no-records")) put(value, "server.records.keep", false);
+  putRecords(value, reader);
   putLimits(value, reader);
   putKeys(value, reader);
   putModel(value, reader, notes);
@@ -91,6 +90,16 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
     kubernetesApi: reader.text("kubernetes-api"),
     notes,
   };
+}
+
+function putRecords(value: Settings, reader: FlagReader): void {
+  const file = reader.text("records");
+  const keepsNothing = reader.has("no-records");
+  if (file !== undefined && keepsNothing) {
+    throw new UsageError("--records and --no-records exclude each other");
+  }
+  put(value, "server.records.file", file);
+  if (keepsNothing) put(value, "server.records.keep", false);
 }
 
 function putLimits(value: Settings, reader: FlagReader): void {

@@ -288,6 +288,29 @@ test("clients' keys without an operator's say what is refused to everybody", () 
   assert.deepEqual(check({ api_keys: ["k"], admin_keys: ["boss"] }), []);
 });
 
+test("Settings of records that are not in effect raise a warning: without a file, or where nothing is kept", () => {
+  const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
+  const check = (records: object) =>
+    complaints(configText({ models, server: { records } })).map((line) =>
+      line.replace(/^.*?(?=warning: )/, "")
+    );
+  for (
+    const records of [{}, { keep: false }, { file: "r", texts: true, max_age_days: 1 }, { max_age_days: 30 }]
+  ) {
+    assert.deepEqual(check(records), [], JSON.stringify(records));
+  }
+  const without = (name: string) =>
+    `warning: server.records.${name} is not in effect without server.records.file: name one, or leave ${name} out`;
+  assert.deepEqual(check({ texts: true, max_age_days: 1, max_bytes: 2 ** 24 }), [
+    without("texts"),
+    without("max_age_days"),
+    without("max_bytes"),
+  ]);
+  assert.deepEqual(check({ keep: false, file: "r", texts: true }), [
+    "warning: server.records.file is not in effect while server.records.keep is false: leave one of them out",
+  ]);
+});
+
 test("Hosts for workers that nobody may add, as there are keys and none is an admin's, raise a warning", () => {
   const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
   const server = { worker_hosts: ["gpu7"] };

@@ -223,6 +223,7 @@ test("what cannot be meant is refused, with the nearest name", () => {
   refused(/names whole servers/, "--worker-urls", "http://a:1", "--pd-disaggregation");
   refused(/must look like ID:NAME:ROLE:KEY/, "--control-plane-api-keys", "secret");
   refused(/needs a key of role admin/, "--control-plane-api-keys", "1:R:user:u");
+  refused(/--records and --no-records exclude each other/, "--records", "runs.sqlite", "--no-records");
   refused(/Option --selector is needed with --service-discovery/, "--service-discovery");
   refused(
     /a URL and a bootstrap port or none.*"http:\/\/a:1 http:\/\/b:1"/,
