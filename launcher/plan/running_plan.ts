@@ -42,7 +42,8 @@ export function onRunningPlan(read: Config, { plan, planned, family }: RunningPl
     }
     const changed = OF_ENGINES.filter((key) => JSON.stringify(before[key]) !== JSON.stringify(model[key]));
     later.push(...changed.map((key) => formatPath(["models", name, key])));
-    models[name] = { ...model, ...settingsOfEngines(before), ...placesOf(name, before, plan) };
+    const kept = { ...model, ...settingsOfEngines(before), ...placesOf(name, before, plan) };
+    models[name] = inOrderOf(before, kept);
   }
   const gone = [...started].filter((name) => read.models[name] === undefined);
   later.push(...gone.map((name) => `${formatPath(["models", name])} (its engines run until then)`));
@@ -52,6 +53,12 @@ export function onRunningPlan(read: Config, { plan, planned, family }: RunningPl
 function settingsOfEngines(before: ModelConfig): Pick<ModelConfig, typeof OF_ENGINES[number]> {
   const { engine, model, workers, launch, context_tokens } = before;
   return { engine, model, workers, launch, context_tokens };
+}
+
+/** The settings of `model`, those that `before` has too in its order: what has not changed is the same text. */
+function inOrderOf(before: ModelConfig, model: ModelConfig): ModelConfig {
+  const gone = Object.keys(before).filter((key) => !Object.hasOwn(model, key));
+  return { ...before, ...Object.fromEntries(gone.map((key) => [key, undefined])), ...model };
 }
 
 /** Where the plan has put a model, over what the configuration says. */
