@@ -86,22 +86,8 @@ export class RunDatabase {
 
   /** Summaries of a page, the newest first, and whether there are more behind it. */
   list(page: ArchivePage): { readonly runs: readonly ListedRow[]; readonly more: boolean } {
-    const conditions: string[] = [];
-    const values: SQLInputValue[] = [];
-    const only = (condition: string, value: string | undefined) => {
-      if (value === undefined) return;
-      conditions.push(condition);
-      values.push(value);
-    };
-    only("owner = ?", page.owner);
-    only("graph = ?", page.graph);
-    only("state = ?", page.state);
-    only("request_id = ?", page.requestId);
-    // Of one that is gone there is no number, and so nothing is before it.
-    only("seq < (SELECT seq FROM runs WHERE id = ?)", page.after);
-    const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
-    const rows = this.#statement(`SELECT id, summary FROM runs ${where} ORDER BY seq DESC LIMIT ?`)
-      .all(...values, page.limit + 1);
+    const { sql, values } = listStatement(page);
+    const rows = this.#statement(sql).all(...values);
     const runs = rows.slice(0, page.limit).map((row) => ({
       id: String(row["id"]),
       summary: String(row["summary"]),
@@ -211,6 +197,28 @@ export class RunDatabase {
     this.#statements.set(sql, statement);
     return statement;
   }
+}
+
+/** The statement that lists a page of runs, and one more. */
+export function listStatement(
+  page: ArchivePage,
+): { readonly sql: string; readonly values: readonly SQLInputValue[] } {
+  const conditions: string[] = [];
+  const values: SQLInputValue[] = [];
+  const only = (condition: string, value: string | undefined) => {
+    if (value === undefined) return;
+    conditions.push(condition);
+    values.push(value);
+  };
+  only("owner = ?", page.owner);
+  only("graph = ?", page.graph);
+  only("state = ?", page.state);
+  only("request_id = ?", page.requestId);
+  // Of one that is gone there is no number, and so nothing is before it.
+  only("seq < (SELECT seq FROM runs WHERE id = ?)", page.after);
+  const where = conditions.length === 0 ? "" : `WHERE ${conditions.join(" AND ")}`;
+  const sql = `SELECT id, summary FROM runs ${where} ORDER BY seq DESC LIMIT ?`;
+  return { sql, values: [...values, page.limit + 1] };
 }
 
 /** A run in a list of the archive. */

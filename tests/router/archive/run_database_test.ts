@@ -5,7 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
 import type { ArchivePage } from "../../../router/archive/archived_run.ts";
 import { Random } from "../../../base/random.ts";
-import { RunDatabase } from "../../../router/archive/run_database.ts";
+import { listStatement, RunDatabase } from "../../../router/archive/run_database.ts";
 import { inFolder, madeRun } from "./made_runs.ts";
 
 const BOUNDS = { maxAgeMs: 1e9, maxBytes: 64 * 1024 * 1024 };
@@ -41,18 +41,30 @@ test("runs are listed newest first, by owner, graph, state and request, and page
   });
 });
 
-test("lists go by an index or by number, not through all runs", async () => {
+test("lists of an owner, a graph, a state or a request go by its index, further pages and all others by number", async () => {
   await inFolder((folder) => {
     const path = join(folder, "runs.sqlite");
     new RunDatabase(path, BOUNDS).close();
     const raw = new DatabaseSync(path);
-    for (const column of ["owner", "graph", "state", "request_id"]) {
-      const plan = raw.prepare(
-        `EXPLAIN QUERY PLAN SELECT id, summary FROM runs WHERE ${column} = 'x' AND seq < 9 ORDER BY seq DESC LIMIT 9`,
-      ).all();
-      const steps = plan.map((row) => String(row["detail"]));
-      assert.match(steps.join("; "), /^SEARCH runs USING (?:INDEX|INTEGER PRIMARY KEY)[^;]*$/, column);
+    const planOf = (page: Partial<ArchivePage>): string[] => {
+      const { sql, values } = listStatement({ limit: 9, ...page });
+      return raw.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values).map(({ detail }) => String(detail));
+    };
+    const byIndex: readonly (readonly [Partial<ArchivePage>, index: string, column: string])[] = [
+      [{ owner: "x" }, "runs_of_owner", "owner"],
+      [{ graph: "x" }, "runs_of_graph", "graph"],
+      [{ state: "x" }, "runs_in_state", "state"],
+      [{ requestId: "x" }, "runs_of_request", "request_id"],
+    ];
+    for (const [page, index, column] of byIndex) {
+      assert.deepEqual(planOf(page), [`SEARCH runs USING INDEX ${index} (${column}=?)`]);
+      const [further, ...rest] = planOf({ ...page, after: "run_9" });
+      assert.equal(further, `SEARCH runs USING INDEX ${index} (${column}=? AND rowid<?)`);
+      assert.doesNotMatch(rest.join("; "), /SCAN|B-TREE/);
     }
+    const [further, ...rest] = planOf({ after: "run_9" });
+    assert.equal(further, "SEARCH runs USING INTEGER PRIMARY KEY (rowid<?)");
+    assert.doesNotMatch(rest.join("; "), /SCAN|B-TREE/);
     raw.close();
   });
 });
