@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configSchema } from "../../cfgs/schema/config.ts";
+import { byModel } from "../../router/http/metrics/by_model.ts";
 import type { Router } from "../../router/router.ts";
 import { ask, eventsOf, makeWarmWorld } from "./warm_world.ts";
 import type { World } from "./world.ts";
@@ -134,5 +135,24 @@ test("an agent whose model cannot answer is written by another one, with a promp
     crash(world, "8b", "4b");
     await world.clock.sleep(FOUND_MS);
     assert.equal((await chat(router, { model: "moa" })).status, 503);
+  });
+});
+
+test("what an agent's own model has read ahead stays its work when another one writes in its place", async () => {
+  await inWorld(async (router, world) => {
+    const asked = ask(router, "moa", "Why?");
+    // The root's model has read ahead by then, and has not said anything yet.
+    await world.clock.sleep(35);
+    crash(world, "32b");
+    const { agents, events, usage } = await asked;
+    const root = agents.at(-1)!;
+    assert.deepEqual([root.state, root.fallback?.model, root.usage?.model], ["done", "8b", "8b"]);
+    assert.ok(events.some(({ type, agent }) => type === "warm_done" && agent === root.id));
+    const models = byModel(usage.parts);
+    const [own, other] = [models.get("32b")!, models.get("8b")!];
+    assert.ok(own.warmTokens > 0, `${own.warmTokens}`);
+    assert.deepEqual([own.completionTokens, other.warmTokens, other.splicedTokens], [0, 0, 0]);
+    assert.equal(root.usage?.warmTokens, own.warmTokens);
+    assert.equal(root.usage?.completionTokens, other.completionTokens);
   });
 });

@@ -24,7 +24,7 @@ import { SecondAttempt } from "./second_attempt.ts";
 import { StepLog } from "./step_log.ts";
 import type { AgentNode } from "../graph/graph_types.ts";
 import { answerSoFar, answerText, opensReasoning } from "../prompt/answer.ts";
-import type { AgentRecord, AgentState, FallbackRecord } from "../record/run_record.ts";
+import type { AgentRecord, AgentState, FallbackRecord, HedgeRecord } from "../record/run_record.ts";
 import { beginAgentSpan, endAgentSpan } from "../record/run_spans.ts";
 import type { AgentUsage } from "../record/usage.ts";
 import { AttemptBudget } from "../../pool/attempt_budget.ts";
@@ -116,6 +116,8 @@ export class AgentCall {
   readonly choice: number;
   readonly log = new OutputLog();
   #model: ServedModel;
+  /** Tokens of the models in whose place that one stands. */
+  readonly #earlier: AgentUsage[] = [];
   #fallback: FallbackRecord | undefined;
   readonly #hedgeControl: HedgeControl | undefined;
   readonly #context: AgentContext;
@@ -135,6 +137,8 @@ export class AgentCall {
   #discardedPromptTokens = 0;
   /** Beside the first attempt; undefined where there can be none. */
   #second: SecondAttempt | undefined;
+  /** Of the second attempt at a model in whose place another one stands. */
+  #earlierHedge: HedgeRecord | undefined;
   #resumes = 0;
   #restarts = 0;
   /** The last running usage that the engine sent. */
@@ -344,9 +348,15 @@ export class AgentCall {
     this.#finish("failed", error);
   }
 
+  /** Tokens of the models that were asked before another one took their place, in their order. */
+  get earlierUsages(): readonly AgentUsage[] {
+    return this.#earlier;
+  }
+
   /**
-   * Tokens so far, as the engine counts them. Of an attempt that is broken off, what came is counted, and the prompt
-   * once a token came: by the running usage where the engine sends it, else as far as the router knows the tokens.
+   * Tokens of its present model so far, as the engine counts them. Of an attempt that is broken off, what came is
+   * counted, and the prompt once a token came: by the running usage where the engine sends it, else as far as the router
+   * knows the tokens.
    */
   usage(): AgentUsage | undefined {
     if (this.#calls === 0) return undefined;
@@ -399,7 +409,7 @@ export class AgentCall {
       resumes: this.#resumes,
       restarts: this.#restarts,
       fallback: this.#fallback,
-      hedge: this.#second?.record,
+      hedge: this.#second?.record ?? this.#earlierHedge,
       steps: this.#steps.records.length === 0 ? undefined : [...this.#steps.records],
       usage: this.usage(),
     };
@@ -425,9 +435,7 @@ export class AgentCall {
           reason,
           error: messageOf(failure),
         });
-        this.#model = model;
-        this.#prompt = asked.prompt;
-        this.#reasonsFirst = undefined;
+        this.#turnTo(model, asked.prompt);
         this.#fallback = { model: model.name, reason };
         return await this.#generate({ ...request, ...asked }, signal);
       } catch (error) {
@@ -437,6 +445,19 @@ export class AgentCall {
     }
     signal.throwIfAborted();
     throw failure;
+  }
+
+  /** Another model takes the place of one that has failed: what that one has done stays its own. */
+  #turnTo(model: ServedModel, prompt: Prompt): void {
+    const usage = this.usage();
+    if (usage !== undefined) this.#earlier.push({ ...usage, wastedTokens: usage.completionTokens });
+    this.#calls = this.#discardedTokens = this.#discardedPromptTokens = 0;
+    this.#running = undefined;
+    this.#earlierHedge ??= this.#second?.record;
+    this.#second = undefined;
+    this.#model = model;
+    this.#prompt = prompt;
+    this.#reasonsFirst = undefined;
   }
 
   /** Generates, with a second attempt beside the first where that is late, and nobody sees what it writes. */

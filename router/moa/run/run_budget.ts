@@ -15,7 +15,7 @@ export interface RunBudgetOptions {
   readonly answerTokens: number;
   /** Of a model, by its key. */
   readonly priceOf: (model: string) => PriceConfig | undefined;
-  /** Of everything that engines have done for the run so far. */
+  /** Of everything that engines have done for the run so far; of one agent's models the present one last. */
   readonly usages: () => readonly AgentUsage[];
   readonly clock: Clock;
   readonly trace: Trace;
@@ -125,12 +125,15 @@ export class RunBudget {
   #total(): Cost {
     let tokens = 0;
     let cost = 0;
-    for (const { agent, model, calls, ...paid } of this.#options.usages()) {
+    const usages = this.#options.usages();
+    const present = new Set(new Map(usages.map((usage) => [usage.agent, usage])).values());
+    for (const usage of usages) {
+      const { agent, model, calls } = usage;
       // An engine that has not ended yet mostly has not said how long its prompt is.
-      const promptTokens = paid.promptTokens === 0 && calls > 0
+      const promptTokens = usage.promptTokens === 0 && calls > 0 && present.has(usage)
         ? this.#planned.get(agent)?.promptTokens ?? 0
-        : paid.promptTokens;
-      const own = this.#costOf(model, { ...paid, promptTokens });
+        : usage.promptTokens;
+      const own = this.#costOf(model, { ...usage, promptTokens });
       tokens += own.tokens;
       cost += own.cost;
     }
@@ -140,7 +143,7 @@ export class RunBudget {
   /** Expected tokens that an agent at work has yet to cost. */
   #rest(id: string): Cost {
     const agent = this.#planned.get(id)!;
-    const own = this.#options.usages().find((usage) => usage.agent === id);
+    const own = this.#options.usages().findLast((usage) => usage.agent === id);
     const promptTokens = own === undefined || own.calls === 0 ? agent.promptTokens : 0;
     const completionTokens = Math.max(0, this.#answerOf(agent) - (own?.completionTokens ?? 0));
     return this.#costOf(agent.model, { promptTokens, completionTokens });

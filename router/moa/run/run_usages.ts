@@ -48,30 +48,44 @@ export class RunUsages {
   /** Of everything that engines have done for the run. */
   all(): AgentUsage[] {
     const { calls, exits, rewrite } = this.#options;
-    const usages = [...calls.all().map((call) => this.of(call)), rewrite()];
-    return [...usages.filter((usage) => usage !== undefined), ...exits.usages()].map((usage) => {
+    const written = rewrite();
+    const usages = [
+      ...calls.all().flatMap((call) => this.#partsOf(call)),
+      ...written === undefined ? [] : [written],
+    ];
+    return [...usages, ...exits.usages()].map((usage) => {
       const price = this.#options.priceOf(usage.model);
       return price === undefined ? usage : { ...usage, cost: costOfTokens(price, usage) };
     });
   }
 
-  /** A call's tokens; what its agent's warms computed counts with the first choice. */
+  /** A call's tokens, all models that worked for it together; undefined when there was nothing at all. */
   of(call: AgentCall): AgentUsage | undefined {
+    return runUsage(this.#partsOf(call)).agents[0];
+  }
+
+  /** A call's tokens by model, the present one last; what its agent's warms computed counts with the first choice. */
+  #partsOf(call: AgentCall): AgentUsage[] {
     const { calls, clusters, prompts, requests, warming } = this.#options;
     const { node } = call;
     const own = call.usage();
     const unread = call.state === "done" && clusters.isUnread(node);
     const usage = own !== undefined && unread ? { ...own, wastedTokens: own.completionTokens } : own;
     const isFirst = call.choice === 0;
-    return withExtraTokens(usage, node, {
-      warmTokens: isFirst ? warming.computed(node) : 0,
+    const isOwnModel = own === undefined || own.model === node.model;
+    const warmTokens = isFirst ? warming.computed(node) : 0;
+    const extra = {
       // Other choices find all that the first one has read.
       cutTokens: isFirst ? requests.cutTokens(node) : undefined,
-      // Of several steps nobody says which of their cached tokens are the last one's.
-      splicedTokens: isFirst && call.state === "done" && !calls.climbs(node)
+      // Of several steps nobody says which of their cached tokens are the last one's; no other model was spliced for.
+      splicedTokens: isFirst && isOwnModel && call.state === "done" && !calls.climbs(node)
         ? prompts.splicedTokens(node)
         : undefined,
       savedTokens: calls.savedTokens(call),
-    });
+    };
+    const parts = isOwnModel
+      ? [withExtraTokens(usage, node, { ...extra, warmTokens })]
+      : [withExtraTokens(undefined, node, { warmTokens }), withExtraTokens(usage, node, extra)];
+    return [...call.earlierUsages, ...parts].filter((part) => part !== undefined);
   }
 }

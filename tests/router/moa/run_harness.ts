@@ -26,6 +26,8 @@ export interface WorldOptions {
   /** Names of the models; each has an engine with two workers. */
   readonly models?: readonly string[];
   readonly modelFields?: Record<string, unknown>;
+  /** Settings of single models, over those. */
+  readonly fieldsOf?: Readonly<Record<string, Partial<Config["models"][string]>>>;
   readonly prompts?: Record<string, unknown>;
   /** How model `model` answers. */
   readonly script?: (
@@ -68,7 +70,7 @@ export function makeWorld(options: WorldOptions): World {
     engines.set(name, engine);
     models.set(name, {
       name,
-      config: config.models[name]!,
+      config: { ...config.models[name]!, ...options.fieldsOf?.[name] },
       engine,
       pool: engine.pool,
       membership: noMembership,
