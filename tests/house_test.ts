@@ -306,6 +306,24 @@ test("the messages that docs/troubleshooting.md quotes are worded as the program
   );
 });
 
+test("each block of commands in the pages is run by tests/e2e/docs_test.ts, or says before it why not", () => {
+  const docs = readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md"));
+  const run = ["README.md", ...docs.map((name) => `docs/${name}`)];
+  const command =
+    /^(?:canopy|npx|curl|deno|bun|node|python3?|pip|ollama|docker|lm_eval|export|bash|tests\/|[A-Z_]+=)\S* /;
+  assertNone([...run, "CONTRIBUTING.md", "examples/README.md", "tests/engines/README.md"].flatMap((page) => {
+    const text = readFileSync(join(ROOT, page), "utf8");
+    return [...text.matchAll(/(?:<!-- (Not run as it stands: .+) -->\n\n)?^```(\w*)\n(.*)\n[^]*?^```$/gm)]
+      .flatMap(
+        ([, why, language = "", first = ""]) => {
+          const isRun = language === "sh" && run.includes(page);
+          const isShell = ["sh", "bash", "shell"].includes(language) || command.test(first);
+          return isRun || !isShell || why !== undefined ? [] : [`${page}: ${first}`];
+        },
+      );
+  }));
+});
+
 test("pages link to pages, headings and files that are there", () => {
   const pages = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "examples/README.md"].concat(
     readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md")).map((name) => `docs/${name}`),
