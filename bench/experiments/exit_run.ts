@@ -8,7 +8,7 @@ import {
   type ScriptedExitQuestion,
   statedAnswers,
 } from "./scripted_answers.ts";
-import { makeExperimentWorld, type Serving, SIZES } from "./world.ts";
+import { makeExperimentWorld, type Serving, SIZES, type WorldModel } from "./world.ts";
 import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunLimits } from "../../router/moa/graph/run_input.ts";
@@ -29,6 +29,8 @@ export interface ExitTrialOptions {
   readonly version?: string | undefined;
   readonly seed: string;
   readonly graph: GraphSettings;
+  /** Those of the paper's sizes by default. */
+  readonly models?: readonly Pick<WorldModel, "name" | "cost">[] | undefined;
   readonly questions: readonly ScriptedExitQuestion[];
   readonly concurrency: QuestionArrivals;
   readonly signal: AbortSignal;
@@ -75,6 +77,9 @@ export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]
     serving,
     version,
     seed,
+    models: options.models?.map(({ name, cost }, at) => {
+      return { name, host: `m${at}`, cost, answers: scriptedExitAnswers(questions, name) };
+    }),
     graphs: { [GRAPH]: options.graph },
     answersOf: (size) => scriptedExitAnswers(questions, size),
     earlyExit: (clock) =>

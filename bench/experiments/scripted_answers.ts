@@ -52,13 +52,16 @@ const WRITE_UP = "Write their solution up";
 /** Answers that nobody else gives. */
 const STRAY_ANSWERS = 900;
 
+/** Tokens of the sentence that states an answer, with what stands before it. */
+export const STATED_TOKENS = 12;
+
 /** The questions of a workload, with answers; the lengths are the workload's. */
 export function scriptedQuestions(
   workload: BenchWorkload,
   count: number,
   seed: string,
 ): ScriptedExitQuestion[] {
-  const { wordIds, tokenizer } = speechOf(builtinTokenizer());
+  const { wordIds } = speechOf(builtinTokenizer());
   return Array.from({ length: count }, (_, number): ScriptedExitQuestion => {
     const { tokens, answerTokens } = questionLengths(workload, number, seed);
     const random = new Random(`${seed}/${workload.name}/${number}/answers`);
@@ -72,34 +75,52 @@ export function scriptedQuestions(
       if (draw.next() < easy - loss * difficulty) return right;
       return draw.next() < AGREEMENT.tempting ? tempting : `${10_000 + draw.int(STRAY_ANSWERS)}`;
     };
-    const answerOf = (model: string, place: number, read: readonly string[]): string => {
-      const majority = majorityOf(read);
-      const follows = random.stream(`follow/${place}`).next() < AGREEMENT.follow;
-      return majority !== undefined && follows ? majority : alone(model, place);
-    };
-    const solution = (model: string, place: number, answer: string): string => {
-      const words = random.stream(`words/${place}`);
-      const length = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100, model });
-      const ids = Array.from(
-        { length },
-        () => words.pick(words.next() < OWN_SHARE ? own : wordIds),
-      );
-      return `${tokenizer.decode(ids)}.\n\nThe answer is ${answer}.`;
-    };
-    let text: string | undefined;
-    return {
-      get text() {
-        return text ??= `Question ${number}:${questionWords(workload, number, seed)}`;
-      },
-      tokens,
-      right,
-      answerTokens,
-      maxTokens: (place) => answerTokens(place) + CONCLUSION_TOKENS,
-      answerOf,
-      textOf: (model, place, read) => solution(model, place, answerOf(model, place, read)),
-      writtenUp: (read) => solution("32b", 300, majorityOf(read) ?? ""),
-    };
+    const words = () => questionWords(workload, number, seed);
+    return spokenQuestion({ number, words, tokens, right, answerTokens, alone }, own, random);
   });
+}
+
+/** A question and what agents find that read nobody. */
+export interface QuestionScript extends Pick<ScriptedExitQuestion, "tokens" | "right" | "answerTokens"> {
+  /** Its place in the list of questions. */
+  readonly number: number;
+  /** Its text, drawn. */
+  readonly words: () => string;
+  /** Answer of a model at the place with this seed. */
+  alone(model: string, place: number): string;
+}
+
+/** A scripted question whose agents follow the majority of what they read, and speak random words, many of its own. */
+export function spokenQuestion(
+  { number, words, tokens, right, answerTokens, alone }: QuestionScript,
+  own: readonly number[],
+  random: Random,
+): ScriptedExitQuestion {
+  const { wordIds, tokenizer } = speechOf(builtinTokenizer());
+  const answerOf = (model: string, place: number, read: readonly string[]): string => {
+    const majority = majorityOf(read);
+    const follows = random.stream(`follow/${place}`).next() < AGREEMENT.follow;
+    return majority !== undefined && follows ? majority : alone(model, place);
+  };
+  const solution = (model: string, place: number, answer: string): string => {
+    const draws = random.stream(`words/${place}`);
+    const length = answerTokens({ layer: Math.floor(place / 100) - 1, index: place % 100, model });
+    const ids = Array.from({ length }, () => draws.pick(draws.next() < OWN_SHARE ? own : wordIds));
+    return `${tokenizer.decode(ids)}.\n\nThe answer is ${answer}.`;
+  };
+  let text: string | undefined;
+  return {
+    get text() {
+      return text ??= `Question ${number}:${words()}`;
+    },
+    tokens,
+    right,
+    answerTokens,
+    maxTokens: (place) => answerTokens(place) + CONCLUSION_TOKENS,
+    answerOf,
+    textOf: (model, place, read) => solution(model, place, answerOf(model, place, read)),
+    writtenUp: (read) => solution("32b", 300, majorityOf(read) ?? ""),
+  };
 }
 
 function sizeOf(model: string): ModelSize {

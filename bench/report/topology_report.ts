@@ -11,7 +11,10 @@ import { countText, durationText, type Report, type ReportTable, shareText } fro
 /** What else a report of a search says. */
 export interface TopologyReportOptions {
   readonly origin: string;
-  readonly workload: string;
+  /** The workload, or the file of records. */
+  readonly asked: string;
+  /** Sentences on where answers come from. */
+  readonly assumptions: readonly string[];
   readonly settings: Readonly<Record<string, unknown>>;
   /** The recommendation on fresh questions; undefined where it was not played. */
   readonly played: readonly PlayedFigure[] | undefined;
@@ -42,14 +45,14 @@ export function topologyBoundsText(figure: TopologyFigure, { low, high }: Interv
 
 /** Pareto's front of a search, what it recommends, and how that came out, as tables and a plot. */
 export function topologyReport(search: TopologySearch, options: TopologyReportOptions): Report {
-  const { origin, settings, played, config } = options;
+  const { origin, assumptions, settings, played, config } = options;
   const { chosenOn, heldOut, candidates, next } = search;
   return {
     title: "Right answers against what they cost, by topology, models and exits",
     origin,
     tables: [frontTable(search, options), ...recommendedTables(search, played)],
     notes: [
-      "Simulated: answers are scripted, so that who is right follows from assumed skills by model size; which graph is best for your models and questions follows from theirs",
+      ...assumptions,
       `${candidates.length} candidates were compared on the same ${chosenOn} questions, which also say what is on the front: the best of so many looks better there than it is`,
       `held out: ${heldOut} other questions, on which nothing was chosen; n of all intervals`,
       "the recommendation is, of the front within the budget, the cheapest whose right answers are not fewer than the best one's by more than a standard error of the paired difference",
@@ -69,13 +72,13 @@ export function topologyReport(search: TopologySearch, options: TopologyReportOp
 
 function frontTable(
   { cost, chosenOn, heldOut, candidates, front, recommended }: TopologySearch,
-  { workload }: TopologyReportOptions,
+  { asked }: TopologyReportOptions,
 ): ReportTable {
   const other = cost === "tokens" ? "latencyMs" : "tokens";
   const figures = ["right", cost, other] as const;
   return {
     title:
-      `${workload}, ${candidates.length} candidates: Pareto's front of ${TOPOLOGY_FIGURE_NAMES.right} and ` +
+      `${asked}, ${candidates.length} candidates: Pareto's front of ${TOPOLOGY_FIGURE_NAMES.right} and ` +
       `${TOPOLOGY_FIGURE_NAMES[cost]} on ${chosenOn} questions, and what it comes to on ${heldOut} others`,
     head: [
       "candidate",

@@ -14,7 +14,7 @@ import { benchQuestionsCommand } from "./questions.ts";
 import { benchReplayCommand } from "./replay.ts";
 import { benchSensitivityCommand } from "./sensitivity.ts";
 import { benchStaircaseCommand } from "./staircase.ts";
-import { benchTopologyCommand } from "./topology.ts";
+import { benchTopologyCommand } from "./topology/topology.ts";
 import { benchWorkloadsCommand } from "./workloads.ts";
 import { commandGroup } from "../kit/command_group.ts";
 

@@ -1,15 +1,13 @@
 import { readRecordedGraph, type ReplayRuns, replayRunsOf } from "../../bench/experiments/recorded_graph.ts";
 import { REPLAY_MODES, replayRuns } from "../../bench/experiments/replay.ts";
-import { SIZES } from "../../bench/experiments/world.ts";
 import { replayReport } from "../../bench/report/replay_report.ts";
 import { experiment, originOf, worldOptions, worldSettings } from "./experiment.ts";
+import { COST_OPTION, modelCosts } from "./model_costs.ts";
 import { invalidLines, jsonLinesOf } from "../kit/answers/answer_file.ts";
 import { UsageError } from "../kit/args.ts";
-import { costNamed } from "../kit/cost_file.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { writeReport } from "../kit/report_output.ts";
-import type { SimulatorOptions } from "../../simulator/server/simulator_options.ts";
 
 const { questions: _, ...WORLD } = worldOptions;
 
@@ -26,13 +24,7 @@ export const benchReplayCommand = defineCommand({
       choices: REPLAY_MODES.map(({ mode }) => mode),
       help: "recorded (the default), off: without incremental prefill (#2), or auto: with it (#3)",
     },
-    cost: {
-      type: "list",
-      value: "[MODEL=]SIZE|FILE",
-      help:
-        `What a model, or each one, takes: ${SIZES.join(", ")} on an H200, or a file of bench calibrate; ` +
-        "by default what its name says",
-    },
+    cost: COST_OPTION,
     html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
     ...WORLD,
   },
@@ -47,7 +39,9 @@ Examples:
   run: async (values, [file], io) => {
     if (file === undefined) throw new UsageError("Needs the runs to simulate: canopy bench replay FILE");
     const recorded = await readFile(file, io);
-    const named = costsOf(values.cost, recorded, io);
+    const models = [...new Set(recorded.runs.flatMap(({ agents }) => agents.map(({ model }) => model)))]
+      .sort();
+    const named = modelCosts(values.cost, models, io);
     const costs = new Map([...named].map(([model, { cost }]) => [model, cost]));
     const texts = Object.fromEntries([...named].map(([model, { text }]) => [model, text]));
     const asked = values.mode.length === 0 ? ["recorded"] : values.mode;
@@ -88,44 +82,4 @@ async function readFile(file: string, io: Io): Promise<ReplayRuns> {
     { file, what: "runs" },
     `none of its ${records.length} runs can be simulated: ${reasons}`,
   );
-}
-
-/** Costs by the models of the runs. Throws `UsageError` for a model of which nothing is known. */
-function costsOf(given: readonly string[], { runs }: ReplayRuns, io: Io): Map<string, NamedCost> {
-  const models = [...new Set(runs.flatMap(({ agents }) => agents.map(({ model }) => model)))].sort();
-  const written = new Map(given.map((text): [string, NamedCost] => {
-    const [, model = "", name = ""] = /^(?:(.*)=)?([^=]*)$/.exec(text) ?? [];
-    if (model !== "" && !models.includes(model)) {
-      throw new UsageError(
-        `Option --cost names "${model}", which no run has; theirs are ${models.join(", ")}`,
-      );
-    }
-    return [model, { text: name, cost: costNamed(name, SIZES, io) }];
-  }));
-  const all = models.map((model) => ({
-    model,
-    cost: written.get(model) ?? written.get("") ?? sizeIn(model),
-  }));
-  const unknown = all.filter(({ cost }) => cost === undefined).map(({ model }) => model);
-  if (unknown.length > 0) {
-    throw new UsageError(
-      `Nothing says what ${unknown.join(", ")} takes: add --cost ${
-        unknown[0]
-      }=SIZE, or --cost SIZE for all ` +
-        `(${SIZES.join(", ")}, or a file of canopy bench calibrate)`,
-    );
-  }
-  return new Map(all.flatMap(({ model, cost }) => cost === undefined ? [] : [[model, cost]]));
-}
-
-/** A cost and how it was named. */
-interface NamedCost {
-  readonly text: string;
-  readonly cost: SimulatorOptions["cost"];
-}
-
-/** The size that a name says, such as that of Qwen3-8B. */
-function sizeIn(model: string): NamedCost | undefined {
-  const size = SIZES.find((one) => new RegExp(`(^|[^0-9.])${one}($|[^a-z0-9])`, "i").test(model));
-  return size === undefined ? undefined : { text: size, cost: size };
 }

@@ -37,11 +37,11 @@ const MIXED = "mixed";
 /**
  * All graphs of a grid. A layer has a third of the agents of the one before it, the last one has the root; its models
  * are one, or all in turn, and never smaller ones than before. What would be the same graph twice, or a lone agent that
- * rewrites another one's answer, is left out. Throws 400 `too_many_candidates`.
+ * rewrites another one's answer, is left out. Throws 400 `bad_grid` for none and for too many.
  */
 export function topologyCandidates({ depths, widths, models, exits }: TopologyGrid): TopologyCandidate[] {
   const shapes = new Map(
-    depths.flatMap((depth) => widths.map((width) => shapeOf(depth, width)))
+    depths.flatMap((depth) => depth === 1 ? [[1]] : widths.map((width) => shapeOf(depth, width)))
       .flatMap((shape) => shape === undefined ? [] : [[shape.join("-"), shape]]),
   );
   const candidates = [...shapes].flatMap(([name, shape]) =>
@@ -53,14 +53,16 @@ export function topologyCandidates({ depths, widths, models, exits }: TopologyGr
       }))
     )
   );
-  if (candidates.length <= MAX_CANDIDATES) return candidates;
+  if (candidates.length > 0 && candidates.length <= MAX_CANDIDATES) return candidates;
+  const dimensions = `depths (${depths.join(", ")}), widths (${widths.join(", ")}), models (${
+    models.join(", ")
+  }) and exits (${exits.map(({ name }) => name).join(", ")})`;
   throw new CanopyError(
-    `Cannot search: ${candidates.length} candidates, at most ${MAX_CANDIDATES} are tried: leave out some of the ` +
-      `depths (${depths.join(", ")}), widths (${widths.join(", ")}), models (${
-        models.join(", ")
-      }) or exits ` +
-      `(${exits.map(({ name }) => name).join(", ")})`,
-    { code: "too_many_candidates", status: 400 },
+    candidates.length === 0
+      ? `Cannot search: no graph has these ${dimensions}`
+      : `Cannot search: ${candidates.length} candidates, at most ${MAX_CANDIDATES} are tried: leave out some of the ` +
+        dimensions,
+    { code: "bad_grid", status: 400 },
   );
 }
 
@@ -70,7 +72,6 @@ function agentsBeforeRoot(shape: readonly number[]): number {
 
 /** Agents by layer; undefined where a layer between the first one and the root has fewer than two. */
 function shapeOf(depth: number, width: number): number[] | undefined {
-  if (depth === 1) return [1];
   const shape = [width];
   while (shape.length < depth - 1) shape.push(Math.round(shape.at(-1)! / CLUSTER_SIZE));
   return shape.some((agents) => agents < 2) ? undefined : [...shape, 1];

@@ -6,7 +6,7 @@ import type { AgentVote } from "../../../scorer/policy/run_consensus.ts";
 import { askCosted } from "../costed/ask_costed.ts";
 import { CostedGpu, type CostedSequence } from "../costed/costed_gpu.ts";
 import { type AgentPlace, placeSeed } from "../graphs.ts";
-import type { ScriptedExitQuestion } from "../scripted_answers.ts";
+import { type ScriptedExitQuestion, STATED_TOKENS } from "../scripted_answers.ts";
 import type { TopologyCandidate } from "./candidates.ts";
 
 /** A question as it is costed: without its text. */
@@ -42,8 +42,6 @@ const PROMPT_TOKENS = 150;
 const SLOT_TOKENS = 10;
 /** Tokens of the last answer that are read after its end. */
 const UNREAD_TOKENS = 20;
-/** Tokens of the sentence that states an answer. */
-const CONCLUSION_TOKENS = 12;
 
 /**
  * Asks the questions of a candidate; the outcome of each, in their order. Decoding, memory, queues of prompts and exits
@@ -150,7 +148,7 @@ class TopologyRun {
       promptKey: `${this.#number}/${place.layer}/${reads?.id ?? ""}`,
       promptTokens,
       cachedTokens: pairs && read.length > 0 ? promptTokens - UNREAD_TOKENS : 0,
-      answerTokens: Math.max(2, this.#question.answerTokens(place) + CONCLUSION_TOKENS),
+      answerTokens: Math.max(2, this.#question.answerTokens(place) + STATED_TOKENS),
       onEnd: (endMs) => this.#ends(agent, endMs),
     };
     this.#running.add(agent);

@@ -11,7 +11,10 @@ export interface PlayedFigure extends Interval {
 
 /** Asks the questions of a graph with the real router over simulated engines, and holds its means to what was predicted. */
 export async function playTopology(
-  options: Pick<ExitTrialOptions, "serving" | "seed" | "graph" | "questions" | "concurrency" | "signal">,
+  options: Pick<
+    ExitTrialOptions,
+    "serving" | "seed" | "graph" | "models" | "questions" | "concurrency" | "signal"
+  >,
   predicted: ByFigure<Interval>,
 ): Promise<PlayedFigure[]> {
   const runs = await runExitTrial(options);

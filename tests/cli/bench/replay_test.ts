@@ -90,5 +90,8 @@ test("lines that are no runs, files without any, and models of which nothing is 
     await refused([recordOf("run_1")], ["--cost", "7b"]),
     /--cost must be one of 4b, 8b, 32b, or a file .* cannot read "7b"/,
   );
-  assert.match(await refused([recordOf("run_1")], ["--cost", "x=4b"]), /names "x", which no run has/);
+  assert.match(
+    await refused([recordOf("run_1")], ["--cost", "x=4b"]),
+    /names "x", which is not recorded; recorded are /,
+  );
 });

@@ -59,6 +59,11 @@ test("a grid has each graph once, no smaller model behind a larger one, and no e
     () => topologyCandidates({ ...grid, widths: Array.from({ length: 40 }, (_, at) => 4 + at) }),
     /Cannot search: \d+ candidates, at most 500 are tried: leave out some of the depths \(1, 2, 3\), widths/,
   );
+  assert.throws(
+    () => topologyCandidates({ ...grid, depths: [3], widths: [3] }),
+    /Cannot search: no graph has these depths \(3\), widths \(3\), models \(4b, 8b, 32b\) and exits \(none, agree:4\)/,
+  );
+  assert.equal(topologyCandidates({ ...grid, widths: [] }).length, 3);
   for (const name of ["agree:1", "agree", "posterior:0.5", "none:1", "tau"]) {
     assert.equal(exitRuleOf(name, {}), undefined, name);
   }
@@ -138,7 +143,7 @@ test("a search chooses on one half of the questions and predicts from the other,
   // As a signal of the process does, whose turn comes when the search lets it.
   const onPart = () => void clock.timer(0, () => stop.abort(new Error("stopped")));
   await assert.rejects(searchTopology({ ...options, signal: stop.signal, onPart }), /stopped/);
-  const none = await searchTopology({ ...options, budget: { tokens: 1 } });
+  const none = await searchTopology({ ...options, depths: [1], budget: { tokens: 1 } });
   assert.deepEqual([none.candidate, none.search.recommended, none.search.cost], [
     undefined,
     undefined,

@@ -2,14 +2,14 @@ import {
   candidateGraph,
   type TopologyCandidate,
   topologyModels,
-} from "../../bench/experiments/topology/candidates.ts";
-import { TOPOLOGY_FIGURES } from "../../bench/experiments/topology/outcome_figures.ts";
-import type { TopologySearch } from "../../bench/experiments/topology/topology.ts";
+} from "../../../bench/experiments/topology/candidates.ts";
+import { TOPOLOGY_FIGURES } from "../../../bench/experiments/topology/outcome_figures.ts";
+import type { TopologySearch } from "../../../bench/experiments/topology/topology.ts";
 import {
   TOPOLOGY_FIGURE_NAMES,
   topologyBoundsText,
   topologyFigureText,
-} from "../../bench/report/topology_report.ts";
+} from "../../../bench/report/topology_report.ts";
 
 /** Name of the recommended graph in its configuration. */
 export const RECOMMENDED_GRAPH = "moa";
@@ -20,10 +20,16 @@ export interface TopologyConfigOptions {
   readonly search: TopologySearch;
   readonly serving: "sglang-pd" | "sglang";
   readonly origin: string;
-  readonly workload: string;
-  /** The models of these keys, such as an id on the Hub; the key itself where there is none. */
-  readonly modelIds: Readonly<Record<string, string>>;
+  /** The workload, or the file of records. */
+  readonly asked: string;
 }
+
+/** Models of the paper's sizes; others are named by their keys. */
+const MODEL_IDS: Readonly<Record<string, string>> = {
+  "4b": "Qwen/Qwen3-VL-4B-Instruct",
+  "8b": "Qwen/Qwen3-VL-8B-Instruct",
+  "32b": "Qwen/Qwen3-VL-32B-Instruct",
+};
 
 const LINE_LENGTH = 110;
 const FIRST_PORT = 30_000;
@@ -31,11 +37,11 @@ const FIRST_BOOTSTRAP_PORT = 8_998;
 
 /** The recommendation as a configuration in JSON with comments, which say where it comes from. */
 export function topologyConfigText(options: TopologyConfigOptions): string {
-  const { candidate, serving, modelIds } = options;
+  const { candidate, serving } = options;
   const url = (port: number) => `http://127.0.0.1:${FIRST_PORT + port}`;
   const models = Object.fromEntries(
     topologyModels(candidate).map((name, at) => [name, {
-      model: modelIds[name] ?? name,
+      model: MODEL_IDS[name] ?? name,
       engine: serving,
       workers: serving === "sglang"
         ? [url(at)]
@@ -60,7 +66,7 @@ function jsonText(value: unknown, indent: string): string {
   return `${open}\n${parts.join(",\n")}\n${indent}${close}`;
 }
 
-function commentsOf({ candidate, search, origin, workload }: TopologyConfigOptions): string[] {
+function commentsOf({ candidate, search, origin, asked }: TopologyConfigOptions): string[] {
   const { recommended, chosenOn, heldOut, next, candidates, budget } = search;
   const limits = [
     ...budget.latencyMs === undefined ? [] : [`mean latency at most ${budget.latencyMs} ms`],
@@ -68,7 +74,7 @@ function commentsOf({ candidate, search, origin, workload }: TopologyConfigOptio
   ];
   return [
     `Recommended by canopy bench topology: ${candidate.name}.`,
-    `${origin}; workload ${workload}.`,
+    `${origin}; questions of ${asked}.`,
     `Budget: ${
       limits.join(", ") || "none"
     }. Chosen from ${candidates.length} candidates on ${chosenOn} questions.`,

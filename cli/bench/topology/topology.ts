@@ -1,32 +1,25 @@
-import { scriptedQuestions } from "../../bench/experiments/scripted_answers.ts";
-import { EXIT_FORMS, exitRuleOf } from "../../bench/experiments/topology/exit_rules.ts";
-import { type PlayedFigure, playTopology } from "../../bench/experiments/topology/play_topology.ts";
-import { type FoundTopology, searchTopology } from "../../bench/experiments/topology/topology.ts";
-import { arrivalsOf } from "../../bench/experiments/workloads/question_arrivals.ts";
-import type { BenchWorkload } from "../../bench/experiments/workloads/workload_file.ts";
-import { SIZES } from "../../bench/experiments/world.ts";
-import { topologyReport } from "../../bench/report/topology_report.ts";
-import { loadCheckedConfig } from "../../cfgs/load/load.ts";
-import { UsageError } from "../kit/args.ts";
-import { defineCommand } from "../kit/command.ts";
-import type { Io } from "../kit/io.ts";
-import { Progress } from "../kit/progress.ts";
-import { REPORT_OPTIONS, writeReport, writeResult } from "../kit/report_output.ts";
-import { originOf, wholeNumberOf } from "./experiment.ts";
+import { EXIT_FORMS, exitRuleOf } from "../../../bench/experiments/topology/exit_rules.ts";
+import { type PlayedFigure, playTopology } from "../../../bench/experiments/topology/play_topology.ts";
+import { type FoundTopology, searchTopology } from "../../../bench/experiments/topology/topology.ts";
+import { SIZES } from "../../../bench/experiments/world.ts";
+import { topologyReport } from "../../../bench/report/topology_report.ts";
+import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
+import { UsageError } from "../../kit/args.ts";
+import { defineCommand } from "../../kit/command.ts";
+import type { Io } from "../../kit/io.ts";
+import { Progress } from "../../kit/progress.ts";
+import { REPORT_OPTIONS, writeReport, writeResult } from "../../kit/report_output.ts";
+import { originOf, wholeNumberOf } from "../experiment.ts";
+import { COST_OPTION } from "../model_costs.ts";
+import { WORKLOAD_HELP } from "../workloads.ts";
 import { RECOMMENDED_GRAPH, topologyConfigText } from "./topology_config.ts";
-import { WORKLOAD_HELP, workloadsOf } from "./workloads.ts";
+import { type TopologyInput, topologyInput } from "./topology_input.ts";
 
 const DEFAULTS = {
   depths: [1, 2, 3],
   widths: [3, 9],
   exits: ["none", "agree:3", "posterior:0.95", "answer"],
-  questions: 400,
   play: 50,
-};
-const MODEL_IDS = {
-  "4b": "Qwen/Qwen3-VL-4B-Instruct",
-  "8b": "Qwen/Qwen3-VL-8B-Instruct",
-  "32b": "Qwen/Qwen3-VL-32B-Instruct",
 };
 
 /** `canopy bench topology`: which graph, models and exit are worth what they cost. */
@@ -40,9 +33,19 @@ export const benchTopologyCommand = defineCommand({
       value: "NAME|FILE",
       help: "Lengths of questions and answers; chat by default (see bench workloads)",
     },
+    answers: {
+      type: "text",
+      value: "FILE",
+      help: "Answers of models that bench eval --records has kept, in place of scripted ones",
+    },
+    cost: COST_OPTION,
     depth: { type: "list", value: "N", help: "Layers, the root's included; 1, 2 and 3 by default" },
     width: { type: "list", value: "N", help: "Agents of the first layer; 3 and 9 by default" },
-    model: { type: "list", value: "SIZE", choices: [...SIZES], help: "Models to use; all by default" },
+    model: {
+      type: "list",
+      value: "NAME",
+      help: `Models to use: ${SIZES.join(", ")}, or recorded ones; all by default`,
+    },
     exit: {
       type: "list",
       value: "RULE",
@@ -65,7 +68,7 @@ export const benchTopologyCommand = defineCommand({
       value: "N",
       min: 20,
       max: 10_000,
-      help: `Half of them choose, half predict; ${DEFAULTS.questions} by default`,
+      help: "Half of them choose, half predict; 400 by default, of recorded ones all",
     },
     play: {
       type: "number",
@@ -107,56 +110,57 @@ Recommended is the cheapest graph within the budget that is as right as the best
 budget it is so of all. It is then asked fresh questions by the real router. The exit code is 1 where nothing is within
 the budget.
 
+With --answers agents that read nobody give recorded answers of their models: as many for each question as a first
+layer is wide (bench eval --repeats). Of recorded questions a fifth at most is kept to be played.
+
 ${WORKLOAD_HELP}
 
 Examples:
   canopy bench topology --budget-ms 5000 --write canopy.jsonc --html topology.html
-  canopy bench topology --budget-tokens 1500 --exit none --exit agree:2 --width 3 --width 5`,
+  canopy bench topology --budget-tokens 1500 --exit none --exit agree:2 --width 3 --width 5
+  canopy bench topology --answers gsm8k.jsonl --cost small=8b --cost large=32b --width 5`,
   run: async (values, _, io) => {
-    const [workload] = workloadsOf(values.workload === undefined ? [] : [values.workload], io, ["chat"]);
-    if (workload === undefined) throw new UsageError("Option --workload needs a name or a file");
-    const { depth, width, model, play: next = DEFAULTS.play } = values;
-    const settings = {
-      workload,
+    const { play = DEFAULTS.play, seed = "canopy", serving = "sglang-pd", depth, exit } = values;
+    const input = topologyInput(values, { seed, fresh: play === 0 ? DEFAULTS.play : play }, io);
+    const settings: TopologySettings = {
       depths: depth.length === 0 ? DEFAULTS.depths : depth.map((text) => wholeNumberOf("depth", text, 1, 5)),
-      widths: width.length === 0 ? DEFAULTS.widths : width.map((text) => wholeNumberOf("width", text, 2, 64)),
-      models: SIZES.filter((size) => model.length === 0 || model.includes(size)),
-      exits: values.exit.length === 0 ? DEFAULTS.exits : values.exit.map(exitNamed),
+      widths: widthsOf(values.width, input),
+      exits: exit.length === 0 ? DEFAULTS.exits : exit.map(exitNamed),
       budget: { latencyMs: values["budget-ms"], tokens: values["budget-tokens"] },
-      questions: values.questions ?? DEFAULTS.questions,
-      next: next === 0 ? DEFAULTS.play : next,
-      play: next > 0,
-      atOnce: values.concurrency ?? atOnceOf(workload, next),
-      serving: values.serving ?? "sglang-pd",
-      seed: values.seed ?? "canopy",
-    } as const;
-    return await searched(settings, values, io);
+      play: play > 0,
+      serving,
+      seed,
+    };
+    return await searched(input, settings, values, io);
   },
 });
 
 /** What a search is asked for. */
 interface TopologySettings {
-  readonly workload: BenchWorkload;
   readonly depths: readonly number[];
   readonly widths: readonly number[];
-  readonly models: readonly (typeof SIZES)[number][];
   readonly exits: readonly string[];
   readonly budget: { readonly latencyMs: number | undefined; readonly tokens: number | undefined };
-  readonly questions: number;
-  readonly next: number;
   readonly play: boolean;
-  readonly atOnce: number;
   readonly serving: "sglang-pd" | "sglang";
   readonly seed: string;
 }
 
+type Files = Parameters<typeof writeReport>[1] & { readonly write: string | undefined };
+
 async function searched(
+  input: TopologyInput,
   settings: TopologySettings,
-  files: Parameters<typeof writeReport>[1] & { readonly write: string | undefined },
+  files: Files,
   io: Io,
 ): Promise<number> {
-  const { workload, serving, seed, questions, models } = settings;
-  const origin = originOf({ serving, seed, slots: "completion" });
+  const { serving, seed } = settings;
+  const { name, models, questions, fresh, atOnce, assumptions } = input;
+  const pairs = serving === "sglang-pd";
+  const gpus = models.length * (pairs ? 2 : 1);
+  const measured = models.some(({ cost }) => typeof cost === "object");
+  const hardware = `${gpus} ${measured ? "calibrated servers" : "H200 GPUs"}`;
+  const origin = originOf({ serving, seed, slots: "completion" }, hardware);
   const progress = new Progress(io);
   const onPart = (part: string) => {
     if (io.err.isTerminal) progress.show(part);
@@ -164,28 +168,25 @@ async function searched(
   try {
     const found = await searchTopology({
       ...settings,
-      models: models.map((name) => ({ name, cost: name })),
-      questions: scriptedQuestions(workload, questions, seed),
-      pairs: serving === "sglang-pd",
+      models,
+      questions,
+      atOnce,
+      next: fresh.length,
+      pairs,
       clock: io.clock,
       signal: io.stop,
       onPart,
     });
     const { candidate, search } = found;
-    const config = candidate === undefined ? undefined : topologyConfigText({
-      candidate,
-      search,
-      serving,
-      origin,
-      workload: workload.name,
-      modelIds: MODEL_IDS,
-    });
-    const played = await playedFigures(found, config, { ...settings, onPart }, io);
+    const config = candidate && topologyConfigText({ candidate, search, serving, origin, asked: name });
+    const played = await playedFigures({ found, config, input, settings }, onPart, io);
     progress.end();
+    const shown = { ...settings, asked: name, models, questions: questions.length, atOnce };
     const report = topologyReport(search, {
       origin,
-      workload: workload.name,
-      settings: { ...settings },
+      asked: name,
+      assumptions,
+      settings: shown,
       played,
       config,
     });
@@ -198,25 +199,46 @@ async function searched(
   }
 }
 
-/** The recommendation as its configuration says, on questions of another seed. */
+/** The recommendation as its configuration says, on questions that were not searched with. */
 async function playedFigures(
-  { search: { recommended } }: FoundTopology,
-  config: string | undefined,
-  settings: TopologySettings & { readonly onPart: (part: string) => void },
+  { found: { search: { recommended } }, config, input, settings }: {
+    readonly found: FoundTopology;
+    readonly config: string | undefined;
+    readonly input: TopologyInput;
+    readonly settings: TopologySettings;
+  },
+  onPart: (part: string) => void,
   io: Io,
 ): Promise<PlayedFigure[] | undefined> {
   if (config === undefined || recommended === undefined || !settings.play) return undefined;
-  const { workload, next, seed, serving, atOnce } = settings;
+  const { seed, serving } = settings;
+  const { models, fresh, atOnce } = input;
   const { graphs } = loadCheckedConfig({ path: "recommended.jsonc", text: config, env: {} }).config;
-  settings.onPart(`${recommended.name}, played`);
+  onPart(`${recommended.name}, played`);
   return await playTopology({
     serving,
     seed,
+    models,
     graph: { ...graphs[RECOMMENDED_GRAPH] },
-    questions: scriptedQuestions(workload, next, `${seed}/fresh`),
+    questions: fresh,
     concurrency: atOnce,
     signal: io.stop,
   }, recommended.next);
+}
+
+/** Throws `UsageError` for a first layer that has more agents than there are recorded answers of a model. */
+function widthsOf(given: readonly string[], { widest }: TopologyInput): readonly number[] {
+  const asked = given.map((text) => wholeNumberOf("width", text, 2, 64));
+  const wider = asked.find((width) => width > widest);
+  if (wider !== undefined) {
+    throw new UsageError(
+      `Option --width ${wider} needs ${wider} recorded answers of each model to each question, and there are ` +
+        `${widest}: record more with canopy bench eval --repeats ${wider}`,
+    );
+  }
+  if (asked.length > 0) return asked;
+  const widths = DEFAULTS.widths.filter((width) => width <= widest);
+  return widths.length > 0 || widest < 2 ? widths : [widest];
 }
 
 function exitNamed(name: string): string {
@@ -224,14 +246,5 @@ function exitNamed(name: string): string {
   throw new UsageError(
     `Option --exit must be one of ${EXIT_FORMS.join(", ")}, K at least 2 and P above 0.5 and below 1: ` +
       `current value is "${name}"`,
-  );
-}
-
-/** Throws `UsageError` for a workload that is asked by the second. */
-function atOnceOf(workload: BenchWorkload, questions: number): number {
-  const arrivals = arrivalsOf(workload, Math.max(1, questions));
-  if (typeof arrivals === "number") return arrivals;
-  throw new UsageError(
-    `Workload ${workload.name} has questions that come at random, which are not costed: add --concurrency N`,
   );
 }

@@ -1,0 +1,56 @@
+import { SIZES } from "../../bench/experiments/world.ts";
+import type { SimulatorOptions } from "../../simulator/server/simulator_options.ts";
+import { UsageError } from "../kit/args.ts";
+import { costNamed } from "../kit/cost_file.ts";
+import type { Io } from "../kit/io.ts";
+
+/** Option that says what recorded models take. */
+export const COST_OPTION = {
+  type: "list",
+  value: "[MODEL=]SIZE|FILE",
+  help: `What a model, or each one, takes: ${SIZES.join(", ")} on an H200, or a file of bench calibrate; ` +
+    "by default what its name says",
+} as const;
+
+/** Costs by the models that are recorded. Throws `UsageError` for a model of which nothing is known. */
+export function modelCosts(
+  given: readonly string[],
+  models: readonly string[],
+  io: Pick<Io, "cwd">,
+): Map<string, NamedCost> {
+  const written = new Map(given.map((text): [string, NamedCost] => {
+    const [, model = "", name = ""] = /^(?:(.*)=)?([^=]*)$/.exec(text) ?? [];
+    if (model !== "" && !models.includes(model)) {
+      throw new UsageError(
+        `Option --cost names "${model}", which is not recorded; recorded are ${models.join(", ")}`,
+      );
+    }
+    return [model, { text: name, cost: costNamed(name, SIZES, io) }];
+  }));
+  const all = models.map((model) => ({
+    model,
+    cost: written.get(model) ?? written.get("") ?? sizeIn(model),
+  }));
+  const unknown = all.filter(({ cost }) => cost === undefined).map(({ model }) => model);
+  if (unknown.length > 0) {
+    throw new UsageError(
+      `Nothing says what ${unknown.join(", ")} takes: add --cost ${
+        unknown[0]
+      }=SIZE, or --cost SIZE for all ` +
+        `(${SIZES.join(", ")}, or a file of canopy bench calibrate)`,
+    );
+  }
+  return new Map(all.flatMap(({ model, cost }) => cost === undefined ? [] : [[model, cost]]));
+}
+
+/** A cost and how it was named. */
+export interface NamedCost {
+  readonly text: string;
+  readonly cost: SimulatorOptions["cost"];
+}
+
+/** The size that a name says, such as that of Qwen3-8B. */
+export function sizeIn(model: string): NamedCost | undefined {
+  const size = SIZES.find((one) => new RegExp(`(^|[^0-9.])${one}($|[^a-z0-9])`, "i").test(model));
+  return size === undefined ? undefined : { text: size, cost: size };
+}
