@@ -6,6 +6,7 @@ import type { Random } from "../base/random.ts";
 import type { Spans } from "./tracing/spans.ts";
 import type { Transport } from "../base/transport.ts";
 import { checkMaxTokens } from "../cfgs/check/check_max_tokens.ts";
+import { ConfigOrigins } from "../cfgs/load/config_origins.ts";
 import type { Config } from "../cfgs/schema/config.ts";
 import { apiKeysOf } from "../cfgs/schema/limits.ts";
 import { loadTokenizer } from "../ml/tokenizers/hf_tokenizer.ts";
@@ -92,6 +93,8 @@ export interface Router {
   readonly inside: RouterInside;
   /** To be told of readings of the configuration, for /metrics. */
   readonly reloads: ReloadMetrics;
+  /** To be told where the configuration's values come from, for /v1/config. */
+  readonly origins: ConfigOrigins;
   /** Resolves when every worker was asked once what it can do and tokenizers were looked for, with or without success. */
   readonly ready: () => Promise<void>;
   /**
@@ -161,6 +164,7 @@ export function createRouter(options: RouterOptions): Router {
     services,
     inside: { models, admission, metrics, counts: () => countsOf(parts) },
     reloads: metrics.reloads,
+    origins: parts.origins,
     reconfigure: (next) => {
       prepare(next, parts, listeners).commit();
       config = next;
@@ -173,10 +177,7 @@ export function createRouter(options: RouterOptions): Router {
       return listening;
     },
     listenForMetrics: async (address) => await listeners.listenForMetrics(address),
-    drain: async () => {
-      await drain.drain();
-      await (closed ??= end());
-    },
+    drain: () => drain.drain().then(() => closed ??= end()),
     close: () => closed ??= end(),
   };
 }
@@ -214,6 +215,7 @@ function createParts(options: RouterOptions, life: AbortSignal) {
   return {
     ...shared,
     archive,
+    origins: new ConfigOrigins(),
     leads: part?.leads !== false,
     models,
     moa,

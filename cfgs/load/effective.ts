@@ -12,7 +12,7 @@ export interface EffectiveValue {
 }
 
 /** Every value of the configuration in use, and where it came from. */
-export function effectiveValues(loaded: LoadedConfig): EffectiveValue[] {
+export function effectiveValues(loaded: Pick<LoadedConfig, "config" | "provenance">): EffectiveValue[] {
   return [...leaves(loaded.config, [])].map(({ path, value }) => ({
     path: formatPath(path),
     value: shownSecret(value, path),

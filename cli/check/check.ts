@@ -8,6 +8,7 @@ import { configJsonSchema } from "../../cfgs/schema/json_schema.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
+import { reportsWarning } from "../kit/router/reports_warning.ts";
 import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { colorsOf } from "../kit/terminal.ts";
 
@@ -52,7 +53,8 @@ Examples:
         basePort: values["base-port"],
       });
       const { config, source } = loaded;
-      const warnings = (await prefillWarnings(config, io)).map((message): ConfigProblem => ({
+      const said = [...await prefillWarnings(config, io), reportsWarning(config) ?? []].flat();
+      const warnings = said.map((message): ConfigProblem => ({
         severity: "warning",
         file: source,
         line: undefined,

@@ -55,6 +55,11 @@ export const OVERRIDE_OPTIONS = {
     help: "Any value of the configuration, such as server.max_queued=10",
   },
   "no-page": { type: "flag", help: "No page for browsers at / (server.page)" },
+  reports: {
+    type: "text",
+    value: "DIR",
+    help: "Folder of bench reports that the page lists (server.reports)",
+  },
   records: {
     type: "text",
     value: "FILE",
@@ -92,6 +97,9 @@ export function overridesOf(values: OptionValues<typeof OVERRIDE_OPTIONS>): Over
   }
   if (values.workers !== undefined) {
     overrides.push({ path: "server.workers", value: values.workers, origin: "--workers" });
+  }
+  if (values.reports !== undefined) {
+    overrides.push({ path: "server.reports", value: values.reports, origin: "--reports" });
   }
   if (values.records !== undefined) {
     if (values["no-records"]) throw new UsageError("--records and --no-records exclude each other");

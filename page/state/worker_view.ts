@@ -18,9 +18,43 @@ export interface WorkerView {
   readonly lastError: string;
 }
 
-/** The workers of an answer of GET /workers, those of a model together. */
-export function workersOf(answer: unknown): readonly WorkerView[] {
-  const workers = listField(answer, "workers").map((worker) => ({
+/** What takes a model's requests as one: a worker, or prefill and decode servers that serve them together. */
+export interface WorkerGroup {
+  readonly model: string;
+  readonly engine: string;
+  /** How its servers work together; empty for a worker alone. */
+  readonly pairing: string;
+  /** Prefill servers first. */
+  readonly workers: readonly WorkerView[];
+}
+
+/** The workers of an answer of GET /workers, those of a model behind each other, both halves of pairs in one group. */
+export function workerGroups(answer: unknown): readonly WorkerGroup[] {
+  const alone = (worker: WorkerView): WorkerGroup => {
+    const { model, engine } = worker;
+    return { model, engine, pairing: "", workers: [worker] };
+  };
+  return [...Map.groupBy(workersIn(answer), ({ model }) => model)].flatMap(([model, workers]) => {
+    const prefills = workers.filter(({ role }) => role === "prefill");
+    const decodes = workers.filter(({ role }) => role === "decode");
+    const halves = [...prefills, ...decodes];
+    // Who has not named a model yet belongs to nobody.
+    if (model === "" || halves.length === 0) return workers.map(alone);
+    const pairing = pairingOf(prefills.length, decodes.length);
+    const others = workers.filter((worker) => !halves.includes(worker)).map(alone);
+    return [{ model, engine: halves[0]?.engine ?? "", pairing, workers: halves }, ...others];
+  });
+}
+
+/** Any prefill server works with any decode server. */
+function pairingOf(prefills: number, decodes: number): string {
+  if (prefills === 1 && decodes === 1) return "a pair";
+  const all = `${prefills} prefill, ${decodes} decode`;
+  return prefills > 0 && decodes > 0 ? `${all}, any with any` : all;
+}
+
+function workersIn(answer: unknown): readonly WorkerView[] {
+  return listField(answer, "workers").map((worker) => ({
     id: textField(worker, "id") || textField(worker, "url"),
     model: textField(worker, "model"),
     engine: textField(worker, "engine"),
@@ -33,7 +67,6 @@ export function workersOf(answer: unknown): readonly WorkerView[] {
     failures: numberAt(worker, "failures") ?? 0,
     lastError: textField(worker, "last_error"),
   }));
-  return [...Map.groupBy(workers, ({ model }) => model).values()].flat();
 }
 
 /** A model's share in the work of runs, from /metrics. */

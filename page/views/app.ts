@@ -7,16 +7,18 @@ import { EnginesPage } from "./engines_page.ts";
 import type { PageContext } from "./page_context.ts";
 import { PlaygroundPage } from "./playground_page.ts";
 import { KeyForm } from "./problem.ts";
-import { ComparePage, RunPage } from "./run_page.ts";
+import { ReportsPage } from "./reports_page.ts";
+import { ComparePage, RunPage } from "./run/run_page.ts";
 import { RunsPage } from "./runs_page.ts";
 import { Api } from "../client/api.ts";
-import { hashOf, type PageAddress, readAddress } from "../state/address.ts";
+import { hashOf, type PageAddress, readAddress, type RunChoice } from "../state/address.ts";
 
 const VIEWS = [
   ["playground", "Playground"],
   ["runs", "Runs"],
   ["engines", "Engines"],
   ["charts", "Charts"],
+  ["reports", "Reports"],
   ["config", "Config"],
 ] as const;
 
@@ -42,6 +44,12 @@ export function App(): VNode {
       setAsksKey(false);
     },
   };
+  // A change of the choice is no step to go back from.
+  const choose = (chosen: RunChoice) => {
+    const next = { view: "runs", ...chosen } as const;
+    history.replaceState(null, "", hashOf(next));
+    setAddress(next);
+  };
   return html`
     <a class="skip" href="#main">To the content</a>
     <header>
@@ -65,7 +73,7 @@ export function App(): VNode {
         </div>
       `
       : null}
-    <main id="main" tabindex="-1">${viewOf(address, page)}</main>
+    <main id="main" tabindex="-1">${viewOf(address, page, choose)}</main>
   `;
 }
 
@@ -73,19 +81,23 @@ function isIn(address: PageAddress, view: string): boolean {
   return address.view === view || view === "runs" && (address.view === "run" || address.view === "compare");
 }
 
-function viewOf(address: PageAddress, page: PageContext): VNode {
-  const key = `${JSON.stringify(address)} ${page.keyCount}`;
+function viewOf(address: PageAddress, page: PageContext, choose: (chosen: RunChoice) => void): VNode {
+  // The list of runs stays while the choice among them changes.
+  const shown = address.view === "runs" ? "runs" : JSON.stringify(address);
+  const key = `${shown} ${page.keyCount}`;
   switch (address.view) {
     case "engines":
       return html`<${EnginesPage} key=${key} page=${page} />`;
     case "runs":
-      return html`<${RunsPage} key=${key} page=${page} />`;
+      return html`<${RunsPage} key=${key} page=${page} chosen=${address} choose=${choose} />`;
     case "run":
       return html`<${RunPage} key=${key} page=${page} id=${address.id} />`;
     case "compare":
       return html`<${ComparePage} key=${key} page=${page} ids=${address.ids} />`;
     case "charts":
       return html`<${ChartsPage} key=${key} page=${page} />`;
+    case "reports":
+      return html`<${ReportsPage} key=${key} page=${page} />`;
     case "config":
       return html`<${ConfigPage} key=${key} page=${page} />`;
     default:

@@ -1,11 +1,11 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { AgentDetail } from "./agent_detail.ts";
+import { AgentDetail } from "./run/agent_detail.ts";
 import type { PageContext } from "./page_context.ts";
 import { problem } from "./problem.ts";
-import { RunFacts } from "./run_facts.ts";
-import { RunTree } from "./run_tree.ts";
+import { RunFacts } from "./run/run_facts.ts";
+import { RunTree } from "./run/run_tree.ts";
 import { type Api, eventsIn } from "../client/api.ts";
 import { followRun, runOfRequest } from "../client/follow_run.ts";
 import { textField } from "../state/json_fields.ts";

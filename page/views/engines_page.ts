@@ -5,7 +5,7 @@ import type { PageContext } from "./page_context.ts";
 import { problem } from "./problem.ts";
 import { usePolled } from "./use_polled.ts";
 import { readMetrics } from "../state/metrics_text.ts";
-import { modelTokens, workersOf, type WorkerView } from "../state/worker_view.ts";
+import { modelTokens, type WorkerGroup, workerGroups, type WorkerView } from "../state/worker_view.ts";
 
 const POLL_MS = 2_000;
 
@@ -29,9 +29,9 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
       <table>
         <thead>
           <tr>
-            <th>Worker</th>
             <th>Model</th>
             <th>Engine</th>
+            <th>Worker</th>
             <th>Half</th>
             <th>Health</th>
             <th>Breaker</th>
@@ -40,7 +40,7 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
             <th class="n">Failed</th>
           </tr>
         </thead>
-        <tbody>${workersOf(workers.value).map(workerRow)}</tbody>
+        ${workerGroups(workers.value).map(groupRows)}
       </table>
     </div>
         <h2>Work of runs, by model</h2>
@@ -81,13 +81,27 @@ export function EnginesPage({ page }: { readonly page: PageContext }): VNode {
   `;
 }
 
-function workerRow(worker: WorkerView): VNode {
+/** One worker, or both halves of pairs as one row with a line for each server. */
+function groupRows({ model, engine, pairing, workers }: WorkerGroup): VNode {
+  const head = html`
+    <th scope="rowgroup" rowspan=${workers.length} class="of">${model}${pairing === ""
+      ? null
+      : html`<br /><small>${pairing}</small>`}</th>
+    <td rowspan=${workers.length}>${engine}</td>
+  `;
+  return html`
+    <tbody key=${`${model} ${workers.map(({ id, url }) => `${id} ${url}`)}`}>
+      ${workers.map((worker, at) => workerRow(worker, at === 0 ? head : null))}
+    </tbody>
+  `;
+}
+
+function workerRow(worker: WorkerView, head: VNode | null): VNode {
   const { id, url, lastError, health } = worker;
   return html`
-    <tr key=${`${worker.model} ${id} ${url}`}>
+    <tr key=${`${id} ${url}`}>
+      ${head}
       <td><bdi>${id}</bdi>${url === id ? null : html`<br /><small><bdi>${url}</bdi></small>`}</td>
-      <td>${worker.model}</td>
-      <td>${worker.engine}</td>
       <td>${worker.role}</td>
       <td><span class=${`mark ${health === "healthy" ? "good" : "bad"}`}>${health}</span>
           ${lastError === "" ? null : html`<br /><small class="text">${lastError}</small>`}</td>

@@ -7,27 +7,24 @@ import { problem, valueOf } from "./problem.ts";
 import { usePolled } from "./use_polled.ts";
 import { type LoadedRuns, useRunPages } from "./use_run_pages.ts";
 import type { Api } from "../client/api.ts";
-import { hashOf } from "../state/address.ts";
+import { hashOf, type RunChoice } from "../state/address.ts";
 import { listField, textField } from "../state/json_fields.ts";
-import {
-  filteredRuns,
-  type ListedRun,
-  RUN_FILTERS,
-  type RunFilter,
-  stateOfFilter,
-} from "../state/run_list.ts";
+import { filteredRuns, type ListedRun, RUN_FILTERS, stateOfFilter } from "../state/run_list.ts";
 
 const MODELS_POLL_MS = 30_000;
 
 /** The runs that the router knows, to be searched, filtered, opened and compared. */
-export function RunsPage({ page }: { readonly page: PageContext }): VNode {
-  const [filter, setFilter] = useState<RunFilter>("all");
-  const [graph, setGraph] = useState("");
-  const [search, setSearch] = useState("");
+export function RunsPage({ page, chosen, choose }: {
+  readonly page: PageContext;
+  readonly chosen: RunChoice;
+  readonly choose: (chosen: RunChoice) => void;
+}): VNode {
+  const { filter = "all", model: graph = "", search = "" } = chosen;
+  const change = (one: RunChoice) => choose({ filter, model: graph, search, ...one });
   const [marked, setMarked] = useState<readonly string[]>([]);
   const loaded = useRunPages(page.api, { state: stateOfFilter(filter), graph });
   const all = loaded.pages?.runs ?? [];
-  const graphs = useGraphNames(page.api, all);
+  const graphs = useGraphNames(page.api, [graph, ...all.map((run) => run.graph)]);
   const runs = filteredRuns(all, { filter, search });
   const onMark = (id: string) =>
     setMarked(marked.includes(id) ? marked.filter((one) => one !== id) : [...marked.slice(-1), id]);
@@ -37,14 +34,14 @@ export function RunsPage({ page }: { readonly page: PageContext }): VNode {
         ${problem(loaded.error, page)}
         <div class="row">
           <label>Search <input type="search" value=${search} onInput=${(event: Event) =>
-            setSearch(valueOf(event))} /></label>
+            change({ search: valueOf(event) })} /></label>
           <label>Model <select id="graph" value=${graph} onChange=${(event: Event) =>
-            setGraph(valueOf(event))}><option value="">all</option>${graphs.map((name) =>
+            change({ model: valueOf(event) })}><option value="">all</option>${graphs.map((name) =>
               html`<option value=${name}>${name}</option>`
             )}</select></label>
           <span role="group" aria-label="Filter" class="row">${RUN_FILTERS.map((one) =>
             html`<button type="button" aria-pressed=${one === filter} onClick=${() =>
-              setFilter(one)}>${one}</button>`
+              change({ filter: one })}>${one}</button>`
           )}</span>
           ${first !== undefined && second !== undefined
             ? html`<a href=${hashOf({ view: "compare", ids: [first, second] })}>Compare the two</a>`
@@ -96,14 +93,14 @@ function olderButton({ pages, busy, loadOlder }: LoadedRuns): VNode | null {
     <span class="hint">The search, degraded and exited look at those that are loaded.</span></p>`;
 }
 
-/** Names of virtual models: those that are served, and those of runs that were seen. */
-function useGraphNames(api: Api, runs: readonly ListedRun[]): readonly string[] {
+/** Names of virtual models: those that are served, and known ones of before. */
+function useGraphNames(api: Api, known: readonly string[]): readonly string[] {
   const models = usePolled((signal) => api.json("/v1/models", { signal }), {
     everyMs: MODELS_POLL_MS,
     key: "models",
   });
   const seen = useRef(new Set<string>());
-  for (const { graph } of runs) seen.current.add(graph);
+  for (const name of known) seen.current.add(name);
   const served = listField(models.value, "data").filter((one) => textField(one, "owned_by") === "canopy")
     .map((one) => textField(one, "id"));
   return [...new Set([...served, ...seen.current])].filter((name) => name !== "");

@@ -28,6 +28,7 @@ import { modelRoutes } from "./openai/models.ts";
 import { pageRoutes } from "./page/page_routes.ts";
 import { openApiDocument } from "./openapi.ts";
 import { refusedRoutes } from "./refused.ts";
+import { reportRoutes } from "./reports/reports.ts";
 import { responseRoutes } from "./responses/responses.ts";
 import { runRoutes } from "./runs/runs.ts";
 import { sglangNativeRoutes } from "./sglang/sglang_native.ts";
@@ -97,6 +98,7 @@ export function createApp(services: AppServices): Hono<Env> {
       adminRoutes(http),
       workerRoutes(http),
       refusedRoutes(),
+      reportRoutes(http),
       ...(config.server.page ? [pageRoutes()] : []),
     ]
   ) app.route("/", routes);

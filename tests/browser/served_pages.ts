@@ -2,19 +2,22 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { SystemClock } from "../../base/clock.ts";
 import { isJsonObject } from "../../base/json.ts";
-import { loadCheckedConfig } from "../../cfgs/load/load.ts";
-import { type Config, configSchema } from "../../cfgs/schema/config.ts";
+import { loadCheckedConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
 import { systemTransport } from "../../router/transport/system.ts";
 import { startRouter } from "../../cli/kit/router/local_router.ts";
 import { fakeIo } from "../cli/fake_io.ts";
 
 /** Serves a configuration on a port of its own for as long as `use` takes. */
-async function withRouter(config: Config, use: (url: string) => Promise<void>): Promise<void> {
+async function withRouter(
+  { config, provenance }: Pick<LoadedConfig, "config" | "provenance">,
+  use: (url: string) => Promise<void>,
+): Promise<void> {
   const network = systemTransport();
   try {
     const io = fakeIo({ clock: new SystemClock(), transport: network });
     const { router, url } = await startRouter(config, io, { host: "127.0.0.1", port: 0 });
     try {
+      router.origins.read(provenance);
       await router.ready();
       await use(url);
     } finally {
@@ -30,8 +33,12 @@ export async function withLaboratory(
   server: Readonly<Record<string, unknown>>,
   use: (url: string) => Promise<void>,
 ): Promise<void> {
-  const { config } = loadCheckedConfig({ path: "laboratory", env: {} });
-  await withRouter(configSchema.parse({ ...config, server: { log_level: "fatal", ...server } }), use);
+  const overrides = Object.entries({ log_level: "fatal", ...server }).map(([name, value]) => ({
+    path: `server.${name}`,
+    value,
+    origin: `--set server.${name}`,
+  }));
+  await withRouter(loadCheckedConfig({ path: "laboratory", env: {}, overrides }), use);
 }
 
 /** Serves a tree of three agents, all of which say this, and one that fails with it. */
@@ -68,19 +75,17 @@ export async function withSpeaker(text: string, use: (url: string) => Promise<vo
   const { port } = engine.address() as AddressInfo;
   const agent = (seed: number) => ({ model: "speaker", sampling: { seed } });
   try {
-    await withRouter(
-      configSchema.parse({
-        server: { log_level: "fatal" },
-        models: { speaker: { model: "speaker", engine: "openai", workers: [`http://127.0.0.1:${port}`] } },
-        graphs: {
-          "<b>tree</b>": {
-            layers: [{ agents: [agent(1), agent(2), agent(3)] }, { agents: [agent(4)] }],
-            min_responses: 1,
-          },
+    const value = {
+      server: { log_level: "fatal" },
+      models: { speaker: { model: "speaker", engine: "openai", workers: [`http://127.0.0.1:${port}`] } },
+      graphs: {
+        "<b>tree</b>": {
+          layers: [{ agents: [agent(1), agent(2), agent(3)] }, { agents: [agent(4)] }],
+          min_responses: 1,
         },
-      }),
-      use,
-    );
+      },
+    };
+    await withRouter(loadCheckedConfig({ path: "speaker", env: {}, value }), use);
   } finally {
     engine.closeAllConnections();
     engine.close();

@@ -32,7 +32,7 @@ export interface ConfigReloadOptions {
   readonly source: ReloadSource | undefined;
   /** What the router was started with. */
   readonly config: Config;
-  readonly router: Pick<Router, "reconfigure" | "reloads">;
+  readonly router: Pick<Router, "reconfigure" | "reloads" | "origins">;
   readonly io: Pick<Io, "clock" | "onHangUp">;
 }
 
@@ -68,10 +68,11 @@ export class ConfigReload {
       return;
     }
     try {
-      const { config: read, source: name, warnings, later: held = [] } = source.read();
+      const { config: read, source: name, warnings, provenance, later: held = [] } = source.read();
       const { config, now, later: atStart } = liveChange(this.#config, read);
       const later = [...held, ...atStart];
       this.#apply(config, later);
+      router.origins.read(provenance, later);
       router.reloads.ended(now.length === 0 ? "unchanged" : "applied", hashOf(this.#config));
       for (const warning of warnings) this.#log.warning("{problem}", { problem: configProblemText(warning) });
       if (now.length > 0) {

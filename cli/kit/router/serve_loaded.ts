@@ -9,6 +9,7 @@ import { type Io, untilStopped } from "../io.ts";
 import { ConfigReload, type ReloadSource } from "./config_reload.ts";
 import { openFilesWarning } from "./open_files.ts";
 import { reachableUrl, startRouter } from "./local_router.ts";
+import { reportsWarning } from "./reports_warning.ts";
 import { colorsOf, definitions } from "../terminal.ts";
 import { version } from "../version.ts";
 import type { WorkerStatus } from "../../../router/pool/worker.ts";
@@ -34,11 +35,13 @@ export async function serveLoaded(
   { beside, reload }: ServeOptions = {},
 ): Promise<number> {
   for (const warning of loaded.warnings) io.err.write(`${configProblemText(warning)}\n`);
-  const openFiles = openFilesWarning(loaded.config);
-  if (openFiles !== undefined) io.err.write(`${openFiles}\n`);
+  for (const warning of [openFilesWarning(loaded.config), reportsWarning(loaded.config)]) {
+    if (warning !== undefined) io.err.write(`${warning}\n`);
+  }
   const { server } = loaded.config;
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
   const { router, url } = await startRouter(loaded.config, io, server);
+  router.origins.read(loaded.provenance);
   const life = new AbortController();
   try {
     const failed = failureOf(beside?.(router, url, life.signal), life.signal);

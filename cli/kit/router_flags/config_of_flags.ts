@@ -63,6 +63,7 @@ export function configOfFlags(flags: GivenFlags, { onlyGiven = false } = {}): Fl
   const workers = reader.text("workers");
   put(value, "server.workers", workers === "auto" ? workers : reader.count("workers", 1));
   if (reader.has("no-page")) put(value, "server.page", false);
+  put(value, "server.reports", reader.text("reports"));
   putRecords(value, reader);
   putLimits(value, reader);
   putKeys(value, reader);

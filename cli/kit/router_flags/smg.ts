@@ -208,6 +208,7 @@ export const OTHER_FLAGS: RouterFlags = {
   ),
   "workers": one("1", honoured("threads that serve; `auto`: one for each core")),
   "no-page": bare(honoured("no page for browsers at `/`")),
+  "reports": one(undefined, honoured("folder of bench reports that the page lists")),
   "records": one(undefined, honoured("SQLite file in which finished runs are recorded")),
   "no-records": bare(honoured("nothing is kept of finished runs")),
   "set": one(undefined, honoured("PATH=VALUE, any value of the configuration"), { repeats: true }),

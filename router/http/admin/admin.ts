@@ -1,4 +1,8 @@
 import { Hono } from "hono";
+import { type EffectiveValue, effectiveValues } from "../../../cfgs/load/effective.ts";
+import type { Provenance } from "../../../cfgs/load/load.ts";
+import type { ConfigPath } from "../../../cfgs/schema/config_path.ts";
+import { queryFlag } from "../gate/query_flag.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import { shownSecret } from "../../../cfgs/schema/secrets.ts";
 import { MetricsText } from "../../../base/prometheus.ts";
@@ -22,9 +26,28 @@ export function adminRoutes(http: HttpServices): Hono<Env> {
       }),
   ).get(
     "/v1/config",
-    guarded(http, "control", { summary: "The configuration in effect, its secrets hidden." }),
-    (call) => call.json(JSON.parse(JSON.stringify(shownSecret(configInEffect(http), [])))),
+    guarded(http, "control", {
+      summary:
+        "The configuration in effect, its secrets hidden; with ?origins=true each of its values, and where " +
+        "it comes from.",
+    }),
+    (call) => {
+      if (queryFlag(call, "origins")) return call.json({ object: "list", data: originsInEffect(http) });
+      return call.json(JSON.parse(JSON.stringify(shownSecret(configInEffect(http), []))));
+    },
   );
+}
+
+/** Every value of the configuration, as `path`, `value` and `origin`. */
+function originsInEffect(http: HttpServices): EffectiveValue[] {
+  const { origins, config: { models } } = http;
+  const provenance = (path: ConfigPath): Provenance => {
+    const [section, name] = path;
+    const learned = section === "models" && typeof name === "string" && !Object.hasOwn(models, name);
+    if (learned) return { kind: "value", name: "learned from its workers" };
+    return origins?.of(path) ?? { kind: "value", name: "the program" };
+  };
+  return effectiveValues({ config: configInEffect(http), provenance });
 }
 
 /** The configuration with the models that were learned from workers. */

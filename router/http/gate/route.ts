@@ -12,7 +12,7 @@ export interface Operation {
   readonly request?: z.ZodType;
   /** Absent: an object without further description. */
   readonly response?: z.ZodType;
-  readonly contentType?: "application/json" | "text/event-stream" | "text/plain";
+  readonly contentType?: "application/json" | "text/event-stream" | "text/plain" | "text/html";
   /** The answer may come as server-sent events, too, each with JSON of this schema (true: of any). */
   readonly streams?: z.ZodType | true;
   /** A header that may hold the key, where no `authorization` does. */

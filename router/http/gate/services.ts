@@ -2,6 +2,7 @@ import type { Clock } from "../../../base/clock.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Spans } from "../../tracing/spans.ts";
 import type { Transport } from "../../../base/transport.ts";
+import type { ConfigOrigins } from "../../../cfgs/load/config_origins.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
 import type { Admission } from "./admission.ts";
 import type { Keys } from "./auth.ts";
@@ -29,6 +30,8 @@ export interface RouterServices {
   readonly moa: Moa;
   /** Undefined where runs are kept in memory alone. */
   readonly archive?: RunArchive | undefined;
+  /** Undefined where nobody knows where the configuration is from. */
+  readonly origins?: ConfigOrigins | undefined;
   /** Undefined where no traces are recorded. */
   readonly spans?: Spans | undefined;
 }

@@ -1,6 +1,7 @@
 import { Hono } from "hono";
-import { badRequest, CanopyError } from "../../../base/errors.ts";
+import { CanopyError } from "../../../base/errors.ts";
 import type { Call, Env } from "../gate/context.ts";
+import { queryFlag } from "../gate/query_flag.ts";
 import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { recordBody } from "./run_bodies.ts";
@@ -56,7 +57,7 @@ export function runRoutes(http: HttpServices): Hono<Env> {
     }),
     async (call) => {
       const run = runInMemory(http, call);
-      const texts = textsWanted(call);
+      const texts = queryFlag(call, "texts");
       if (run !== undefined) return runEventStream(run, { texts, client: call.req.raw.signal });
       await archived(http, call);
       return endedEventStream(await http.archive?.events(runId(call)) ?? []);
@@ -80,13 +81,6 @@ async function cancel(http: HttpServices, call: Call): Promise<Response> {
 
 function jsonAnswer(bytes: Uint8Array<ArrayBuffer>): Response {
   return new Response(bytes, { headers: { "content-type": "application/json" } });
-}
-
-/** `?texts`. Throws 400 for what is neither true nor false. */
-function textsWanted(call: Call): boolean {
-  const text = call.req.query("texts") ?? "false";
-  if (text === "true" || text === "false") return text === "true";
-  throw badRequest("texts", `texts must be true or false: current value is ${text}`);
 }
 
 function runId(call: Call): string {

@@ -160,6 +160,18 @@ test("--records and --no-records set what is kept of runs, and exclude each othe
   assert.match(both.err, /--records and --no-records exclude each other/);
 });
 
+test("--reports names a folder for the page, and one that is not there, or has no page, is told", async () => {
+  const { out, code } = await checkFile("canopy.jsonc", GOOD, "--effective", "--reports", ".");
+  assert.equal(code, 0);
+  assert.match(out, /^server\.reports = "\." +# --reports$/m);
+  for (
+    const [args, words] of [
+      [["--reports", "no/such/folder"], /server\.reports: no\/such\/folder is no folder here yet/],
+      [["--reports", ".", "--no-page"], /server\.reports: \. is listed by no page/],
+    ] as const
+  ) assert.match((await checkFile("canopy.jsonc", GOOD, ...args)).out, words);
+});
+
 test("--no-page serves without the page, and is named as where that comes from", async () => {
   const { out } = await checkFile("canopy.jsonc", GOOD, "--effective", "--no-page");
   assert.match(out, /^server\.page = false +# --no-page$/m);

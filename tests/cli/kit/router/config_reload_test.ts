@@ -7,6 +7,7 @@ import { configureSync, resetSync } from "@logtape/logtape";
 import { VirtualClock } from "../../../../base/clock.ts";
 import { CanopyError } from "../../../../base/errors.ts";
 import { MetricsText } from "../../../../base/prometheus.ts";
+import { ConfigOrigins } from "../../../../cfgs/load/config_origins.ts";
 import { loadCheckedConfig } from "../../../../cfgs/load/load.ts";
 import type { Config } from "../../../../cfgs/schema/config.ts";
 import { ConfigReload } from "../../../../cli/kit/router/config_reload.ts";
@@ -22,6 +23,8 @@ interface Stage {
   readonly lines: string[];
   hangUp(): boolean;
   metrics(): string;
+  /** Where values come from, as the router was told. */
+  readonly origins: ConfigOrigins;
   /** Makes the router refuse what comes. */
   refuse: string | undefined;
 }
@@ -50,12 +53,14 @@ async function onStage(use: (stage: Stage) => Promise<void> | void, path = "cano
   try {
     const file = join(folder, path);
     const reloads = new ReloadMetrics(clock);
+    const origins = new ConfigOrigins();
     const stage: Stage = {
       folder,
       path: file,
       clock,
       applied: [],
       lines,
+      origins,
       hangUp: () => io.hangUp(),
       metrics: () => {
         const text = new MetricsText();
@@ -74,10 +79,12 @@ async function onStage(use: (stage: Stage) => Promise<void> | void, path = "cano
     const overrides = [{ path: "server.max_running", value: "7", origin: "--set server.max_running" }];
     const env = { CANOPY_SERVER_MAX_QUEUED: "9" };
     const read = () => loadCheckedConfig({ path: file, env, overrides });
+    const first = read();
+    origins.read(first.provenance);
     const reload = new ConfigReload({
       source: { read, files: [file] },
-      config: read().config,
-      router: { reconfigure, reloads },
+      config: first.config,
+      router: { reconfigure, reloads, origins },
       io,
     });
     void reload.run(end.signal);
@@ -170,6 +177,31 @@ test("settings that need a start are named in one line and stay as they are; the
   });
 });
 
+test("where values come from is told anew with each reading, but for settings that stay as they are", async () => {
+  await onStage((stage) => {
+    const lineOf = (...path: string[]) => {
+      const from = stage.origins.of(path);
+      return from?.kind === "file" ? from.location.line : from?.kind === "default" ? "default" : from?.name;
+    };
+    const all = () => [
+      lineOf("server", "port"),
+      lineOf("server", "audit"),
+      lineOf("server", "max_running"),
+      lineOf("server", "max_queued"),
+    ];
+    assert.deepEqual(all(), [1, "default", "--set server.max_running", "CANOPY_SERVER_MAX_QUEUED"]);
+    writeFileSync(
+      stage.path,
+      `{"models": ${JSON.stringify(FIRST.models)},\n"server": {\n"audit": true,\n"port": 9}}`,
+    );
+    stage.hangUp();
+    assert.deepEqual(all(), [1, 3, "--set server.max_running", "CANOPY_SERVER_MAX_QUEUED"]);
+    writeFileSync(stage.path, "{");
+    stage.hangUp();
+    assert.deepEqual(all(), [1, 3, "--set server.max_running", "CANOPY_SERVER_MAX_QUEUED"]);
+  });
+});
+
 test("a changed file is read again once it has been quiet, however it was replaced", async () => {
   await onStage(async (stage) => {
     await stage.clock.advance(stage.clock.now() + 10_000);
@@ -221,7 +253,11 @@ test("without a file SIGHUP says that there is nothing to read", async () => {
   await onStage((stage) => {
     const clock = new VirtualClock();
     const io = fakeIo({ clock });
-    const router = { reconfigure: () => assert.fail("nothing to apply"), reloads: new ReloadMetrics(clock) };
+    const router = {
+      reconfigure: () => assert.fail("nothing to apply"),
+      reloads: new ReloadMetrics(clock),
+      origins: new ConfigOrigins(),
+    };
     const config = loadCheckedConfig({ path: stage.path, env: {} }).config;
     void new ConfigReload({ source: undefined, config, router, io }).run(new AbortController().signal);
     io.hangUp();

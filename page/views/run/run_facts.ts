@@ -1,9 +1,9 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { clockTime, costText, duration, percent, wholeNumber } from "./numbers.ts";
-import { hashOf } from "../state/address.ts";
-import { listField, numberAt, textField } from "../state/json_fields.ts";
-import type { RunView } from "../state/run_view.ts";
+import { clockTime, costText, duration, percent, wholeNumber } from "../numbers.ts";
+import { hashOf } from "../../state/address.ts";
+import { listField, numberAt, textField } from "../../state/json_fields.ts";
+import type { RunView } from "../../state/run_view.ts";
 
 /** A run in a few figures, all of them from its record; `link`: with the way to its own view. */
 export function RunFacts(

@@ -1,7 +1,7 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { duration } from "./numbers.ts";
-import type { RunView } from "../state/run_view.ts";
+import { duration } from "../numbers.ts";
+import type { RunView } from "../../state/run_view.ts";
 
 /** What else has happened in a run: what was tried again, left off or cut, with the reason that the trace gives. */
 export function NoteList({ run: { notes } }: { readonly run: RunView }): VNode | null {

@@ -1,12 +1,12 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { costText, duration, figure, wholeNumber } from "./numbers.ts";
+import { costText, duration, figure, wholeNumber } from "../numbers.ts";
 import { PHASE_NAMES } from "./run_tree.ts";
-import { fallbackWords, hedgeWords } from "../state/agent_words.ts";
-import { confidenceOfAgent } from "../state/decision_table.ts";
-import { fieldOf, listField, textField } from "../state/json_fields.ts";
-import { usageOfAgent } from "../state/run_usage_view.ts";
-import type { RunView } from "../state/run_view.ts";
+import { fallbackWords, hedgeWords } from "../../state/agent_words.ts";
+import { confidenceOfAgent } from "../../state/decision_table.ts";
+import { fieldOf, listField, textField } from "../../state/json_fields.ts";
+import { usageOfAgent } from "../../state/run_usage_view.ts";
+import type { RunView } from "../../state/run_view.ts";
 
 /** The place of a text that the server's records have not. */
 export const TEXT_NOT_KEPT =

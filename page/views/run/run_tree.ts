@@ -1,8 +1,8 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { wholeNumber } from "./numbers.ts";
-import { layersOf } from "../state/layers.ts";
-import type { AgentPhase, AgentView } from "../state/run_view.ts";
+import { wholeNumber } from "../numbers.ts";
+import { layersOf } from "../../state/layers.ts";
+import type { AgentPhase, AgentView } from "../../state/run_view.ts";
 
 /** Phases in words. */
 export const PHASE_NAMES: Readonly<Record<AgentPhase, string>> = {

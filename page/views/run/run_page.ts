@@ -4,14 +4,14 @@ import { useEffect, useState } from "preact/hooks";
 import { AgentDetail, TEXT_NOT_KEPT } from "./agent_detail.ts";
 import { DecisionList } from "./decision_list.ts";
 import { GanttChart } from "./gantt_chart.ts";
-import type { PageContext } from "./page_context.ts";
+import type { PageContext } from "../page_context.ts";
 import { NoteList } from "./note_list.ts";
-import { problem } from "./problem.ts";
+import { problem } from "../problem.ts";
 import { RunFacts } from "./run_facts.ts";
 import { RunTree } from "./run_tree.ts";
 import { UsageTable } from "./usage_table.ts";
-import { followRun } from "../client/follow_run.ts";
-import type { RunView } from "../state/run_view.ts";
+import { followRun } from "../../client/follow_run.ts";
+import type { RunView } from "../../state/run_view.ts";
 
 /** What the view of one run needs. */
 interface RunPageOptions {

@@ -1,7 +1,7 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { costText, wholeNumber } from "./numbers.ts";
-import { type UsageRow, usageRows } from "../state/run_usage_view.ts";
+import { costText, wholeNumber } from "../numbers.ts";
+import { type UsageRow, usageRows } from "../../state/run_usage_view.ts";
 
 /** Tokens of a run by model and by agent, with their cost where models have prices. */
 export function UsageTable({ usage }: { readonly usage: unknown }): VNode | null {

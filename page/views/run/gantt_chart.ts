@@ -1,9 +1,9 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { duration } from "./numbers.ts";
-import { chartEndMs, type GanttRow, ganttRows } from "../state/gantt.ts";
-import type { RunView } from "../state/run_view.ts";
-import { timeFigures } from "../state/time_figures.ts";
+import { duration } from "../numbers.ts";
+import { chartEndMs, type GanttRow, ganttRows } from "../../state/gantt.ts";
+import type { RunView } from "../../state/run_view.ts";
+import { timeFigures } from "../../state/time_figures.ts";
 
 const LEGEND = [
   ["queue", "waits for a place"],

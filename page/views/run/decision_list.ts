@@ -1,9 +1,9 @@
 import { html } from "htm/preact";
 import type { VNode } from "preact";
-import { duration, figure } from "./numbers.ts";
-import { arrivedBy, type DecisionTable, decisionTable, type PairFigure } from "../state/decision_table.ts";
-import { layersOf } from "../state/layers.ts";
-import type { DecisionView, RunView } from "../state/run_view.ts";
+import { duration, figure } from "../numbers.ts";
+import { arrivedBy, type DecisionTable, decisionTable, type PairFigure } from "../../state/decision_table.ts";
+import { layersOf } from "../../state/layers.ts";
+import type { DecisionView, RunView } from "../../state/run_view.ts";
 
 /** All decisions of a run on whom to wait for, with the figures that they rest on. */
 export function DecisionList({ run }: { readonly run: RunView }): VNode {
