@@ -7,7 +7,7 @@ export type ProtocolName = "chat" | "lm-eval";
 
 /** A question as it is sent. */
 export interface AskedQuestion {
-  readonly messages: readonly { readonly role: "system" | "user"; readonly content: string }[];
+  readonly messages: readonly { readonly role: "system" | "user" | "assistant"; readonly content: string }[];
   /** Strings that end the answer. */
   readonly stop?: readonly string[] | undefined;
   /** Longest answer, in tokens. */

@@ -61,8 +61,12 @@ export function lmEvalFiles(options: LmEvalFilesOptions): LmEvalFile[] {
 function resultsText(
   mode: string,
   tasks: ReadonlyMap<string, readonly Answered[]>,
-  { settings, simulated, version, unixMs }: LmEvalFilesOptions,
+  { protocol, settings, simulated, version, unixMs }: LmEvalFilesOptions,
 ): string {
+  const shots = ([first]: readonly Answered[]) => {
+    const { record: { set }, question } = first!;
+    return protocol.ask({ set, question }).messages.filter(({ role }) => role === "assistant").length;
+  };
   const byTask = <T>(valueOf: (answers: readonly Answered[], task: string) => T) =>
     Object.fromEntries([...tasks].map(([task, answers]) => [task, valueOf(answers, task)]));
   const results = {
@@ -73,9 +77,13 @@ function resultsText(
       ...metricsOf(answers),
     })),
     group_subtasks: byTask((): string[] => []),
-    configs: byTask((_, task) => ({ task, output_type: "generate_until", num_fewshot: 0 })),
+    configs: byTask((answers, task) => ({
+      task,
+      output_type: "generate_until",
+      num_fewshot: shots(answers),
+    })),
     versions: byTask(() => null),
-    "n-shot": byTask(() => 0),
+    "n-shot": byTask(shots),
     higher_is_better: byTask(() => ({ exact_match: true })),
     "n-samples": byTask(({ length }) => ({ original: length, effective: length })),
     config: { model: "canopy", model_args: settings, batch_size: 1, simulated, moa_mode: mode },

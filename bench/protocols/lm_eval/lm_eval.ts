@@ -26,12 +26,19 @@ export function lmEvalProtocol(taskNames: readonly string[]): EvalProtocol {
     name: "lm-eval",
     task: ({ set, question }) => ({ name: taskFor(set, taskNames).task(question) }),
     ask: ({ set, question }) => {
-      const { description, prompt, stop, maxTokens = MAX_TOKENS } = taskFor(set, taskNames);
+      const { description, examples = [], prompt, stop, maxTokens = MAX_TOKENS } = taskFor(set, taskNames);
       const system = description === undefined
         ? []
         : [{ role: "system", content: description(question) } as const];
       return {
-        messages: [...system, { role: "user", content: prompt(question) }],
+        messages: [
+          ...system,
+          ...examples.flatMap(([asked, answer]) => [
+            { role: "user", content: asked } as const,
+            { role: "assistant", content: answer } as const,
+          ]),
+          { role: "user", content: prompt(question) },
+        ],
         stop: stop.slice(0, MAX_STOPS),
         maxTokens,
         temperature: 0,

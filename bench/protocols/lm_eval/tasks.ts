@@ -2,6 +2,8 @@ import { type EvalQuestion, optionLetter } from "../../datasets/data_set.ts";
 import { type AnswerFilter, choiceFilter, patternFilter } from "./answer_filters.ts";
 import { BBH_DESCRIPTIONS, bbhFilter } from "./bbh_tasks.ts";
 import { exactMatch, type MatchRules } from "./exact_match.ts";
+import { MINERVA_EXAMPLES } from "./minerva_examples.ts";
+import { cleanMinerva, minervaAnswer, sameMinervaMaths } from "./minerva_maths.ts";
 import { betweenDollars, lastBoxed, sameMathsString } from "./string_maths.ts";
 
 /** One filter of a task, with the name that lm-eval reports it by. */
@@ -18,6 +20,8 @@ export interface LmEvalTask {
   readonly version: number;
   /** A system message. */
   readonly description?: ((question: EvalQuestion) => string) | undefined;
+  /** Worked examples before each question, turn by turn, as prompts and answers. */
+  readonly examples?: readonly (readonly [prompt: string, answer: string])[] | undefined;
   readonly prompt: (question: EvalQuestion) => string;
   readonly stop: readonly string[];
   /** Undefined where the task sets none. */
@@ -76,6 +80,21 @@ const HENDRYCKS_MATH500_TASK: LmEvalTask = {
   stop: ["Problem:"],
   gold: ({ answer }) => answer,
   filters: () => [{ name: "none", extract: betweenDollars, matches: sameMathsString }],
+};
+
+const minervaPrompt = (problem: string) => `Problem:\n${problem}\n\nSolution:`;
+
+const MINERVA_MATH500_TASK: LmEvalTask = {
+  task: () => "minerva_math500",
+  version: 3.1,
+  examples: MINERVA_EXAMPLES.map(([problem, solution]) => [minervaPrompt(problem), solution]),
+  prompt: ({ question }) => minervaPrompt(question),
+  stop: ["Problem:"],
+  gold: ({ answer }) => cleanMinerva(answer),
+  filters: () => [{ name: "none", extract: minervaAnswer, matches: sameMinervaMaths }],
+  differs:
+    "lm-eval asks SymPy whether two formulas have the same value, and here Canopy's exact arithmetic says it; " +
+    "lm-eval's second metric, math_verify, is not there: canopy is the nearest to it",
 };
 
 const AIME25_TASK: LmEvalTask = {
@@ -209,7 +228,7 @@ const HUMANEVAL_PLUS_TASK: LmEvalTask = {
 /** Tasks of lm-eval by the name of their data set: the first one is used unless another one is named. */
 export const LM_EVAL_TASKS: Readonly<Record<string, Readonly<Record<string, LmEvalTask>>>> = {
   "gsm8k": { gsm8k_cot_zeroshot: GSM8K_TASK },
-  "math500": { hendrycks_math500: HENDRYCKS_MATH500_TASK },
+  "math500": { hendrycks_math500: HENDRYCKS_MATH500_TASK, minerva_math500: MINERVA_MATH500_TASK },
   "aime25": { aime25: AIME25_TASK },
   "hmmt25": { aime25: HMMT_TASK },
   "gpqa-diamond": { gpqa_diamond_cot_zeroshot: GPQA_TASK },

@@ -20,7 +20,8 @@ export const PROTOCOL_OPTIONS = {
     type: "list",
     value: "NAME",
     choices: TASK_NAMES,
-    help: "Task of lm-eval where there are several for a set: mmlu_generative for mmlu",
+    help:
+      "Task of lm-eval where there are several for a set: minerva_math500 for math500, mmlu_generative for mmlu",
   },
 } as const;
 

@@ -7,6 +7,7 @@ import type { EvalQuestion } from "../../../bench/datasets/data_set.ts";
 import { loadSample } from "../../../bench/datasets/load_questions.ts";
 import { CHAT_PROTOCOL } from "../../../bench/protocols/chat.ts";
 import { LM_EVAL_VERSION, lmEvalProtocol, lmEvalTask } from "../../../bench/protocols/lm_eval/lm_eval.ts";
+import { cleanMinerva } from "../../../bench/protocols/lm_eval/minerva_maths.ts";
 import { LM_EVAL_TASKS } from "../../../bench/protocols/lm_eval/tasks.ts";
 
 /** What lm-eval itself sent for a question, and what it made of answers: filtered text and score by filter. */
@@ -105,4 +106,46 @@ test("Canopy's own reading stands beside the filters, and the protocol chat has 
     ["flexible-extract wrong", "strict-match ungradable", "canopy right"],
   );
   assert.deepEqual(Object.keys(await CHAT_PROTOCOL.read({ set: "gsm8k", question }, text)), ["canopy"]);
+});
+
+/** What lm-eval 0.4.13 sends for a question of minerva_math500, and what it makes of answers, with SymPy 1.14. */
+const MINERVA: {
+  readonly id: string;
+  readonly messages: readonly unknown[];
+  readonly answers: readonly (readonly [
+    text: string,
+    answer: string,
+    cleanText: string,
+    cleanAnswer: string,
+    score: number,
+  ])[];
+} = JSON.parse(readFileSync(new URL("../../fixtures/lm_eval/minerva.json", import.meta.url), "utf8"));
+
+/** Cleaned texts and answers of which lm-eval says otherwise: SymPy reads what it can, and leaves the rest. */
+const OTHERWISE: readonly (readonly [string, string])[] = [
+  [".4", "0.4"],
+  ["3\\sqrt{13}}.\\end{align*", "3\\sqrt{13}"],
+  ["90}.\\end{align*", "90"],
+  ["2}", "2"],
+  ["0.0833333333333333", "\\frac{1}{12}"],
+  ["Thus,theansweris", "Thus,thedomainohefunction\\(f(x)\\)is:\\[(2,12)\\cup(12,102)\\]"],
+  ["3(x+2)^2-2\\)", "3x^{2}+12x+10"],
+  ["11\\cdot\\frac{1}{2}", "11\\frac{1}{2}"],
+];
+
+test("minerva_math500 has lm-eval's worked examples and clean-up, and says the same of all answers but those that are named", async () => {
+  const protocol = lmEvalProtocol(["minerva_math500"]);
+  const sample = (await sampleOf("math500")).get(MINERVA.id)!;
+  const asked = protocol.ask({ set: "math500", question: sample });
+  assert.deepEqual(asked.messages, MINERVA.messages);
+  assert.deepEqual([asked.stop, asked.maxTokens], [["Problem:"], 256]);
+  const otherwise: (readonly [string, string])[] = [];
+  for (const [text, answer, cleanText, cleanAnswer, score] of MINERVA.answers) {
+    assert.equal(cleanMinerva(answer), cleanAnswer);
+    const { none } = await protocol.read({ set: "math500", question: { ...sample, answer } }, text);
+    assert.equal(none!.stated ?? "", cleanText.replace("[invalidanswer]", ""), text);
+    if ((none!.outcome === "right") !== (score === 1)) otherwise.push([cleanText, cleanAnswer]);
+  }
+  assert.deepEqual(otherwise, OTHERWISE);
+  assert.ok(MINERVA.answers.length > 350, `${MINERVA.answers.length} answers`);
 });
