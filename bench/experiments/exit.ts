@@ -86,7 +86,7 @@ const BUDGETS: readonly { readonly name: string; readonly budget: RunLimits }[] 
 export async function compareExits(options: ExitOptions): Promise<ExitComparison[]> {
   const comparisons: ExitComparison[] = [];
   for (const workload of options.workloads) {
-    checkDenseFits(workload, questionsOf(workload, options.questions, options.seed), options.serving);
+    checkDenseFits(workload, questionsOf(workload, options.questions, options.seed), options);
     const questions = scriptedQuestions(workload, options.questions, options.seed);
     const { slots, concurrency = arrivalsOf(workload, options.questions) } = options;
     const run = (name: string, graph: GraphSettings) => {

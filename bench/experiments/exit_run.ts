@@ -8,7 +8,7 @@ import {
   type ScriptedExitQuestion,
   statedAnswers,
 } from "./scripted_answers.ts";
-import { makeExperimentWorld, type Serving, SIZES, type WorldModel } from "./world.ts";
+import { makeExperimentWorld, type ModelCosts, type Serving, SIZES, type WorldModel } from "./world.ts";
 import type { EarlyExitServices } from "../../router/moa/exit/exit_policies.ts";
 import type { AgentGraph, Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunLimits } from "../../router/moa/graph/run_input.ts";
@@ -27,6 +27,7 @@ import { InlineScorer } from "../../scorer/thread/inline_scorer.ts";
 export interface ExitTrialOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
+  readonly costs?: ModelCosts | undefined;
   readonly seed: string;
   readonly graph: GraphSettings;
   /** Those of the paper's sizes by default. */
@@ -72,10 +73,11 @@ const GRAPH = "g";
 
 /** Asks all questions of a graph in a world of its own, in virtual time. The same options give the same figures. */
 export async function runExitTrial(options: ExitTrialOptions): Promise<ExitRun[]> {
-  const { serving, version, seed, questions, concurrency, signal } = options;
+  const { serving, version, costs, seed, questions, concurrency, signal } = options;
   const world = makeExperimentWorld({
     serving,
     version,
+    costs,
     seed,
     models: options.models?.map(({ name, cost }, at) => {
       return { name, host: `m${at}`, cost, answers: scriptedExitAnswers(questions, name) };

@@ -5,13 +5,14 @@ import { dense991, type GraphSettings, type Slots, tree931 } from "./graphs.ts";
 import { runTrial, type Trial } from "./trial.ts";
 import { questionsOf } from "./workload.ts";
 import type { BenchWorkload } from "./workloads/workload_file.ts";
-import type { Serving } from "./world.ts";
+import type { ModelCosts, Serving } from "./world.ts";
 import { meanOf, type Summary, summaryOf, sumOf } from "../statistics/statistics.ts";
 
 /** Options that all experiments have in common. */
 export interface ExperimentOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
+  readonly costs?: ModelCosts | undefined;
   readonly seed: string;
   /** Order of the answers in the tree's prompts. */
   readonly slots: Slots;
@@ -79,7 +80,7 @@ export async function compareModes(options: ModesOptions): Promise<ModesComparis
   const comparisons: ModesComparison[] = [];
   for (const workload of options.workloads) {
     const questions = questionsOf(workload, options.questions, options.seed);
-    checkDenseFits(workload, questions, options.serving);
+    checkDenseFits(workload, questions, options);
     for (const concurrency of options.concurrency ?? [arrivalsOf(workload, options.questions)]) {
       const trials = new Map<string, Trial>();
       for (const { mode, name, graph } of MODES) {

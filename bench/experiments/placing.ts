@@ -28,6 +28,8 @@ export interface PlacingOptions {
   /** Routers before the same servers, each of which gets every n-th request; 1 by default. */
   readonly routers?: number | undefined;
   readonly seed: string;
+  /** What the model takes, but for the room of its caches; an 8b on an H200 by default. */
+  readonly cost?: SimulatorOptions["cost"] | undefined;
 }
 
 /** The requests of a policy; durations in ms. */
@@ -96,17 +98,18 @@ export async function comparePolicies(options: {
   /** Of the requests of each case, this share; all by default. */
   readonly share?: number | undefined;
   readonly seed: string;
+  readonly cost?: PlacingOptions["cost"];
   readonly signal: AbortSignal;
   readonly onPart?: ((part: string) => void) | undefined;
 }): Promise<PlacingResult[]> {
-  const { policies, clients, routers, share = 1, seed, signal, onPart } = options;
+  const { policies, clients, routers, share = 1, seed, cost, signal, onPart } = options;
   const results: PlacingResult[] = [];
   for (const { name, ...known } of PLACING_CASES) {
     for (const policy of policies) {
       signal.throwIfAborted();
       onPart?.(`${name}: ${policy}`);
       const requests = Math.max(1, Math.round(known.requests * share));
-      const figures = await measurePlacing({ ...known, requests, policy, clients, routers, seed });
+      const figures = await measurePlacing({ ...known, requests, policy, clients, routers, seed, cost });
       results.push({ name, policy, figures });
     }
   }
@@ -211,11 +214,11 @@ interface Servers {
 }
 
 function serversOf(options: PlacingOptions, clock: VirtualClock, prefixTokens: number): Servers {
-  const { servers: kinds, cachedPrefixes, clients, seed } = options;
+  const { servers: kinds, cachedPrefixes, clients, seed, cost = "8b" } = options;
   const running = clients * (TAIL_TOKENS + ANSWER_TOKENS);
   const kvTokens = Math.ceil(cachedPrefixes * prefixTokens + running);
   const simulator = (more: Pick<SimulatorOptions, "pd" | "kvTokens">) =>
-    createSimulator({ engine: "sglang", models: [MODEL], cost: "8b", clock, seed, ...more });
+    createSimulator({ engine: "sglang", models: [MODEL], cost, clock, seed, ...more });
   if ("whole" in kinds) {
     const all = Array.from(
       { length: kinds.whole },

@@ -26,7 +26,7 @@ export interface ReplayOptions extends ExperimentOptions {
   readonly runs: readonly ReplayRun[];
   readonly modes: readonly ReplayMode[];
   /** By the runs' models. */
-  readonly costs: ReadonlyMap<string, SimulatorOptions["cost"]>;
+  readonly modelCosts: ReadonlyMap<string, SimulatorOptions["cost"]>;
 }
 
 /** A recorded run and its simulation; times in ms from the run's start. */
@@ -93,7 +93,7 @@ async function replayOnce(options: ReplayOptions, mode: ReplayMode, name: string
     version,
     seed,
     graphs: shapes.graphs,
-    models: [...options.costs].map(([model, cost], index): WorldModel => ({
+    models: [...options.modelCosts].map(([model, cost], index): WorldModel => ({
       name: model,
       host: `m${index + 1}`,
       cost,

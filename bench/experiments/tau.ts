@@ -30,7 +30,7 @@ export interface TauSweep {
 export async function sweepTau(options: TauOptions): Promise<TauSweep[]> {
   const sweeps: TauSweep[] = [];
   for (const workload of options.workloads) {
-    checkDenseFits(workload, questionsOf(workload, options.questions, options.seed), options.serving);
+    checkDenseFits(workload, questionsOf(workload, options.questions, options.seed), options);
     const questions = scriptedQuestions(workload, options.questions, options.seed);
     const { slots, concurrency = arrivalsOf(workload, options.questions) } = options;
     const common = { ...options, questions, concurrency };

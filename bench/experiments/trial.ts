@@ -2,7 +2,7 @@ import { askAll, type QuestionArrivals } from "./workloads/question_arrivals.ts"
 import { type RunFigures, runFigures } from "./figures.ts";
 import { type GraphSettings, withAnswerLengths } from "./graphs.ts";
 import type { WorkloadQuestion } from "./workload.ts";
-import { type EngineWork, makeExperimentWorld, type Serving } from "./world.ts";
+import { type EngineWork, makeExperimentWorld, type ModelCosts, type Serving } from "./world.ts";
 import type { Graph } from "../../router/moa/graph/graph_types.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
@@ -11,6 +11,7 @@ import type { Router } from "../../router/router.ts";
 export interface TrialOptions {
   readonly serving: Serving;
   readonly version?: string | undefined;
+  readonly costs?: ModelCosts | undefined;
   readonly stepTokens?: number | undefined;
   readonly seed: string;
   readonly graph: GraphSettings;
@@ -38,10 +39,11 @@ const GRAPH = "g";
 
 /** Asks all questions of a graph in a world of its own, in virtual time. The same options give the same figures. */
 export async function runTrial(options: TrialOptions): Promise<Trial> {
-  const { serving, version, stepTokens, seed, questions, concurrency, signal } = options;
+  const { serving, version, costs, stepTokens, seed, questions, concurrency, signal } = options;
   const world = makeExperimentWorld({
     serving,
     version,
+    costs,
     stepTokens,
     seed,
     graphs: { [GRAPH]: options.graph },

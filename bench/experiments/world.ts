@@ -16,6 +16,9 @@ export const SIZES = ["4b", "8b", "32b"] as const;
 /** GPUs of a model: one that does both, or one for prefill and one for decode. */
 export type Serving = "sglang-pd" | "sglang" | "vllm";
 
+/** Costs of models that do not take what their size takes on an H200. */
+export type ModelCosts = Readonly<Partial<Record<(typeof SIZES)[number], SimulatorOptions["cost"]>>>;
+
 /** Number of GPUs that serve the three models. */
 export function gpusOf(serving: Serving): number {
   return SIZES.length * (serving === "sglang-pd" ? 2 : 1);
@@ -34,8 +37,9 @@ export interface WorldModel {
 /** Options of a world of simulated GPUs. */
 export interface ExperimentWorldOptions {
   readonly serving: Serving;
-  /** Those of the paper's sizes by default. */
+  /** Those of the paper's sizes by default, at these costs. */
   readonly models?: readonly WorldModel[] | undefined;
+  readonly costs?: ModelCosts | undefined;
   /** Emulated version of the engines; the simulator's newest by default. */
   readonly version?: string | undefined;
   readonly seed: string;
@@ -82,7 +86,12 @@ export function makeExperimentWorld(options: ExperimentWorldOptions): Experiment
   const clock = new VirtualClock();
   const fabric = new PdFabric();
   const served = options.models ??
-    SIZES.map((size) => ({ name: size, host: size, cost: size, answers: options.answersOf?.(size) }));
+    SIZES.map((size) => ({
+      name: size,
+      host: size,
+      cost: options.costs?.[size] ?? size,
+      answers: options.answersOf?.(size),
+    }));
   const models = served.map((model) => serveModel(model, options, clock, fabric));
   const servers = new Map(models.flatMap((model) => [...model.servers]));
   const transport = new MemoryTransport((request) => {

@@ -10,6 +10,7 @@ import {
   worldOptions,
   worldSettings,
 } from "./experiment.ts";
+import { costSettings, SIZE_COST_OPTION } from "./model_costs.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { writeReport } from "../kit/report_output.ts";
@@ -25,12 +26,16 @@ export const benchAllCommand = defineCommand({
     seed: worldOptions.seed,
     serving: worldOptions.serving,
     slots: worldOptions.slots,
+    cost: SIZE_COST_OPTION,
   },
   details:
     "Writes run, prefill, chunk and exit (four chat questions) as .json and .svg into FOLDER, which must exist.",
   run: async (values, [folder], io) => {
     if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
-    const settings = worldSettings({ ...values, "engine-version": undefined });
+    const settings = {
+      ...worldSettings({ ...values, "engine-version": undefined }),
+      ...costSettings(values.cost, io),
+    };
     const workloads = workloadsOf([], io);
     const { run, prefill, chunk } = DEFAULT_QUESTIONS;
     const reports = {

@@ -4,6 +4,7 @@ import { exitReport } from "../../bench/report/exit_report.ts";
 import type { Report } from "../../bench/report/report.ts";
 import { tauReport } from "../../bench/report/tau_report.ts";
 import { experiment, worldOptions, type WorldSettings, worldSettings } from "./experiment.ts";
+import { costSettings, SIZE_COST_OPTION } from "./model_costs.ts";
 import { WORKLOAD_HELP, workloadOption, workloadsOf } from "./workloads.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
@@ -30,7 +31,7 @@ export const benchExitCommand = defineCommand({
   name: "bench exit",
   summary: "Early exit by each metric beside modes #1 to #3 and beside chance; simulated",
   maxArguments: 0,
-  options: { ...workloadOption, concurrency: CONCURRENCY_OPTION, ...worldOptions },
+  options: { ...workloadOption, concurrency: CONCURRENCY_OPTION, ...worldOptions, cost: SIZE_COST_OPTION },
   details:
     `Questions have scripted answers, so that it is known which exits were wrong. The workload is ${DEFAULT_WORKLOAD} by default.
 
@@ -38,6 +39,7 @@ ${WORKLOAD_HELP}`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
+      ...costSettings(values.cost, io),
       workloads: workloadsOf(values.workload, io, [DEFAULT_WORKLOAD]),
       questions: values.questions ?? DEFAULT_QUESTIONS.exit,
       concurrency: values.concurrency,
@@ -73,6 +75,7 @@ export const benchTauCommand = defineCommand({
       help: `Weight of confidence; ${DEFAULT_GAMMAS.join(", ")} by default`,
     },
     ...worldOptions,
+    cost: SIZE_COST_OPTION,
   },
   details: `The workload is ${DEFAULT_WORKLOAD} by default.
 
@@ -80,6 +83,7 @@ ${WORKLOAD_HELP}`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
+      ...costSettings(values.cost, io),
       workloads: workloadsOf(values.workload, io, [DEFAULT_WORKLOAD]),
       questions: values.questions ?? DEFAULT_QUESTIONS.tau,
       concurrency: values.concurrency,

@@ -12,6 +12,7 @@ import { defineCommand, type OptionValues } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
+import { type CostSettings, costSettings, hardwareText, SIZE_COST_OPTION } from "./model_costs.ts";
 import { WORKLOAD_HELP, workloadOption, workloadsOf } from "./workloads.ts";
 
 /** Questions of each workload where nothing else is said: with them every experiment takes less than half a minute. */
@@ -49,6 +50,7 @@ export const benchRunCommand = defineCommand({
       help: "Questions at the same time; by default as the workload says: one",
     },
     ...worldOptions,
+    cost: SIZE_COST_OPTION,
   },
   details: `${WORKLOAD_HELP}
 
@@ -58,6 +60,7 @@ Examples:
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
+      ...costSettings(values.cost, io),
       workloads: workloadsOf(values.workload, io),
       questions: values.questions ?? DEFAULT_QUESTIONS.run,
       concurrency: values.concurrency.length === 0 ? undefined : values.concurrency.map(concurrencyOf),
@@ -95,12 +98,14 @@ export const benchPrefillCommand = defineCommand({
       help: "Tokens of a step under chunked prefill; 512 by default",
     },
     ...worldOptions,
+    cost: SIZE_COST_OPTION,
   },
   details: `Proposers write random words. What is measured is the time from a cluster's last token to its
 aggregator's last one.`,
   run: async (values, _, io) => {
     const report = await prefillOf({
       ...worldSettings(values),
+      ...costSettings(values.cost, io),
       questions: values.questions ?? DEFAULT_QUESTIONS.prefill,
       maxTokens: values["max-tokens"] ?? PREFILL_DEFAULTS.maxTokens,
       outputTokens: values["output-tokens"] ?? PREFILL_DEFAULTS.outputTokens,
@@ -120,11 +125,13 @@ export const benchChunkCommand = defineCommand({
     ...workloadOption,
     step: { type: "list", value: "TOKENS", help: "Fixed step to try; 64, 128, 256, 512 and 1024 by default" },
     ...worldOptions,
+    cost: SIZE_COST_OPTION,
   },
   details: WORKLOAD_HELP,
   run: async (values, _, io) => {
     const report = await chunkOf({
       ...worldSettings(values),
+      ...costSettings(values.cost, io),
       workloads: workloadsOf(values.workload, io),
       questions: values.questions ?? DEFAULT_QUESTIONS.chunk,
       chunkTokens: values.step.length === 0 ? DEFAULT_STEPS : values.step.map(stepOf),
@@ -136,7 +143,9 @@ export const benchChunkCommand = defineCommand({
 export const PREFILL_DEFAULTS = { maxTokens: 2048, outputTokens: 64, chunkTokens: 512 };
 export const DEFAULT_STEPS: readonly number[] = [64, 128, 256, 512, 1024];
 
-export type WorldSettings = Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">;
+export type WorldSettings =
+  & Pick<ExperimentOptions, "serving" | "version" | "seed" | "slots">
+  & Partial<CostSettings>;
 
 type WorkloadSettings = WorldSettings & {
   readonly workloads: readonly BenchWorkload[];
@@ -193,8 +202,8 @@ export function worldSettings(
 
 /** A sentence on what was simulated. `hardware`: what the cost model is of. */
 export function originOf(
-  { serving, version, seed, slots }: WorldSettings,
-  hardware = `${gpusOf(serving)} H200 GPUs`,
+  { serving, version, seed, slots, ...costs }: WorldSettings,
+  hardware = hardwareText(costs, `${gpusOf(serving)} H200 GPUs`),
 ): string {
   const engine: Record<Serving, string> = {
     "sglang-pd": "SGLang, one prefill and one decode GPU per model",

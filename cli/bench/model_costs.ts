@@ -1,4 +1,4 @@
-import { SIZES } from "../../bench/experiments/world.ts";
+import { type ModelCosts, SIZES } from "../../bench/experiments/world.ts";
 import type { SimulatorOptions } from "../../simulator/server/simulator_options.ts";
 import { UsageError } from "../kit/args.ts";
 import { costNamed } from "../kit/cost_file.ts";
@@ -12,7 +12,40 @@ export const COST_OPTION = {
     "by default what its name says",
 } as const;
 
-/** Costs by the models that are recorded. Throws `UsageError` for a model of which nothing is known. */
+/** The same option of experiments on models of the paper's three sizes. */
+export const SIZE_COST_OPTION = {
+  ...COST_OPTION,
+  help:
+    `What models of a size (${
+      SIZES.join(", ")
+    }), or all, take: another size, or a file of bench calibrate; ` +
+    "by default what theirs takes on an H200",
+} as const;
+
+/** Costs that are not those of a size on an H200. */
+export interface CostSettings {
+  readonly costs: ModelCosts | undefined;
+  /** As they were named, by size. */
+  readonly costNames: Readonly<Record<string, string>> | undefined;
+}
+
+/** The costs that `SIZE_COST_OPTION` names. Throws `UsageError` for what is no size, and no file. */
+export function costSettings(given: readonly string[], io: Pick<Io, "cwd">): CostSettings {
+  const named = [...modelCosts(given, SIZES, io)].filter(([size, { text }]) => text !== size);
+  if (named.length === 0) return { costs: undefined, costNames: undefined };
+  return {
+    costs: Object.fromEntries(named.map(([size, { cost }]) => [size, cost])),
+    costNames: Object.fromEntries(named.map(([size, { text }]) => [size, text])),
+  };
+}
+
+/** What a cost model is of: `6 H200 GPUs`, and what stands in the place of some. */
+export function hardwareText({ costNames }: Partial<CostSettings>, gpus: string): string {
+  const others = Object.entries(costNames ?? {}).map(([size, name]) => `${size} as ${name}`);
+  return others.length === 0 ? gpus : `${gpus}, but ${others.join(", ")} (--cost)`;
+}
+
+/** Costs by the models that there are. Throws `UsageError` for a model of which nothing is known. */
 export function modelCosts(
   given: readonly string[],
   models: readonly string[],
@@ -22,7 +55,7 @@ export function modelCosts(
     const [, model = "", name = ""] = /^(?:(.*)=)?([^=]*)$/.exec(text) ?? [];
     if (model !== "" && !models.includes(model)) {
       throw new UsageError(
-        `Option --cost names "${model}", which is not recorded; recorded are ${models.join(", ")}`,
+        `Option --cost names "${model}", which is no model here; there are ${models.join(", ")}`,
       );
     }
     return [model, { text: name, cost: costNamed(name, SIZES, io) }];

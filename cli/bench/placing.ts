@@ -1,6 +1,8 @@
 import { comparePolicies } from "../../bench/experiments/placing.ts";
+import { SIZES } from "../../bench/experiments/world.ts";
 import { placingReport } from "../../bench/report/placing_report.ts";
 import { POLICY_NAMES } from "../../cfgs/schema/policies.ts";
+import { costNamed } from "../kit/cost_file.ts";
 import { defineCommand } from "../kit/command.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
@@ -28,6 +30,11 @@ export const benchPlacingCommand = defineCommand({
       help: "Routers that know nothing of each other, each with every n-th request; 1 by default",
     },
     percent: { type: "number", value: "N", min: 1, max: 100, help: "Of the requests; 100 by default" },
+    cost: {
+      type: "text",
+      value: "SIZE|FILE",
+      help: "What the model takes: a file of bench calibrate, or a size on an H200; 8b by default",
+    },
     seed: { type: "text", value: "TEXT", help: "The same seed gives the same figures; canopy by default" },
     ...REPORT_OPTIONS,
   },
@@ -45,13 +52,17 @@ Examples:
       routers: values.routers ?? DEFAULTS.routers,
       share: (values.percent ?? 100) / 100,
       seed: values.seed ?? DEFAULTS.seed,
+      cost: values.cost === undefined ? undefined : costNamed(values.cost, SIZES, io),
     };
     const progress = new Progress(io);
     const onPart = (part: string) => progress.show(part);
     try {
       const results = await comparePolicies({ ...settings, signal: io.stop, onPart });
       const { clients, routers, seed } = settings;
-      const origin = `Simulated, not measured: cost model of H200 GPUs; SGLang; ${clients} clients, ` +
+      const origin =
+        `Simulated, not measured: cost model of ${
+          values.cost === undefined ? "H200 GPUs" : `servers as ${values.cost}`
+        }; SGLang; ${clients} clients, ` +
         `${routers} ${routers === 1 ? "router" : "routers"}; seed ${seed}`;
       return await writeReport(placingReport(results, origin, settings), values, io);
     } finally {

@@ -49,10 +49,10 @@ Examples:
       ...worldSettings(values),
       runs: recorded.runs,
       modes: REPLAY_MODES.map(({ mode }) => mode).filter((mode) => asked.includes(mode)),
-      costs,
+      modelCosts: costs,
     };
     const report = await experiment(settings, io, replayRuns, (figures) => {
-      const { runs: _, ...shown } = settings;
+      const { runs: _, modelCosts: __, ...shown } = settings;
       const taken = Object.entries(texts).map(([model, text]) => `${model} as ${text}`).join(", ");
       const measured = [...costs.values()].some((cost) => typeof cost !== "string");
       const hardware = `${figures[0]?.gpus ?? 0} ${measured ? "calibrated servers" : "H200 GPUs"}`;

@@ -4,6 +4,7 @@ import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { Progress } from "../kit/progress.ts";
 import { REPORT_OPTIONS, writeReport } from "../kit/report_output.ts";
+import { costSettings, hardwareText, SIZE_COST_OPTION } from "./model_costs.ts";
 import { WORKLOAD_HELP, workloadsOf } from "./workloads.ts";
 
 /** Questions of a workload whose file names no number. */
@@ -27,6 +28,7 @@ export const benchSensitivityCommand = defineCommand({
       max: 10_000,
       help: "Questions for each set of assumptions; as many as the workload's source had by default",
     },
+    cost: SIZE_COST_OPTION,
     seed: { type: "text", value: "TEXT", help: "The same seed gives the same figures; canopy by default" },
     ...REPORT_OPTIONS,
     html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
@@ -46,12 +48,16 @@ Examples:
     const [workload] = workloadsOf(values.workload === undefined ? [] : [values.workload], io, ["paper"]);
     if (workload === undefined) throw new UsageError("Option --workload needs a name or a file");
     const seed = values.seed ?? "canopy";
-    const settings = { workload, seed, questions: values.questions ?? workload.samples ?? DEFAULT_QUESTIONS };
+    const costs = costSettings(values.cost, io);
+    const questions = values.questions ?? workload.samples ?? DEFAULT_QUESTIONS;
+    const settings = { workload, seed, questions, ...costs };
     const progress = new Progress(io);
     const onPart = (part: string) => progress.show(part);
     try {
       const result = await measureSensitivity({ ...settings, clock: io.clock, signal: io.stop, onPart });
-      const origin = `Simulated, not measured: costed on the cost model of H200 GPUs; seed ${seed}`;
+      const origin = `Simulated, not measured: costed on the cost model of ${
+        hardwareText(costs, "H200 GPUs")
+      }; seed ${seed}`;
       return await writeReport(sensitivityReport(result, origin, settings), values, io);
     } finally {
       progress.end();

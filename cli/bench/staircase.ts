@@ -3,6 +3,7 @@ import { staircaseReport } from "../../bench/report/staircase_report.ts";
 import { defineCommand } from "../kit/command.ts";
 import { writeReport } from "../kit/report_output.ts";
 import { experiment, worldOptions, worldSettings } from "./experiment.ts";
+import { costSettings, SIZE_COST_OPTION } from "./model_costs.ts";
 import { WORKLOAD_HELP, workloadOption, workloadsOf } from "./workloads.ts";
 
 /** Questions of each workload by default: under a minute for all. */
@@ -24,6 +25,7 @@ export const benchStaircaseCommand = defineCommand({
       help: "Questions at the same time; by default as the workload says: one",
     },
     ...worldOptions,
+    cost: SIZE_COST_OPTION,
   },
   details: `${WORKLOAD_HELP}
 
@@ -32,6 +34,7 @@ asks real small models.`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
+      ...costSettings(values.cost, io),
       workloads: workloadsOf(values.workload, io),
       questions: values.questions ?? DEFAULT_QUESTIONS,
       concurrency: values.concurrency,

@@ -1,7 +1,7 @@
 import { Random } from "../../../base/random.ts";
 import type { AgentPlace } from "../graphs.ts";
 import type { QuestionLengths } from "../workload.ts";
-import { SIZES } from "../world.ts";
+import { type ModelCosts, SIZES } from "../world.ts";
 import { askCosted } from "../costed/ask_costed.ts";
 import { CostedGpu, type CostedSequence } from "../costed/costed_gpu.ts";
 
@@ -13,6 +13,7 @@ export interface CostedTrialOptions {
   /** A cluster ends with this chance after each answer from the so-manieth on. */
   readonly exit?: { readonly chance: number; readonly from: number } | undefined;
   readonly pairs: boolean;
+  readonly costs?: ModelCosts | undefined;
   /** Questions at the same time. */
   readonly atOnce: number;
   /** Most tokens of an answer that its successors read. */
@@ -49,8 +50,8 @@ interface CostedCluster {
  * simulator's cost model; router, network and token events are not played, which takes a thousandth of the time.
  */
 export function costTrial(options: CostedTrialOptions): number[] {
-  const { questions, atOnce } = options;
-  const gpus = new Map(SIZES.map((size) => [size, new CostedGpu(size, { pair: options.pairs })]));
+  const { questions, atOnce, costs, pairs: pair } = options;
+  const gpus = new Map(SIZES.map((size) => [size, new CostedGpu(costs?.[size] ?? size, { pair })]));
   return askCosted(
     { gpus: [...gpus.values()], count: questions.length, atOnce },
     (number, startMs, onEnd) => {

@@ -10,6 +10,7 @@ import {
   BASE_ASSUMPTIONS,
 } from "./assumptions.ts";
 import { costTrial } from "./costed_trial.ts";
+import type { ModelCosts } from "../world.ts";
 
 /** The cuts of the latency against #1 that the paper gives as its greatest ones. */
 export const PAPER_CUTS = [
@@ -25,6 +26,7 @@ export interface SensitivityOptions {
   readonly workload: BenchWorkload;
   readonly questions: number;
   readonly seed: string;
+  readonly costs?: ModelCosts | undefined;
   /** Of the machine: it gives others their turns. */
   readonly clock: Clock;
   readonly signal: AbortSignal;
@@ -125,13 +127,16 @@ const LEAST_GAIN = 0.005;
 
 function costRow(
   changes: readonly AssumptionChange[],
-  { workload, questions: count, seed }: SensitivityOptions,
+  { workload, questions: count, seed, costs }: SensitivityOptions,
 ): SensitivityRow {
   const assumptions = changes.reduce(
     (all: Assumptions, { change }) => ({ ...all, ...change }),
     BASE_ASSUMPTIONS,
   );
-  const latencies = costModes(assumptions, assumedQuestions(workload, assumptions, { count, seed }), seed);
+  const latencies = costModes(assumptions, assumedQuestions(workload, assumptions, { count, seed }), {
+    seed,
+    costs,
+  });
   const dense = latencies["#1"];
   const cut = (of: (values: readonly number[]) => number) => (mode: CutMode) => of(latencies[mode]);
   const meanCut = cut((values) => 1 - meanOf(values) / meanOf(dense));
@@ -148,7 +153,7 @@ function costRow(
 function costModes(
   { serving, atOnce, readTokens, exit }: Assumptions,
   questions: readonly QuestionLengths[],
-  seed: string,
+  { seed, costs }: Pick<SensitivityOptions, "seed" | "costs">,
 ): Readonly<Record<"#1" | CutMode, readonly number[]>> {
   const trial = (
     graph: "dense" | "tree",
@@ -164,6 +169,7 @@ function costModes(
       readTokens,
       questions,
       seed,
+      costs,
     });
   const pairs = serving !== "single";
   const dense = trial("dense", serving === "pairs");

@@ -1,7 +1,7 @@
 import { CanopyError } from "../../../base/errors.ts";
 import { costModel } from "../../../simulator/engine/cost.ts";
 import type { AgentPlace } from "../graphs.ts";
-import type { Serving } from "../world.ts";
+import type { ModelCosts, Serving } from "../world.ts";
 import type { BenchWorkload } from "./workload_file.ts";
 
 /** Aggregators of the dense graph that share the GPU of the largest model. */
@@ -15,9 +15,9 @@ const SHARING = 3;
 export function checkDenseFits(
   workload: BenchWorkload,
   questions: readonly { readonly answerTokens: (place: AgentPlace) => number }[],
-  serving: Serving,
+  { serving, costs }: { readonly serving: Serving; readonly costs?: ModelCosts | undefined },
 ): void {
-  const { kvTokens } = costModel("32b");
+  const { kvTokens } = costModel(costs?.["32b"] ?? "32b");
   // One GPU for both keeps a prompt that three share once.
   const copies = serving === "sglang-pd" ? SHARING : 1;
   for (const [at, { answerTokens }] of questions.entries()) {

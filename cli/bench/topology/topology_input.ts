@@ -64,7 +64,6 @@ export function topologyInput(
     if (values.workload !== undefined) throw new UsageError("Option --answers goes without --workload");
     return recordedInput(values.answers, values, { seed, fresh }, io);
   }
-  if (values.cost.length > 0) throw new UsageError("Option --cost needs --answers");
   const [workload] = workloadsOf(values.workload === undefined ? [] : [values.workload], io, ["chat"]);
   if (workload === undefined) throw new UsageError("Option --workload needs a name or a file");
   const unknown = values.model.find((name) => !SIZES.some((size) => size === name));
@@ -77,10 +76,11 @@ export function topologyInput(
       `Workload ${workload.name} has questions that come at random, which are not costed: add --concurrency N`,
     );
   }
+  const costs = modelCosts(values.cost, SIZES, io);
   return {
     name: workload.name,
     models: SIZES.filter((size) => values.model.length === 0 || values.model.includes(size))
-      .map((name) => ({ name, cost: name })),
+      .map((name) => ({ name, cost: costs.get(name)?.cost ?? name })),
     questions: scriptedQuestions(workload, values.questions ?? DEFAULT_QUESTIONS, seed),
     fresh: scriptedQuestions(workload, fresh, `${seed}/fresh`),
     widest: Infinity,

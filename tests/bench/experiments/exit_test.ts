@@ -123,3 +123,12 @@ async function checkReport(report: Report): Promise<void> {
   }
   assert.ok((await svgOf(report)).includes(report.title));
 }
+
+test("a trial takes what its models' costs say", async () => {
+  const questions = scriptedQuestions(shippedWorkload("chat"), 1, common.seed);
+  const trial = (costs?: { "32b": "4b" }) =>
+    runExitTrial({ ...common, questions, concurrency: 1, graph: tree931({ mode: "off" }), costs });
+  const [[usual], [quick]] = [await trial(), await trial({ "32b": "4b" })];
+  assert.ok(quick!.e2eMs < 0.7 * usual!.e2eMs, `${quick!.e2eMs} ${usual!.e2eMs}`);
+  assert.equal(quick!.completionTokens, usual!.completionTokens);
+});

@@ -56,7 +56,7 @@ async function replayed(lines: readonly Json[], modes: readonly ReplayMode[]) {
     signal: new AbortController().signal,
     runs: runsOf(lines).runs,
     modes,
-    costs: new Map([["4b", "4b"], ["8b", "8b"], ["32b", "32b"]]),
+    modelCosts: new Map([["4b", "4b"], ["8b", "8b"], ["32b", "32b"]]),
   });
 }
 

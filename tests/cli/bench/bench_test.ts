@@ -178,3 +178,72 @@ test("canopy bench says which file it cannot write, and which server does not an
   assert.equal(unreachable.code, 1);
   assert.match(unreachable.err, /canopy bench: Cannot reach a server at http:\/\/nowhere:1/);
 });
+
+/** A cost file in which a decode step takes `stepMs`, and a prompt next to nothing. */
+function costText(stepMs: number): string {
+  return JSON.stringify({
+    format: "canopy-cost/1",
+    prefill: { fixed_ms: 1, ms_per_token: 0.001, ms_per_pair_of_tokens: 0, bend: 2 },
+    decode: { fixed_ms: stepMs, ms_per_sequence: 0, ms_per_context_token: 0 },
+    request_ms: 0,
+    step_ms: 0,
+    sequence_ms: 0,
+    kv_tokens: 1_000_000,
+    kv_bytes_per_token: 1000,
+  });
+}
+
+test("simulated benches take the cost of models from a file of bench calibrate, and say so", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-bench-"));
+  try {
+    const [slow, short] = [join(folder, "slow.json"), join(folder, "short.jsonc")];
+    writeFileSync(slow, costText(500));
+    const { out: chat } = await bench(["workloads", "--print", "chat"]);
+    writeFileSync(short, chat.replace('"max_tokens": 8192', '"max_tokens": 6'));
+    const workload = ["--workload", short, "--questions", "1"];
+    const asked: readonly (readonly [string, readonly string[]])[] = [
+      ["run", workload],
+      ["chunk", [...workload, "--step", "64"]],
+      ["staircase", workload],
+      ["prefill", ["--questions", "1", "--max-tokens", "8", "--output-tokens", "6"]],
+      ["placing", ["--percent", "1", "--policy", "random"]],
+    ];
+    for (const [name, args] of asked) {
+      const { code, out, err } = await bench([name, ...args, "--cost", slow], system);
+      assert.equal(code, 0, err);
+      const words = name === "placing"
+        ? "cost model of servers as "
+        : "cost model of 6 H200 GPUs, but 4b as ";
+      assert.ok(out.includes(words + slow), out);
+      // Six tokens at half a second each, at least once one behind the other.
+      assert.match(out, / (?:2\.5|[3-9]|\d\d)\d*(?:\.\d+)? s\b/, name);
+    }
+    const one = await bench(["prefill", ...asked[3]![1], "--cost", `8b=${slow}`, "--json", "a.json"], system);
+    const { settings } = JSON.parse(one.files["a.json"] ?? "");
+    assert.deepEqual([settings.costNames, settings.costs["8b"].d0], [{ "8b": slow }, 500]);
+    for (
+      const name of [
+        "run",
+        "chunk",
+        "staircase",
+        "prefill",
+        "placing",
+        "exit",
+        "tau",
+        "sensitivity",
+        "topology",
+      ]
+    ) {
+      const { code, err } = await bench([name, "--cost", "none.json"], system);
+      assert.notEqual(code, 0);
+      assert.match(
+        err,
+        /Option --cost must be one of 4b, 8b, 32b, or a file of canopy bench calibrate: cannot read/,
+      );
+    }
+    const { err } = await bench(["run", "--cost", `70b=${slow}`], system);
+    assert.match(err, /Option --cost names "70b", which is no model here; there are 4b, 8b, 32b/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

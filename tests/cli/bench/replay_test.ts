@@ -92,6 +92,6 @@ test("lines that are no runs, files without any, and models of which nothing is 
   );
   assert.match(
     await refused([recordOf("run_1")], ["--cost", "x=4b"]),
-    /names "x", which is not recorded; recorded are /,
+    /names "x", which is no model here; there are /,
   );
 });

@@ -68,6 +68,7 @@ test("the tree takes no longer than the dense graph, overlap helps pairs alone, 
   assert.equal(total({ overlap: true, exit: { chance: 0, from: 1 } }), total({ overlap: true }));
   assert.equal(total({ overlap: true, exit: { chance: 1, from: 3 } }), total({ overlap: true }));
   assert.ok(total({ readTokens: 50 }) < total({}));
+  assert.ok(total({ costs: { "32b": "4b" } }) < 0.7 * total({}), "the cost of another size");
 });
 
 test("prompts of the dense graph that do not fit the memory of a decode GPU together wait for each other", () => {
