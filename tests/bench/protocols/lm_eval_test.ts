@@ -147,5 +147,5 @@ test("minerva_math500 has lm-eval's worked examples and clean-up, and says the s
     if ((none!.outcome === "right") !== (score === 1)) otherwise.push([cleanText, cleanAnswer]);
   }
   assert.deepEqual(otherwise, OTHERWISE);
-  assert.ok(MINERVA.answers.length > 350, `${MINERVA.answers.length} answers`);
+  assert.ok(MINERVA.answers.length > 300, `${MINERVA.answers.length} answers`);
 });
