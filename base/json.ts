@@ -18,3 +18,12 @@ export function canonicalJson(value: unknown): string {
     .map(([name, member]) => `${JSON.stringify(name)}:${canonicalJson(member)}`);
   return `{${members.join(",")}}`;
 }
+
+/** Characters of all strings in a value, names of fields included. */
+export function charactersOf(value: unknown): number {
+  if (typeof value === "string") return value.length;
+  if (typeof value !== "object" || value === null) return 8;
+  let sum = 0;
+  for (const [name, member] of Object.entries(value)) sum += name.length + charactersOf(member);
+  return sum;
+}

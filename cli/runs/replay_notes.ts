@@ -23,7 +23,7 @@ export function replayNotes(a: ShownRun, b: ShownRun, addedSeed: string | undefi
     const more = unseeded.length > MAX_NAMED ? ", …" : "";
     notes.push(
       `${unseeded.length} of ${b.agents.length} agents sample without a seed (${named}${more}): what they say ` +
-        "changes from run to run; give them a sampling.seed, or temperature 0",
+        "may change from run to run; give them a sampling.seed, or temperature 0",
     );
   } else if (b.agents.every(({ sampling }) => isSet(sampling))) {
     notes.push("All agents have a seed, or temperature 0: engines that batch may still answer otherwise");

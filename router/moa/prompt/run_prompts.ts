@@ -1,4 +1,5 @@
 import { badRequest, messageOf } from "../../../base/errors.ts";
+import { charactersOf } from "../../../base/json.ts";
 import { atOnce, type Turns } from "../../../base/turns.ts";
 import { TURN_LENGTH } from "../../../ml/tokenizers/control_tokens.ts";
 import { INLINE_MESSAGES } from "../../../ml/tokenizers/long_texts.ts";
@@ -363,15 +364,6 @@ export class RunPrompts {
 /** Tokens that a model's context holds; undefined: not known. */
 export function contextTokensOf({ config, engine }: ServedModel): number | undefined {
   return config.context_tokens ?? engine.capabilities.contextTokens;
-}
-
-/** Characters of all strings in a value, names of fields included. */
-function charactersOf(value: unknown): number {
-  if (typeof value === "string") return value.length;
-  if (typeof value !== "object" || value === null) return 8;
-  let sum = 0;
-  for (const [name, member] of Object.entries(value)) sum += name.length + charactersOf(member);
-  return sum;
 }
 
 /** The user's text in a prompt, without what is written into its slots. */

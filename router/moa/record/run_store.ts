@@ -1,3 +1,4 @@
+import { charactersOf } from "../../../base/json.ts";
 import type { RunRecord } from "./run_record.ts";
 
 /** Most characters and token ids of texts and prompts that are kept, over all ended runs. */
@@ -47,7 +48,7 @@ export class RunStore {
 }
 
 function sizeOf(record: RunRecord): number {
-  let size = record.request === undefined ? 0 : JSON.stringify(record.request.body).length;
+  let size = record.request === undefined ? 0 : charactersOf(record.request.body);
   for (const agent of record.agents) {
     size += agent.text.length + agent.reasoning.length;
     if (agent.prompt?.kind === "tokens") size += agent.prompt.ids.length;

@@ -118,7 +118,7 @@ test("a replay says what keeps it from being the same, and why a record cannot b
   assert.deepEqual(notes, [
     "moa is configured otherwise than in A: its agents, prompts or parameters have changed (aa, now bb)",
     "A was asked without a seed: B has 12, by which A's early exits drew, and its last agent samples by it",
-    "4 of 5 agents sample without a seed (l1.c1.a1, l1.c1.a3, l2.c1.a1, …): what they say changes from run to run; " +
+    "4 of 5 agents sample without a seed (l1.c1.a1, l1.c1.a3, l2.c1.a1, …): what they say may change from run to run; " +
     "give them a sampling.seed, or temperature 0",
   ]);
   assert.deepEqual(replayNotes(RUN, RUN, undefined), []);

@@ -30,6 +30,20 @@ test("the oldest runs go when there are too many, or when their texts are too lo
   assert.deepEqual(store.records(), []);
 });
 
+test("what was asked counts among the texts of a run", async () => {
+  const record = await ended("x");
+  const store = new RunStore(2, 350);
+  const messages = [{ role: "user", content: "x".repeat(400) }];
+  const request = {
+    path: "/v1/chat/completions",
+    body: { model: "moa", messages },
+    seed: undefined,
+  } as const;
+  store.add({ ...record, id: "short" });
+  store.add({ ...record, id: "long", request });
+  assert.deepEqual(store.records(), []);
+});
+
 test("a store of no runs keeps none", async () => {
   const store = new RunStore(0);
   store.add(await ended("x"));
