@@ -3,10 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { SystemClock } from "../../../base/clock.ts";
 import type { Transport } from "../../../base/transport.ts";
 import { chatCommand } from "../../../cli/chat/chat.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { startSimulator } from "../../../simulator/serve.ts";
+import { holdPort, takePorts } from "../../ports.ts";
 import { type FakeIo, fakeIo } from "../fake_io.ts";
 import { withServedDemo, withSystem } from "../served.ts";
 
@@ -246,6 +248,33 @@ test("canopy chat says which agents failed and why, --show beside their names, t
     });
   } finally {
     await simulator.close();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("canopy chat --config answers beside a service that has the configuration's port for metrics", async () => {
+  const ports = await takePorts();
+  const held = await holdPort(ports.base);
+  const simulator = await startSimulator({
+    engine: "vllm",
+    models: ["org/a"],
+    cost: "instant",
+    seed: "x",
+    clock: new SystemClock(),
+  });
+  const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
+  try {
+    const file = join(folder, "canopy.json");
+    const models = { a: { model: "org/a", engine: "vllm", workers: [simulator.url] } };
+    writeFileSync(file, JSON.stringify({ server: { metrics: { port: ports.base } }, models }));
+    await withSystem(async (io) => {
+      const { code, err } = await chat(io, QUESTION, "--config", file, "--max-tokens", "8");
+      assert.equal(code, 0, err);
+    });
+  } finally {
+    held?.close();
+    await simulator.close();
+    await ports.release();
     rmSync(folder, { recursive: true });
   }
 });
