@@ -11,7 +11,7 @@ import { OUTPUT_OPTIONS } from "../eval/experiment_file.ts";
 import { type EvalRequest, evalRequest } from "../eval/experiment_request.ts";
 import { checkSetName } from "../question_source.ts";
 import type { EvalJob } from "./eval_job.ts";
-import { experimentText, membersForPods, membersFrom, pathFrom } from "./emitted_experiment.ts";
+import { experimentForPods, experimentText, membersFrom, pathFrom } from "./emitted_experiment.ts";
 import { BENCH_FOLDER, EXPERIMENT_IN_POD, indexedJob } from "./indexed_job.ts";
 import { slurmArray } from "./slurm_array.ts";
 
@@ -94,11 +94,11 @@ Examples:
       files.push(...slurmArray(job, flags["canopy-binary"] ?? "canopy"));
     }
     if (targets.includes("kubernetes")) {
-      const members = membersForPods(request.members, io);
+      const { members, configs } = experimentForPods(request.members, io);
       const records = `${BENCH_FOLDER}/${RECORDS_FILE}`;
       const job = jobOf(members, { experiment: EXPERIMENT_IN_POD, records, shards, parallel });
       const image = flags["canopy-image"] ?? `canopy:${version}`;
-      files.push(...indexedJob(job, { experiment: experimentText(members), image }));
+      files.push(...indexedJob(job, { experiment: experimentText(members), configs, image }));
     }
     if (out === undefined) printEmitted(files, io);
     else {

@@ -4,6 +4,7 @@ import { CanopyError } from "../../../base/errors.ts";
 import { readConfig } from "../../../cfgs/load/read_config.ts";
 import { presetNames } from "../../../cfgs/presets/presets.ts";
 import { formatPath } from "../../../cfgs/schema/config_path.ts";
+import type { EmittedFile } from "../../../launcher/emit/emitted.ts";
 import { UsageError } from "../../kit/args.ts";
 import type { Io } from "../../kit/io.ts";
 import { version } from "../../kit/version.ts";
@@ -34,11 +35,19 @@ export function pathFrom(path: string, folder: string, cwd: string): string {
   return relative(base, join(cwd, path)).replaceAll(sep, "/");
 }
 
+/** An experiment for pods. */
+export interface PodExperiment {
+  readonly members: ExperimentMembers;
+  /** Its configurations, as paths that are seen from it. */
+  readonly configs: readonly EmittedFile[];
+}
+
 /**
- * Members for pods, which see nothing of this machine: configurations stand in the file, what is written goes to the
- * volume. Throws `UsageError` for questions in files here, and 400 `secret` for a configuration with a key.
+ * An experiment for pods, which see nothing of this machine: configurations come with it under the names that modes are
+ * called by, what is written goes to the volume. Throws `UsageError` for questions in files here, and 400 `secret` for a
+ * configuration with a key.
  */
-export function membersForPods(members: ExperimentMembers, { cwd }: Pick<Io, "cwd">): ExperimentMembers {
+export function experimentForPods(members: ExperimentMembers, { cwd }: Pick<Io, "cwd">): PodExperiment {
   const { sets, config, data } = members;
   const local = [
     ...Array.isArray(sets) ? sets.map(String).filter(isOwnSet) : [],
@@ -54,15 +63,23 @@ export function membersForPods(members: ExperimentMembers, { cwd }: Pick<Io, "cw
     const path = members[name];
     return [name, typeof path === "string" ? `${BENCH_FOLDER}/${path.replace(/^.*[/\\]/, "")}` : undefined];
   });
-  const inside = Array.isArray(config) ? config.map((one: unknown) => configInside(one, cwd)) : config;
-  return { ...members, ...Object.fromEntries(written), config: inside };
+  const configs: EmittedFile[] = [];
+  const inside = (one: unknown, at: number): unknown => {
+    if (typeof one !== "string" || (presetNames.includes(one) && !isFileAt(one, cwd))) return one;
+    // Two files may have the same name.
+    const path = `${at + 1}/${one.replace(/^.*[/\\]/, "")}`;
+    configs.push({ path, text: configText(one) });
+    return path;
+  };
+  const moved = Array.isArray(config) ? config.map(inside) : config;
+  return { members: { ...members, ...Object.fromEntries(written), config: moved }, configs };
 }
 
-function configInside(config: unknown, cwd: string): unknown {
-  if (typeof config !== "string" || (presetNames.includes(config) && !isFileAt(config, cwd))) return config;
+/** A configuration in Canopy's format, without comments, which may say anything. JSON is YAML, too. */
+function configText(config: string): string {
   const { value } = readConfig({ path: config });
   const [secret] = secretPaths({ config: [value] });
-  if (secret === undefined) return value;
+  if (secret === undefined) return `${JSON.stringify(value, null, 2)}\n`;
   throw new CanopyError(
     `Cannot write ${config} into a ConfigMap: ${
       formatPath(secret.slice(2))

@@ -9,6 +9,8 @@ export const BENCH_FOLDER = "/bench";
 /** The experiment as pods see it. */
 export const EXPERIMENT_IN_POD = "/etc/canopy/experiment.jsonc";
 
+const EXPERIMENT_FILE = EXPERIMENT_IN_POD.replace(/^.*\//, "");
+
 const NAME = "canopy-bench";
 
 /** User of Canopy's image. */
@@ -17,16 +19,33 @@ const USER = 65_532;
 /** Times that a part is started again. */
 const RETRIES = 3;
 
+/** An experiment and its configurations. */
+interface ExperimentTexts {
+  readonly experiment: string;
+  /** Paths are seen from the experiment. */
+  readonly configs: readonly EmittedFile[];
+}
+
+/** What pods see of a ConfigMap, whose keys have no slash and no blanks. */
+function mountedFiles({ experiment, configs }: ExperimentTexts) {
+  return [
+    { key: EXPERIMENT_FILE, path: EXPERIMENT_FILE, text: experiment },
+    ...configs.map(({ path, text }, at) => ({ key: `config-${at + 1}`, path, text })),
+  ];
+}
+
 /**
  * Manifests for Kubernetes: an indexed Job with a pod for each part, the experiment in a ConfigMap, a volume for the
  * records, and a second Job that makes one report of them.
  */
 export function indexedJob(
   job: EvalJob,
-  { experiment, image }: { readonly experiment: string; readonly image: string },
+  { image, ...texts }: ExperimentTexts & { readonly image: string },
 ): EmittedFile[] {
   const labels = { "app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": "canopy" };
   const metadata = { name: NAME, labels };
+  const mounted = mountedFiles(texts);
+  const pod = podOf(mounted.map(({ key, path }) => ({ key, path })));
   const part = {
     ...container("eval", partArguments(job), image),
     env: [...ENVIRONMENT, { name: SHARD_COUNT, value: String(job.shards) }],
@@ -36,7 +55,7 @@ export function indexedJob(
       apiVersion: "v1",
       kind: "ConfigMap",
       metadata,
-      data: { [EXPERIMENT_IN_POD.replace(/^.*\//, "")]: experiment },
+      data: Object.fromEntries(mounted.map(({ key, text }) => [key, text])),
     },
     {
       apiVersion: "v1",
@@ -55,7 +74,7 @@ export function indexedJob(
         backoffLimitPerIndex: RETRIES,
         template: {
           metadata: { labels },
-          spec: { ...POD, restartPolicy: "Never", containers: [part] },
+          spec: { ...pod, restartPolicy: "Never", containers: [part] },
         },
       },
     },
@@ -69,7 +88,7 @@ export function indexedJob(
       template: {
         metadata: { labels },
         spec: {
-          ...POD,
+          ...pod,
           restartPolicy: "Never",
           initContainers: [container("merge", mergeArguments(job), image)],
           containers: [container("report", reportArguments(job), image)],
@@ -97,13 +116,16 @@ const MERGE_HEAD = `# All parts' records in one file, and the report of it, besi
 /** The Hub's cache is on the volume: pods have no home. */
 const ENVIRONMENT = [{ name: "HF_HOME", value: `${BENCH_FOLDER}/huggingface` }];
 
-const POD = {
-  securityContext: { runAsNonRoot: true, runAsUser: USER, fsGroup: USER },
-  volumes: [
-    { name: "experiment", configMap: { name: NAME } },
-    { name: "bench", persistentVolumeClaim: { claimName: NAME } },
-  ],
-};
+/** `items`: what a pod sees of the ConfigMap, and where. */
+function podOf(items: readonly { readonly key: string; readonly path: string }[]) {
+  return {
+    securityContext: { runAsNonRoot: true, runAsUser: USER, fsGroup: USER },
+    volumes: [
+      { name: "experiment", configMap: { name: NAME, items } },
+      { name: "bench", persistentVolumeClaim: { claimName: NAME } },
+    ],
+  };
+}
 
 function container(name: string, args: readonly string[], image: string) {
   return {

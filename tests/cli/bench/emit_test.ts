@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import "../../launcher/emit/no_deprecation.ts";
@@ -11,7 +11,8 @@ import { validate as validateConfigMap } from "kubernetes-models/_schemas/IoK8sA
 import { validate as validateVolumeClaim } from "kubernetes-models/_schemas/IoK8sApiCoreV1PersistentVolumeClaim";
 import { parseAllDocuments } from "yaml";
 import { benchCommand } from "../../../cli/bench/bench.ts";
-import { readExperiment } from "../../../cli/bench/eval/experiment_file.ts";
+import { loadChoice } from "../../../cli/bench/eval/eval_targets.ts";
+import { configChoices, readExperiment } from "../../../cli/bench/eval/experiment_file.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { checkFields } from "../../launcher/emit/known_fields.ts";
 import { fakeIo } from "../fake_io.ts";
@@ -168,9 +169,14 @@ test("Kubernetes' Job has a pod for each part, the experiment with its configura
       "/bench/records.2-of-3.jsonl",
       "/bench/records.3-of-3.jsonl",
     ]);
-    writeFileSync(join(cwd, "inside.jsonc"), config.data["experiment.jsonc"]);
-    const { members } = readExperiment("inside.jsonc", { cwd });
-    assert.deepEqual([members["config"], members["html"]], [[{ models }, "moa-9-3-1"], "/bench/a b.html"]);
+    const pod = join(cwd, "pod");
+    mountConfigMap(config, job, pod);
+    const { members } = readExperiment(join(pod, "experiment.jsonc"), { cwd });
+    const [tree, preset] = configChoices(members["config"]);
+    assert.deepEqual([preset, members["html"]], ["moa-9-3-1", "/bench/a b.html"]);
+    assert.match(String(tree), /\/tree\.jsonc$/);
+    const io = fakeIo({ cwd, env: { KEY: "k" } });
+    assert.deepEqual(loadChoice(tree!, io).config, loadChoice(join(cwd, "tree.jsonc"), io).config);
 
     writeFileSync(
       join(cwd, "tree.jsonc"),
@@ -182,6 +188,81 @@ test("Kubernetes' Job has a pod for each part, the experiment with its configura
       /into a ConfigMap: models\.m\.api_key is a secret; name its variable as api_key_env/,
     );
     assert.doesNotMatch(`${secret.err}${secret.out}`, /sk-1/);
+  });
+});
+
+/** The files that a pod sees of its ConfigMap. */
+function mountConfigMap(config: ConfigMap, job: MountingJob, folder: string): void {
+  const [volume] = job.spec.template.spec.volumes;
+  for (
+    const { key, path } of volume?.configMap?.items ??
+      Object.keys(config.data).map((key) => ({ key, path: key }))
+  ) {
+    mkdirSync(dirname(join(folder, path)), { recursive: true });
+    writeFileSync(join(folder, path), config.data[key]!);
+  }
+}
+
+interface ConfigMap {
+  readonly data: Readonly<Record<string, string>>;
+}
+
+interface MountingJob {
+  readonly spec: {
+    readonly template: {
+      readonly spec: {
+        readonly volumes: readonly {
+          readonly configMap?: {
+            readonly items?: readonly { readonly key: string; readonly path: string }[];
+          };
+        }[];
+      };
+    };
+  };
+}
+
+test("modes are called in pods what they are called here, and the hash of their report is the same", async () => {
+  await inFolder(async (cwd) => {
+    const graphs = { moa: { layers: [{ agents: [{ model: "4b" }] }] } };
+    const models = { "4b": { model: "org/4b", engine: "vllm", workers: ["http://w:8000"] } };
+    // Names are those of files, whatever their folders and the characters that a ConfigMap's keys may not have.
+    mkdirSync(join(cwd, "x"));
+    mkdirSync(join(cwd, "y"));
+    writeFileSync(join(cwd, "x/a tree.jsonc"), JSON.stringify({ models, graphs }));
+    writeFileSync(
+      join(cwd, "y/a tree.jsonc"),
+      JSON.stringify({ models: { ...models, "8b": models["4b"] }, graphs }),
+    );
+    writeFileSync(
+      join(cwd, "b.yaml"),
+      `models: ${JSON.stringify(models)}\ngraphs: ${JSON.stringify(graphs)} # the tree\n`,
+    );
+    const config = ["x/a tree.jsonc", "y/a tree.jsonc", "b.yaml"].map((name) => join(cwd, name));
+    const asked = {
+      sets: "gsm8k",
+      samples: 1,
+      simulate: true,
+      max_tokens: 8,
+      mode: ["moa", "a tree/moa", "b/moa"],
+    };
+    writeFileSync(join(cwd, "x.jsonc"), JSON.stringify({ ...asked, config }));
+    const args = ["--experiment", join(cwd, "x.jsonc"), "--shards", "2", "--target", "kubernetes"];
+    const { code, out, err } = await emitted(cwd, ...args);
+    assert.equal(code, 0, err);
+    const [map, , job] = parseAllDocuments(out.split("# --- merge.yaml\n")[0]!).map((document) =>
+      document.toJS()
+    );
+    assert.deepEqual(Object.keys(map.data).filter((key) => !/^[-.\w]+$/.test(key)), []);
+    mountConfigMap(map, job, join(cwd, "pod"));
+    const hashes: unknown[] = [];
+    for (const experiment of [join(cwd, "x.jsonc"), join(cwd, "pod/experiment.jsonc")]) {
+      const json = join(cwd, `${hashes.length}.json`);
+      const io = fakeIo({ cwd });
+      const asking = ["bench", "eval", "--experiment", experiment, "--json", json];
+      assert.equal(await runCommand([benchCommand], asking, io), 0, io.err.text);
+      hashes.push(JSON.parse(readFileSync(json, "utf8")).settings.sha256);
+    }
+    assert.equal(hashes[0], hashes[1]);
   });
 });
 
