@@ -20,13 +20,13 @@ export function partArguments(job: EvalJob): string[] {
   return [...evalArguments(job), "--shard=auto"];
 }
 
-/** Arguments that put the parts' records together. */
+/** Arguments that put the parts' records together, as far as they are there: a part may have failed for good. */
 export function mergeArguments({ records, shards }: EvalJob): string[] {
   const parts = Array.from(
     { length: shards },
     (_, index) => shardFile(records, { part: index + 1, parts: shards }),
   );
-  return ["bench", "merge", "--force", "--", records, ...parts];
+  return ["bench", "merge", "--force", "--partial", "--", records, ...parts];
 }
 
 /** Arguments that make the report of all parts; without a file of its own it is written beside the records. */

@@ -104,13 +104,15 @@ export function indexedJob(
 
 const HEAD = `# An evaluation in parts, a pod for each:
 #   kubectl apply -f eval.yaml
-#   kubectl wait --for=condition=complete --timeout=-1s job/${NAME}
+#   until kubectl get job/${NAME} -o jsonpath='{.status.conditions[*].type}' | grep -qwE 'Complete|Failed'; do sleep 10; done
 #   kubectl apply -f merge.yaml
+# A part fails where a request had no answer, also after ${RETRIES} more tries, and with it the Job. Merging works all the same.
 # Keys: kubectl create secret generic ${NAME} --from-literal=CANOPY_API_KEY=... --from-literal=HF_TOKEN=...
 `;
 
 const MERGE_HEAD = `# All parts' records in one file, and the report of it, beside them on the volume.
-# It asks only what still has no answer.
+# It says which parts have no records, and asks only what still has no answer. It fails where that has none again: the
+# report is written all the same, and says how many.
 `;
 
 /** The Hub's cache is on the volume: pods have no home. */

@@ -15,6 +15,7 @@ export const benchMergeCommand = defineCommand({
   maxArguments: 10_001,
   options: {
     force: { type: "flag", help: "Overwrite OUT if it is there already" },
+    partial: { type: "flag", help: "Leave out files that are not there or have no records, and name them" },
   },
   details:
     `The files are those of bench eval --records, such as of --shard 1/4 to 4/4. They must have been made with the
@@ -35,24 +36,34 @@ Example:
         status: 400,
       });
     }
+    const left: CanopyError[] = [];
+    const parts = files.flatMap((file) => {
+      try {
+        // A part may have had no question: there can be more parts than questions.
+        return [{ file, ...readRecords(pathOf(file), { mayBeEmpty: true }) }];
+      } catch (error) {
+        if (!values.partial || !(error instanceof CanopyError)) throw error;
+        left.push(error);
+        return [];
+      }
+    });
+    const [first] = parts;
+    if (first === undefined) throw left[0]!;
+    for (const { message } of left) io.err.write(`Left out: ${message}\n`);
     const all = new Map<string, EvalRecord>();
-    let settings: string | undefined;
-    for (const file of files) {
-      // A part may have had no question: there can be more parts than questions.
-      const kept = readRecords(pathOf(file), { mayBeEmpty: true });
-      settings ??= kept.settings;
-      if (kept.settings !== settings) {
-        const [others, first] = settingSides(differentSettings(kept.settings, settings));
+    for (const { file, settings, records } of parts) {
+      if (settings !== first.settings) {
+        const [others, own] = settingSides(differentSettings(settings, first.settings));
         throw new CanopyError(
-          `Cannot merge ${file}: it was made with ${others}, and ${files[0]} with ${first}`,
+          `Cannot merge ${file}: it was made with ${others}, and ${first.file} with ${own}`,
           { code: "other_settings", status: 400 },
         );
       }
-      for (const record of kept.records) all.set(recordKey(record), record);
+      for (const record of records) all.set(recordKey(record), record);
     }
-    const lines = [{ settings }, ...[...all.values()].map((record) => ({ record }))];
+    const lines = [{ settings: first.settings }, ...[...all.values()].map((record) => ({ record }))];
     writeFileSync(target, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
-    io.out.write(`${all.size} answers of ${files.length} files: ${out}\n`);
+    io.out.write(`${all.size} answers of ${parts.length} files: ${out}\n`);
     return Promise.resolve(0);
   },
 });

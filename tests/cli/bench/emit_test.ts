@@ -81,6 +81,47 @@ test("Slurm's scripts ask every part of an experiment, put them together and mak
   });
 });
 
+/** The commands that a file's comments say, run by a shell with these programs alone; gives the calls of all of them. */
+function commandsOf(cwd: string, text: string, programs: Readonly<Record<string, string>>): string[] {
+  const bin = mkdtempSync(join(cwd, "bin-"));
+  for (const [name, body] of Object.entries(programs)) {
+    writeFileSync(join(bin, name), `#!/bin/sh\nprintf '%s\\n' "${name} $*" >>"$CALLS"\n${body}\n`);
+    chmodSync(join(bin, name), 0o755);
+  }
+  const lines = text.split("\n").filter((line) => /^# {3}/.test(line)).map((line) => line.slice(4)).join(
+    "\n",
+  );
+  const calls = join(bin, "calls");
+  const env = { PATH: `${bin}:${process.env["PATH"]}`, CALLS: calls };
+  const { status, stderr } = spawnSync("sh", ["-e", "-c", lines], { cwd: bin, env, encoding: "utf8" });
+  assert.equal(status, 0, stderr);
+  return readFileSync(calls, "utf8").trim().split("\n");
+}
+
+test("the commands that files name merge the parts also where one of them has failed for good", async () => {
+  await inFolder(async (cwd) => {
+    const out = join(cwd, "jobs");
+    const made = await emitted(cwd, "gsm8k", "--url", "http://s", "--shards", "3", "--out", out);
+    assert.equal(made.code, 0, made.err);
+    const text = (name: string) => readFileSync(join(out, name), "utf8");
+    assert.deepEqual(commandsOf(cwd, text("eval.sbatch"), { sbatch: "echo 17" }), [
+      "sbatch --parsable eval.sbatch",
+      "sbatch --dependency=afterany:17 merge.sbatch",
+    ]);
+    // The conditions of a Job one after the other: it runs, it is about to fail, it has failed.
+    const kubectl = `[ "$1" = get ] || exit 0
+case $(grep -c "kubectl get" "$CALLS") in 1) ;; 2) echo FailureTarget ;; *) echo FailureTarget Failed ;; esac`;
+    const calls = commandsOf(cwd, text("eval.yaml"), { kubectl, sleep: "" });
+    const get = "kubectl get job/canopy-bench -o jsonpath={.status.conditions[*].type}";
+    assert.deepEqual(calls, [
+      "kubectl apply -f eval.yaml",
+      ...[get, "sleep 10", get, "sleep 10", get],
+      "kubectl apply -f merge.yaml",
+    ]);
+    for (const name of ["merge.sbatch", "merge.yaml"]) assert.match(text(name), /--partial/);
+  });
+});
+
 test("options become an experiment file beside the scripts, with paths as they are seen from there", async () => {
   await inFolder(async (cwd) => {
     const out = join(cwd, "jobs");

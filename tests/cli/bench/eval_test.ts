@@ -74,6 +74,16 @@ test("parts of an evaluation are merged into one that asks nothing, and two are 
       (await bench("merge", "all.jsonl", "1.jsonl")).err,
       /Cannot write all\.jsonl: it is there already/,
     );
+    // A part that never began.
+    const lost = ["part.jsonl", "1.jsonl", "gone.jsonl", "2.jsonl"];
+    assert.match((await bench("merge", ...lost)).err, /Cannot read the answers of .*gone\.jsonl/);
+    const rest = await bench("merge", "--partial", ...lost);
+    assert.deepEqual([rest.code, rest.out], [0, "28 answers of 2 files: part.jsonl\n"]);
+    assert.match(rest.err, /^Left out: Cannot read the answers of .*gone\.jsonl: .*ENOENT/);
+    assert.match(
+      (await bench("merge", "--partial", "x.jsonl", "gone.jsonl")).err,
+      /Cannot read the answers of .*gone\.jsonl/,
+    );
     await part("1/3", "--records", "other.jsonl", "--seed", "other");
     assert.match(
       (await bench("merge", "x.jsonl", "2.jsonl", "other.jsonl")).err,
