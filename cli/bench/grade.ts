@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { EvalQuestion } from "../../bench/datasets/data_set.ts";
 import { gradeAnswer } from "../../bench/grading/grade_answer.ts";
@@ -153,7 +153,7 @@ function writeVerdicts(path: string, graded: readonly GradedAnswer[], io: Io): v
 }
 
 function pathOf(path: string, io: Io): string {
-  return isAbsolute(path) ? path : join(io.cwd, path);
+  return resolve(io.cwd, path);
 }
 
 function failure(code: string, message: string): CanopyError {

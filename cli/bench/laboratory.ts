@@ -1,5 +1,5 @@
 import { availableParallelism } from "node:os";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import process from "node:process";
 import { fnv1a } from "../../base/random.ts";
 
@@ -104,7 +104,7 @@ async function measured(values: Values, servers: Servers, io: Io): Promise<Repor
   const count = values.questions ?? DEFAULT_QUESTIONS;
   const concurrency = values.concurrency ?? 1;
   const settings = { questions: count, seed: seedText, concurrency, ...servers.settings };
-  const pathOf = (path: string) => isAbsolute(path) ? path : join(io.cwd, path);
+  const pathOf = (path: string) => resolve(io.cwd, path);
   const { resume, "same-as": sameAs } = values;
   const elsewhere = sameAs === undefined ? undefined : readRows(pathOf(sameAs));
   // More questions of the same draw go on with the file of fewer.

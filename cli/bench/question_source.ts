@@ -1,4 +1,4 @@
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { DATA_SETS } from "../../bench/datasets/catalog.ts";
 import type { EvalQuestion } from "../../bench/datasets/data_set.ts";
 import { type LoadedSet, loadFiles, loadPublished, loadSample } from "../../bench/datasets/load_questions.ts";
@@ -75,7 +75,7 @@ async function loadedSet(
   { data, seed, progress }: { readonly data: string; readonly seed: string; readonly progress: Progress },
   io: Io,
 ): Promise<LoadedSet> {
-  const pathOf = (path: string) => isAbsolute(path) ? path : join(io.cwd, path);
+  const pathOf = (path: string) => resolve(io.cwd, path);
   checkSetName(name);
   const set = DATA_SETS.find((one) => one.name === name);
   if (set === undefined) return { ...await loadFiles(ownSet(name), pathOf(name), seed), label: name };

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { basename, extname, isAbsolute, join } from "node:path";
+import { basename, extname, resolve } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest.ts";
 import {
@@ -49,7 +49,7 @@ export function workloadsOf(
 }
 
 function oneWorkload(given: string, { cwd }: Pick<Io, "cwd">): BenchWorkload {
-  const file = isAbsolute(given) ? given : join(cwd, given);
+  const file = resolve(cwd, given);
   if (isWorkloadName(given)) return shippedWorkload(given);
   if (!existsSync(file)) {
     throw new UsageError(

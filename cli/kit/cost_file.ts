@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import type { CostParameters } from "../../simulator/engine/cost.ts";
 import { readCostFile } from "../../simulator/engine/cost_file.ts";
@@ -18,7 +18,7 @@ export function costNamed<Size extends string>(
   const size = sizes.find((one) => one === text);
   if (size !== undefined) return size;
   try {
-    return readCostFile(readFileSync(isAbsolute(text) ? text : join(io.cwd, text), "utf8"));
+    return readCostFile(readFileSync(resolve(io.cwd, text), "utf8"));
   } catch (cause) {
     throw new UsageError(
       `Option --cost must be one of ${sizes.join(", ")}, or a file of canopy bench calibrate: ` +

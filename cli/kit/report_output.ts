@@ -1,5 +1,5 @@
 import { writeFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { htmlOf } from "../../bench/report/html.ts";
 import { markdownOf } from "../../bench/report/markdown.ts";
@@ -46,7 +46,7 @@ export async function writeReport(
 /** Writes a file, seen from the working folder, and says so. Throws 500 `cannot_write`. */
 export function writeResult(path: string, text: string, io: Io): void {
   try {
-    writeFileSync(isAbsolute(path) ? path : join(io.cwd, path), text);
+    writeFileSync(resolve(io.cwd, path), text);
   } catch (cause) {
     throw new CanopyError(`Cannot write ${path}: ${messageOf(cause)}`, {
       code: "cannot_write",

@@ -1,4 +1,4 @@
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
 import { Random } from "../../base/random.ts";
 import { earlyExitSchema } from "../../cfgs/schema/early_exit.ts";
@@ -180,7 +180,7 @@ async function writeWhitening(
 ): Promise<void> {
   const vectors = groups.flatMap(({ compared }) => compared.features)
     .flatMap((features) => features instanceof OnnxFeatures ? [features.pooled] : []);
-  await Whitening.fit(model, vectors).write(isAbsolute(file) ? file : join(io.cwd, file));
+  await Whitening.fit(model, vectors).write(resolve(io.cwd, file));
   io.err.write(`Wrote ${file}, fitted to ${vectors.length} answers\n`);
 }
 

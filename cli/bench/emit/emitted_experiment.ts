@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { isAbsolute, join, relative, sep } from "node:path";
+import { isAbsolute, join, relative, resolve, sep } from "node:path";
 import { CanopyError } from "../../../base/errors.ts";
 import { readConfig } from "../../../cfgs/load/read_config.ts";
 import { presetNames } from "../../../cfgs/presets/presets.ts";
@@ -31,7 +31,7 @@ export function membersFrom(
 /** A path, seen from the working folder, as it is seen from another one; a whole path stays. */
 export function pathFrom(path: string, folder: string, cwd: string): string {
   if (isAbsolute(path)) return path;
-  const base = isAbsolute(folder) ? folder : join(cwd, folder);
+  const base = resolve(cwd, folder);
   return relative(base, join(cwd, path)).replaceAll(sep, "/");
 }
 
@@ -90,7 +90,7 @@ function configText(config: string): string {
 }
 
 function isFileAt(path: string, cwd: string): boolean {
-  return existsSync(isAbsolute(path) ? path : join(cwd, path));
+  return existsSync(resolve(cwd, path));
 }
 
 /** Members as the text of an experiment file. Throws `UsageError` for a key or password in it. */

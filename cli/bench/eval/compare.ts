@@ -1,4 +1,4 @@
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { isJsonObject } from "../../../base/json.ts";
 import { compareRecords, type RecordComparison } from "../../../bench/evaluation/compare_records.ts";
 import { type KeptRecords, readRecords } from "../../../bench/evaluation/read_records.ts";
@@ -61,7 +61,7 @@ Examples:
     if (before === undefined || after === undefined) {
       throw new UsageError("Needs two files of records: canopy bench compare BEFORE AFTER");
     }
-    const read = (path: string) => readRecords(isAbsolute(path) ? path : join(io.cwd, path));
+    const read = (path: string) => readRecords(resolve(io.cwd, path));
     const kept = [read(before), read(after)] as const;
     const comparisons = compareRecords([kept[0].records, kept[1].records], modePairs(values.mode, kept));
     if (comparisons.every(({ answers }) => answers === 0)) {

@@ -1,5 +1,5 @@
 import { mkdirSync } from "node:fs";
-import { dirname, isAbsolute, join } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import {
   type AskAlone,
   evaluate,
@@ -319,5 +319,5 @@ function drawingRemark(
 }
 
 function pathOf(path: string, io: Io): string {
-  return isAbsolute(path) ? path : join(io.cwd, path);
+  return resolve(io.cwd, path);
 }

@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { dirname, isAbsolute, join } from "node:path";
+import { dirname, isAbsolute, join, resolve } from "node:path";
 import { z } from "zod";
 import { messageOf } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
@@ -43,7 +43,7 @@ export const OUTPUT_OPTIONS = ["records", "html", "json", "svg", "markdown", "lm
  * the line and the nearest known member.
  */
 export function readExperiment(path: string, { cwd }: Pick<Io, "cwd">): Experiment {
-  const file = isAbsolute(path) ? path : join(cwd, path);
+  const file = resolve(cwd, path);
   const shipped = existsSync(file) ? undefined : SHIPPED[path];
   const text = shipped ?? textOf(file, path);
   const { value, format, locate } = readConfig({ text, path, syntax: "jsonc" });
@@ -62,7 +62,7 @@ export function readExperiment(path: string, { cwd }: Pick<Io, "cwd">): Experime
   const members = withPaths(
     membersOf(value),
     at,
-    (config) => existsSync(isAbsolute(at(config)) ? at(config) : join(cwd, at(config))),
+    (config) => existsSync(resolve(cwd, at(config))),
   );
   return { name: path, text, shipped: shipped !== undefined, members };
 }

@@ -1,5 +1,5 @@
 import { existsSync, writeFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { CanopyError } from "../../../base/errors.ts";
 import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
 import { readRecords, recordKey } from "../../../bench/evaluation/read_records.ts";
@@ -28,7 +28,7 @@ Example:
     if (out === undefined || files.length === 0) {
       throw new UsageError("Needs a file to write and files to read: canopy bench merge OUT FILE…");
     }
-    const pathOf = (path: string) => isAbsolute(path) ? path : join(io.cwd, path);
+    const pathOf = (path: string) => resolve(io.cwd, path);
     const target = pathOf(out);
     if (existsSync(target) && !values.force) {
       throw new CanopyError(`Cannot write ${out}: it is there already; name another file, or --force`, {

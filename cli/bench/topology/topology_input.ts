@@ -1,4 +1,4 @@
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type Json } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
@@ -97,7 +97,7 @@ function recordedInput(
   { seed, fresh }: { readonly seed: string; readonly fresh: number },
   io: Io,
 ): TopologyInput {
-  const read = readRecords(isAbsolute(file) ? file : join(io.cwd, file));
+  const read = readRecords(resolve(io.cwd, file));
   const answers = answersOf(read);
   const models = chosenModels(answers, { cost, model }, io);
   const { questions, repeats, left } = recordedQuestions(

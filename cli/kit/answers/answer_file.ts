@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { z } from "zod";
 import { fieldError } from "../../../router/http/gate/fields.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
@@ -172,7 +172,7 @@ export async function jsonLinesOf(file: string, io: Io, what: LinesOf): Promise<
 
 async function contentOf(file: string, io: Io, what: LinesOf): Promise<string> {
   if (file === "-") return await io.readInput();
-  const path = isAbsolute(file) ? file : join(io.cwd, file);
+  const path = resolve(io.cwd, file);
   if (!existsSync(path)) throw invalidLines({ file, what }, "there is no such file");
   try {
     return readFileSync(path, "utf8");

@@ -1,5 +1,5 @@
 import { readFileSync, writeFileSync } from "node:fs";
-import { isAbsolute, join } from "node:path";
+import { resolve } from "node:path";
 import { applyEdits, modify, parse } from "jsonc-parser";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { isJsonObject, type Json } from "../../../base/json.ts";
@@ -19,7 +19,7 @@ export interface RulesPlace {
  * has no such graph, `cannot_write` (500).
  */
 export function writeRules({ file, graph }: RulesPlace, rules: WrittenRules, io: Io): void {
-  const path = isAbsolute(file) ? file : join(io.cwd, file);
+  const path = resolve(io.cwd, file);
   try {
     let text = readFileSync(path, "utf8");
     const name = graphIn(file, parse(text), graph);
