@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
-import { isJsonObject, type Json } from "../../base/json.ts";
 import type { HttpMetrics } from "../http/metrics/http_metrics.ts";
 import type { Fetches } from "../http/server/serve_http.ts";
+import { runsOfThreads } from "./thread_runs.ts";
 
 /** Options of a `LeadingFront`. */
 export interface LeadingFrontOptions {
@@ -30,7 +30,7 @@ export class LeadingFront implements Fetches {
     const { pathname } = new URL(request.url);
     const threads = this.#options.threads();
     const startedMs = clock.now();
-    if (pathname === "/v1/runs") return await this.#runs(request, threads, env);
+    if (pathname === "/v1/runs") return await runsOfThreads(request, { app, threads }, env);
     if (pathname.startsWith("/v1/runs/")) {
       const answer = await askEach(request, threads, env);
       if (answer !== undefined) return this.#counted(request, answer, startedMs);
@@ -49,22 +49,6 @@ export class LeadingFront implements Fetches {
     const path = new URL(request.url).pathname.replace(/^(\/v1\/runs\/)[^/]*/, "$1:id");
     this.#options.metrics.count({ method: request.method, path, startedMs }, answer);
     return answer;
-  }
-
-  /** Runs that go on are known to their thread, ended ones here. */
-  async #runs(request: Request, threads: readonly Fetches[], env?: object): Promise<Response> {
-    const copies = copiesOf(request, threads.length + 1);
-    const answers = await Promise.all(
-      [...threads, this.#options.app].map((fetches, at) => fetches.fetch(copies[at]!, env)),
-    );
-    const bodies: Json[] = [];
-    for (const answer of answers) {
-      const body: unknown = answer.ok ? await answer.json() : undefined;
-      if (!isJsonObject(body) || !Array.isArray(body.data)) return answer;
-      bodies.push(...body.data);
-    }
-    const limit = Number(new URL(request.url).searchParams.get("limit") ?? 100);
-    return Response.json({ object: "list", data: bodies.slice(0, limit) });
   }
 }
 

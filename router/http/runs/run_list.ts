@@ -7,7 +7,8 @@ import type { Moa } from "../../moa/run/moa.ts";
 import { summaryBody } from "./run_bodies.ts";
 
 const DEFAULT_LIMIT = 100;
-const MAX_LIMIT = 1000;
+/** Most runs of one answer. */
+export const MAX_RUNS_LISTED = 1000;
 /** Most runs that come from the archive at once: each takes some kB. */
 const PART = 100;
 const STATES = ["running", "done", "failed", "cancelled"];
@@ -39,10 +40,10 @@ export function runPage(
 function limitOf(text: string | undefined): number {
   if (text === undefined) return DEFAULT_LIMIT;
   const limit = Number(text);
-  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_LIMIT) {
+  if (!Number.isInteger(limit) || limit < 1 || limit > MAX_RUNS_LISTED) {
     throw badRequest(
       "limit",
-      `limit must be a whole number from 1 to ${MAX_LIMIT}: current value is ${text}`,
+      `limit must be a whole number from 1 to ${MAX_RUNS_LISTED}: current value is ${text}`,
     );
   }
   return limit;
