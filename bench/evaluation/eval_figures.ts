@@ -7,6 +7,7 @@ import {
   summaryOf,
   wilsonInterval,
 } from "../statistics/statistics.ts";
+import { type AnswerWork, workOfAll } from "./answer_work.ts";
 import type { EvalRecord } from "./eval_record.ts";
 import { compareRight, pairRecords } from "./paired_records.ts";
 
@@ -42,6 +43,11 @@ export interface EvalFigures {
   readonly completionTokens: number;
   /** Answers that each one was chosen from, on average. */
   readonly drawn: number;
+  /** NaN where no answer has one. */
+  readonly ttftMs: number;
+  readonly promptTokens: number;
+  /** Of all answers together; undefined where that of one is not known. */
+  readonly work: AnswerWork | undefined;
 }
 
 /** Two modes over the same questions and repeats. */
@@ -96,6 +102,9 @@ export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
         latencyMs: summaryOf(group.map(({ latencyMs }) => latencyMs)),
         completionTokens: meanOf(group.map(({ completionTokens }) => completionTokens)),
         drawn: meanOf(group.map(({ drawn }) => drawn)),
+        ttftMs: meanOf(group.flatMap(({ ttftMs }) => ttftMs === null ? [] : [ttftMs])),
+        promptTokens: meanOf(group.map(({ promptTokens }) => promptTokens)),
+        work: workOfAll(group.map(({ work }) => work)),
       };
     },
   );

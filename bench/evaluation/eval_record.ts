@@ -1,6 +1,7 @@
 import type { EvalQuestion } from "../datasets/data_set.ts";
 import type { AnswerGrade, GradedParts } from "../grading/answer_grade.ts";
 import type { AskedQuestion } from "../protocols/protocol.ts";
+import type { AnswerWork } from "./answer_work.ts";
 
 /** Outcome by one filter; `stated` is null where the text states nothing. */
 export interface StatedOutcome {
@@ -29,6 +30,8 @@ export interface EvalRecord extends StatedOutcome {
   readonly completionTokens: number;
   /** Answers that this one was chosen from, itself included. */
   readonly drawn: number;
+  /** Of all answers drawn; absent where it was not told. */
+  readonly work?: AnswerWork | undefined;
   /** Of an answer of the warm-up, which is in no figure. */
   readonly warmUp?: true | undefined;
   /** How long its question was held back since others were under way; no part of the latency. Absent where it was not. */
@@ -45,6 +48,7 @@ export interface EvalAnswer {
   readonly latencyMs: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
+  readonly work?: AnswerWork | undefined;
 }
 
 /** Asks a model or graph; rejects where no answer came. */

@@ -9,6 +9,7 @@ import {
 import type { EvalRecord } from "../evaluation/eval_record.ts";
 import type { Evaluation } from "../evaluation/evaluate.ts";
 import type { PairedAnswers } from "../statistics/paired_answers.ts";
+import { sumOf } from "../statistics/statistics.ts";
 import { type PartShares, partShares, uncheckedReasons } from "../grading/part_shares.ts";
 import { countText, durationText, type Report, type ReportTable, shareText } from "./report.ts";
 
@@ -68,6 +69,11 @@ export function evalReport(
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
       ...repeatNotes(pairs),
       "mean, p50, p90: from the request to the end of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
+      ...figures.some(({ work }) => work !== undefined)
+        ? [
+          "first word: until the answer's first text, of answers that are chosen from several the whole time; read, cached: prompt tokens of all calls, and the share of them that was found in a cache; wasted: written, and read by nobody; saved: estimate of what exits spared; cost: by the models' prices, – where one has none; written by: shares of the tokens written",
+        ]
+        : [],
       ...paceNotes(all),
       ...simulated ? [] : [
         "nothing that was asked says that it is simulated, as Canopy's own simulated engines do",
@@ -184,6 +190,7 @@ function tablesOf(
       ]),
     })),
     filterTable(figures, labelOf),
+    workTable(figures, labelOf),
     {
       title: `Beside ${modes[0] ?? ""}, over the same answers`,
       head: ["set", "mode", "answers", "difference", "95 %", "gained", "lost", "p"],
@@ -217,6 +224,47 @@ function filterTable(figures: readonly EvalFigures[], labelOf: (set: string) => 
         countText(ungradable),
       ])
     ),
+  };
+}
+
+/** What answers took, on average; no rows where nothing tells it. */
+function workTable(figures: readonly EvalFigures[], labelOf: (set: string) => string): ReportTable {
+  return {
+    title: "What an answer took",
+    head: [
+      "set",
+      "mode",
+      "first word",
+      "calls",
+      "read",
+      "cached",
+      "written",
+      "wasted",
+      "saved",
+      "cost",
+      "written by",
+    ],
+    rows: figures.flatMap((one) => {
+      const { work, answers } = one;
+      if (work === undefined) return [];
+      const each = (value: number | null) => value === null ? "–" : countText(value / answers);
+      const all = sumOf(Object.values(work.models).map(({ completionTokens }) => completionTokens));
+      return [[
+        labelOf(one.set),
+        one.mode,
+        Number.isNaN(one.ttftMs) ? "–" : durationText(one.ttftMs),
+        (work.calls / answers).toFixed(1),
+        countText(one.promptTokens),
+        work.cachedTokens === null ? "–" : shareText(work.cachedTokens / answers / one.promptTokens),
+        countText(one.completionTokens),
+        each(work.wastedTokens),
+        each(work.savedTokens),
+        work.cost === null ? "–" : (work.cost / answers).toPrecision(3),
+        Object.entries(work.models).map(([model, { completionTokens }]) =>
+          `${model} ${shareText(completionTokens / all, 0)}`
+        ).join(", "),
+      ]];
+    }),
   };
 }
 

@@ -167,6 +167,8 @@ export interface ServedName {
   readonly id: string;
   /** True where the server says that it is a simulation, as Canopy's simulated engines, and routers before them, do. */
   readonly simulated: boolean;
+  /** Of a graph of Canopy. */
+  readonly graph?: true | undefined;
 }
 
 /** The entries under `/v1/models`. */
@@ -179,7 +181,11 @@ export async function listServed(
   const list = isJsonObject(body) && Array.isArray(body.data) ? body.data : [];
   return list.flatMap((entry) =>
     isJsonObject(entry) && typeof entry.id === "string"
-      ? [{ id: entry.id, simulated: entry.simulated === true }]
+      ? [{
+        id: entry.id,
+        simulated: entry.simulated === true,
+        ...entry.owned_by === "canopy" ? { graph: true } : {},
+      }]
       : []
   );
 }

@@ -3,6 +3,7 @@ import { fnv1a } from "../../../base/random.ts";
 import type { EvalQuestion } from "../../datasets/data_set.ts";
 import type { AskedQuestion } from "../../protocols/protocol.ts";
 import { sumOf } from "../../statistics/statistics.ts";
+import { workOfAll } from "../answer_work.ts";
 import type { AskMode, EvalAnswer, EvalRecord } from "../eval_record.ts";
 import { likeliestAnswer, votedAnswer } from "./chosen_answer.ts";
 import { drawAnswers, type DrawOptions } from "./draw_answers.ts";
@@ -60,6 +61,7 @@ export async function askInMode(mode: EvalMode, options: AskInModeOptions): Prom
     latencyMs,
     promptTokens: sumOf(answers.map(({ promptTokens }) => promptTokens)),
     completionTokens: sumOf(answers.map(({ completionTokens }) => completionTokens)),
+    work: workOfAll(answers.map(({ work }) => work)),
     drawn: answers.length,
   };
 }

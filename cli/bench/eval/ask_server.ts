@@ -1,4 +1,6 @@
 import { deadlineSignal } from "../../../base/clock.ts";
+import type { JsonObject } from "../../../base/json.ts";
+import { answerWork } from "../../../bench/evaluation/answer_work.ts";
 import type { AskMode } from "../../../bench/evaluation/eval_record.ts";
 import { meanOf } from "../../../bench/statistics/statistics.ts";
 import { streamChat } from "../../kit/client.ts";
@@ -15,7 +17,7 @@ export function askServer(
   { transport, clock }: Pick<Io, "transport" | "clock">,
 ): AskMode {
   return async (name, { messages, stop, temperature, maxTokens: limit }, { seed, logprobs, signal }) => {
-    const { server, model } = targets.get(name)!;
+    const { server, model, graph } = targets.get(name)!;
     const startMs = clock.now();
     const deadline = deadlineSignal(
       clock,
@@ -28,6 +30,7 @@ export function askServer(
     let finish: string | undefined;
     const values: number[] = [];
     let tokens = { prompt_tokens: 0, completion_tokens: 0 };
+    let canopy: JsonObject | undefined;
     try {
       const body = {
         model,
@@ -37,9 +40,11 @@ export function askServer(
         ...stop === undefined || stop.length === 0 ? {} : { stop: [...stop] },
         ...logprobs === true ? { logprobs: true } : {},
         ...temperature === undefined ? {} : { temperature },
+        ...graph === true ? { canopy: { include: ["usage"] } } : {},
       };
       for await (const event of streamChat(transport, server, body, deadline.signal)) {
         if (event.type === "usage") tokens = { ...tokens, ...event.usage };
+        if (event.type === "canopy") canopy = event.canopy;
         if (event.type === "logprobs") values.push(...event.values);
         if (event.type === "finish") finish = event.reason;
         if (event.type !== "text") continue;
@@ -58,6 +63,7 @@ export function askServer(
       latencyMs,
       promptTokens: tokens.prompt_tokens,
       completionTokens: tokens.completion_tokens,
+      work: answerWork(name, tokens, canopy),
     };
   };
 }

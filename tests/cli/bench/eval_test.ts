@@ -326,6 +326,16 @@ test("simulated configurations are asked in virtual time: cut off anywhere and g
     );
     assert.match(whole, /^each answer has engines of its own, so that nothing of another one is cached/m);
     assert.match(whole, /^in virtual time exits compare answers by their words/m);
+    assert.match(
+      whole,
+      /^What an answer took\nset +mode +first word +calls +read +cached +written +wasted /m,
+    );
+    // Three agents each, all of one model.
+    assert.match(
+      whole,
+      /^GSM8K sample .* moa-vllm +[\d.]+ m?s +3\.0 +\d+ +\d+\.\d % +\d+ +0 +0 +– +4b 100 %$/m,
+    );
+    assert.match(whole, /^GSM8K sample .* best-of-2:4b +[\d.]+ m?s +2\.0 /m);
     const records = text("whole.jsonl");
     for (const share of [0.3, 0.7]) {
       writeFileSync(join(cwd, "cut.jsonl"), records.slice(0, share * records.length));
