@@ -8,7 +8,7 @@ import { startRouter } from "../../cli/kit/router/local_router.ts";
 import { fakeIo } from "../cli/fake_io.ts";
 
 /** Serves a configuration on a port of its own for as long as `use` takes. */
-async function withRouter(
+export async function withRouter(
   { config, provenance }: Pick<LoadedConfig, "config" | "provenance">,
   use: (url: string) => Promise<void>,
 ): Promise<void> {
