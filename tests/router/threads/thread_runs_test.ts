@@ -1,3 +1,4 @@
+import "../../loopback.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { z } from "zod";
