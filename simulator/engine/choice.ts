@@ -49,6 +49,8 @@ export interface ChoiceOptions {
   readonly skipSpecialTokens: boolean;
   /** Alternatives per token; undefined: no log-probabilities. */
   readonly logprobs: number | undefined;
+  /** Tokens of a piece of a stream, of which the first one has one; 1 by default. */
+  readonly streamInterval?: number | undefined;
 }
 
 /** One answer in the making: hears the engine, makes text of tokens, and knows when to stop. */
@@ -114,7 +116,7 @@ export class Choice implements SequenceListener {
       this.#end({ type: "length", length: ids.length });
       return true;
     }
-    this.#collector.notify(this);
+    if ((ids.length - 1) % (options.streamInterval ?? 1) === 0) this.#collector.notify(this);
     return false;
   }
 

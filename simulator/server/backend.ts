@@ -161,6 +161,7 @@ export class Backend {
   start(collector: Collector, generation: Generation): Choice {
     const choice = collector.add({
       ...generation,
+      streamInterval: this.options.streamInterval,
       maxTokens: this.pd?.role === "prefill" ? 1 : generation.maxTokens,
       speech: this.speech,
       source: this.#source(generation),

@@ -32,6 +32,8 @@ export interface SimulatorOptions {
   readonly maxBatchedTokens?: number | undefined;
   /** SGLang's `--incremental-streaming-output`: events of `/generate` hold only what is new; from 0.5.10 on. */
   readonly incrementalStream?: boolean;
+  /** Both engines' `--stream-interval`: tokens of a piece of a stream, of which the first one has one; 1 by default. */
+  readonly streamInterval?: number | undefined;
   /** Requests that may wait before others get 503; unlimited by default. */
   readonly maxQueued?: number;
   /** The tokenizer of the model that it pretends to serve; a small built-in one by default. */

@@ -27,6 +27,7 @@ import { experimentJsonSchema } from "./experiment_file.ts";
 import { evalRequest, shardRequest } from "./experiment_request.ts";
 import { effectOf } from "./in_effect.ts";
 import { type Shard, shardQuestions } from "./shard.ts";
+import { STREAM_INTERVAL } from "./simulated_world.ts";
 import { DEFAULT_SEED, type PickedSet, pickedSets } from "../question_source.ts";
 import { sandboxSource } from "../sandbox_source.ts";
 
@@ -302,7 +303,8 @@ function originOf(
 function worldRemarks({ world }: EvalTargets, pace: EvalPace): string[] {
   if (world === undefined) return [];
   return [
-    "in virtual time exits compare answers by their words: no scorer's model runs there",
+    "in virtual time exits compare answers by their words: no scorer's model runs there; streams come in pieces of " +
+    `${STREAM_INTERVAL} tokens, as of engines with --stream-interval ${STREAM_INTERVAL}`,
     ...isOneByOne(pace)
       ? [
         "each answer has engines of its own, so that nothing of another one is cached, and what is asked before it changes nothing",

@@ -11,6 +11,9 @@ import { createSimulator } from "../../../simulator/simulator.ts";
 import { version } from "../../kit/version.ts";
 import { simulatedConfig, type SimulatedEngine, type StartedEngine } from "./simulated_config.ts";
 
+/** Tokens of a piece of a stream. */
+export const STREAM_INTERVAL = 8;
+
 /** Port of a prefill server's registry; each server has a host of its own. */
 const BOOTSTRAP_PORT = 8998;
 
@@ -76,8 +79,9 @@ export class SimulatedWorld {
     const simulator = createSimulator({
       ...options,
       clock: this.clock,
-      // Events that repeat all before them would cost most of the time that this takes.
+      // Events that repeat all before them, or come for each token, would cost most of the time that this takes.
       incrementalStream: true,
+      streamInterval: STREAM_INTERVAL,
       pd: half && { ...half, bootstrapHost: name },
     });
     const url = this.#listen(name, (request, signal) => simulator.handle(request, signal));
