@@ -14,10 +14,16 @@ const CONNECT_MS = 2_000;
 
 /** Connects, and connects anew whenever the connection breaks; until then commands fail at once. */
 export function connectValkey(address: ValkeyAddress): StoreConnection {
-  const connecting = connected(address);
+  let problem: unknown;
+  const connecting = connected(address, (error) => problem = error);
   let closed = false;
   return {
-    send: async (command) => (await connecting).sendCommand([...command]),
+    send: async (command) => {
+      const client = await connecting;
+      // Why it is not there says more than that it is not: a wrong password, a name that nobody knows.
+      if (!client.isReady && problem !== undefined) throw problem;
+      return await client.sendCommand([...command]);
+    },
     close: () => {
       if (closed) return;
       closed = true;
@@ -26,7 +32,10 @@ export function connectValkey(address: ValkeyAddress): StoreConnection {
   };
 }
 
-async function connected({ url, username, password }: ValkeyAddress) {
+async function connected(
+  { url, username, password }: ValkeyAddress,
+  onProblem: (error: unknown) => void,
+) {
   // Loaded by those alone who use it.
   const { createClient } = await import("@redis/client");
   const client = createClient({
@@ -39,8 +48,7 @@ async function connected({ url, username, password }: ValkeyAddress) {
       reconnectStrategy: (tries) => Math.min(MAX_PAUSE_MS, 50 * 2 ** Math.min(tries, 10)),
     },
   });
-  // Each command that fails says why; without a listener the program would end.
-  client.on("error", () => {});
+  client.on("error", onProblem);
   client.connect().catch(() => {});
   return client;
 }

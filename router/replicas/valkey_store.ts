@@ -88,17 +88,19 @@ export class ValkeyStore implements KeyStore {
     const numbers = [limits.requestsPerMinute, limits.tokensPerMinute, limits.maxConcurrent];
     const keys = ["requests", "tokens", "running"].map((what) => this.#keyOf(hash, what));
     const of = numbers.map((limit) => String(limit ?? -1));
-    const leave = () => this.#leave(hash, name);
-    this.#add(hash, name);
     try {
       const command = ["EVAL", ENTER_SCRIPT, String(keys.length), ...keys, ...of, name, String(GONE_MS)];
       const [outcome, nowMs, requests, tokens] = enteredSchema.parse(await this.#ask(command));
-      if (outcome !== "ok") this.#forget(hash, name);
+      // Not before: a sign of life would put one that is refused among those under way.
+      if (outcome === "ok") this.#add(hash, name);
+      const leave = () => {
+        if (this.#forget(hash, name)) this.#remove(hash, name);
+      };
       return { outcome, nowMs, requests: secondsOf(requests), tokens: secondsOf(tokens), leave };
     } catch (error) {
       this.#lost(error);
       // It may have been counted all the same.
-      leave();
+      this.#remove(hash, name);
       return undefined;
     }
   }
@@ -109,8 +111,7 @@ export class ValkeyStore implements KeyStore {
     this.#ask(command).catch((error) => this.#lost(error));
   }
 
-  #leave(hash: string, name: string): void {
-    if (!this.#forget(hash, name)) return;
+  #remove(hash: string, name: string): void {
     const command = ["ZREM", this.#keyOf(hash, "running"), name];
     this.#ask(command).catch((error) => this.#lost(error));
   }

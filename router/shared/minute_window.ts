@@ -96,10 +96,13 @@ export class MinuteWindow implements MinuteCounts {
   }
 
   #view(): MinuteView {
-    return new MinuteView(Array.from({ length: SLOTS }, (_, at) => {
+    const seconds: SecondCount[] = [];
+    for (let at = 0; at < SLOTS; at++) {
       const cell = Atomics.load(this.#cells, at);
-      return { second: secondIn(cell), count: countIn(cell) };
-    }));
+      const count = countIn(cell);
+      if (count > 0) seconds.push({ second: secondIn(cell), count });
+    }
+    return new MinuteView(seconds);
   }
 }
 

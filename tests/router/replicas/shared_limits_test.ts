@@ -2,6 +2,7 @@ import "../../loopback.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SystemClock } from "../../../base/clock.ts";
+import { messageOf } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import type { StoreEntry, StoreLimits } from "../../../router/replicas/key_store.ts";
@@ -95,6 +96,28 @@ test("replicas count together in a real server, and find each other again after 
     await until("and what has ended", async () => await tried(other, "c", once) === "ok");
   } finally {
     life.abort(new Error("The test is over"));
+    await server.stop();
+    await ports.release();
+  }
+});
+
+test("a server that wants another password says so, and takes the right one", async (t) => {
+  if (VALKEY_PROGRAM === undefined) {
+    return t.skip("neither valkey-server nor redis-server is installed (Debian: redis-server)");
+  }
+  const ports = await takePorts();
+  const server = new ValkeyServer(ports.base);
+  await server.start("secret");
+  const url = `redis://127.0.0.1:${server.port}`;
+  const [wrong, right] = ["guess", "secret"].map((password) => connectValkey({ url, password }));
+  try {
+    const said = (connection = right) =>
+      connection?.send(["PING"]).then(String, (error: unknown) => messageOf(error));
+    await until("the right one is let in", async () => await said() === "PONG");
+    await until("the wrong one is told", async () => /WRONGPASS/.test(await said(wrong) ?? ""));
+  } finally {
+    wrong?.close();
+    right?.close();
     await server.stop();
     await ports.release();
   }

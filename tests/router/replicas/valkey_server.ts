@@ -19,10 +19,11 @@ export class ValkeyServer {
   }
 
   /** Starts it; whoever asks must wait until it listens. */
-  async start(): Promise<void> {
+  async start(password = ""): Promise<void> {
     this.#folder = await mkdtemp(join(tmpdir(), "canopy-valkey-"));
     const args = ["--port", String(this.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-    this.#child = spawn(VALKEY_PROGRAM ?? "", [...args, "--dir", this.#folder], {
+    args.push("--dir", this.#folder, "--requirepass", password);
+    this.#child = spawn(VALKEY_PROGRAM ?? "", args, {
       stdio: "ignore",
       env: mortalEnv(),
     });

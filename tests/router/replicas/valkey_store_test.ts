@@ -119,3 +119,19 @@ test("a connection that takes its time at the start is no outage; one that never
     });
   }
 });
+
+test("a request that is refused is never among those that go on, not even while it is asked for", async () => {
+  const asked = Promise.withResolvers<unknown>();
+  const { clock, store, sent, close } = storeOver((command) =>
+    command[2] === "3" ? asked.promise : generous(command)
+  );
+  await clock.run(async () => {
+    await clock.sleep(4_900);
+    const entering = store.enter("k", { ...NONE, maxConcurrent: 1 });
+    await clock.sleep(200);
+    asked.resolve(["concurrent", 61_000, [], []]);
+    assert.equal((await entering)?.outcome, "concurrent");
+    assert.deepEqual(sent.filter((command) => command[2] === "canopy:{k}:running" && command[1] === "1"), []);
+    close();
+  });
+});
