@@ -69,7 +69,13 @@ async function ask(question: string): Promise<{ calls: Call[]; answer: string }>
   });
   const { config } = loadCheckedConfig({ path, env: {} });
   const answer = await clock.run(async () => {
-    const router = createRouter({ config, clock, random: new Random("moa-vllm"), transport });
+    const router = createRouter({
+      config,
+      clock,
+      random: new Random("moa-vllm"),
+      transport,
+      loadTokenizer: () => Promise.reject(new Error("nobody has one")),
+    });
     await router.ready();
     const response = await router.app.request("/v1/completions", {
       method: "POST",
