@@ -28,7 +28,7 @@ const ANSWER_MS = 5_000;
 const FLUSH_MS = 30_000;
 
 /** Members of a server's own description that nobody else should see. */
-const SECRET = /api_key|password|keyfile|token$/;
+const SECRET = /api_key|password|keyfile|watermark_key|token$/;
 
 /** SGLang's own routes about its servers, answered for all of them. `?model=` names one of several models. */
 export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
@@ -135,10 +135,10 @@ async function flushCaches(http: HttpServices, call: Call): Promise<Response> {
 async function serverInfo(http: HttpServices, call: Call): Promise<Response> {
   const targets = workersToAsk([firstModel(http, call)]);
   const answers = await askBoth(http, call, targets, "/get_server_info", "/server_info");
-  const infos = answers.map(({ worker, text, status }) => ({
-    role: worker.role,
-    info: openInfo(status === 200 ? objectOf(text) : undefined),
-  }));
+  const infos = answers.map(({ worker, text, status }) => {
+    const told = status === 200 ? objectOf(text) : undefined;
+    return { role: worker.role, info: told && openInfo(told) };
+  });
   const first = infos.find(({ info }) => info !== undefined)?.info;
   if (first === undefined) throw unanswered(answers);
   const ofRole = (role: "prefill" | "decode") =>
@@ -275,12 +275,16 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** SGLang prints its arguments, keys included. */
-function openInfo(info: JsonObject | undefined): JsonObject | undefined {
-  if (info === undefined) return undefined;
+/** SGLang prints its arguments, keys included, and prints them again in each of its `internal_states`. */
+function openInfo(info: JsonObject): JsonObject {
   return Object.fromEntries(
-    Object.entries(info).map(([name, value]) => [name, SECRET.test(name) && value !== null ? null : value]),
+    Object.entries(info).map(([name, value]) => [name, SECRET.test(name) ? null : openValue(value)]),
   );
+}
+
+function openValue(value: Json): Json {
+  if (Array.isArray(value)) return value.map(openValue);
+  return isJsonObject(value) ? openInfo(value) : value;
 }
 
 /** For the operator, by the worker's address. */

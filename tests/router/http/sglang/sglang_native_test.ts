@@ -175,6 +175,22 @@ test("/get_server_info is the first prefill server's, with both lists and decode
   });
 });
 
+test("/get_server_info shows no key of a server's arguments where SGLang prints them again: in its states", async () => {
+  const told = JSON.parse(recorded("get_get_server_info"));
+  const keyed = { api_key: "secret", admin_api_key: "secret", ssl_keyfile_password: "secret" };
+  for (const name of Object.keys(keyed)) assert.ok(name in told.internal_states[0], name);
+  const info = { ...told, ...keyed, internal_states: [{ ...told.internal_states[0], ...keyed }] };
+  const answers = { "/get_server_info": { status: 200, body: JSON.stringify(info) } };
+  await withServers(answers, async (ask) => {
+    const { status, body } = await ask("/get_server_info");
+    assert.equal(status, 200);
+    assert.deepEqual(body.internal_states, [
+      { ...told.internal_states[0], api_key: null, admin_api_key: null, ssl_keyfile_password: null },
+    ]);
+    assert.ok(!JSON.stringify(body).includes("secret"));
+  });
+});
+
 test("/get_model_info is the first prefill server's, by whichever name it knows it", async () => {
   const info = { status: 200, body: '{"model_path":"tiny-qwen3","is_generation":true}' };
   for (const known of ["/get_model_info", "/model_info"]) {
