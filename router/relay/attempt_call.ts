@@ -87,7 +87,9 @@ function callWith(
   const { prefill } = placement;
   const { config } = model;
   const rids = ids?.rids ?? [];
-  const callOf = (worker: CalledWorker, { path, body, phase, firstTokenDueMs }: Sending = {}): WorkerCall => {
+  const whole = request.path + (request.query ?? "");
+  const callOf = (worker: CalledWorker, sending: Sending = {}): WorkerCall => {
+    const { path = whole, body, phase, firstTokenDueMs } = sending;
     const { headers: workerHeaders, clientsKey } = accessTo(worker, sendable);
     return new WorkerCall({
       transport: options.transport,
@@ -96,7 +98,7 @@ function callWith(
       worker: { workerId: worker.workerId, url: worker.url, clientsKey },
       request: {
         method: request.method,
-        url: workerUrl(worker.url, path ?? request.path),
+        url: workerUrl(worker.url, path),
         headers: { ...forwarded, ...workerHeaders },
         body: request.method === "POST" ? body ?? bytes : undefined,
         phase,

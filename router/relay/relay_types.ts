@@ -13,6 +13,8 @@ export interface RelayRequest {
   readonly method: "GET" | "POST";
   /** Path on the worker, such as `/v1/chat/completions`. */
   readonly path: string;
+  /** With its question mark; it goes to the worker as it came, and changes nothing of what the path is. */
+  readonly query?: string | undefined;
   /** The client's headers, lower case; hop-by-hop ones, host, length and our own authorization are dropped. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
@@ -65,7 +67,6 @@ export interface Relay {
 
 /** A relayed request of which an attempt failed. */
 export interface RetriedRequest {
-  /** With the query, if any. */
   readonly path: string;
   /** The kind of server that failed. */
   readonly side: "regular" | "prefill" | "decode";

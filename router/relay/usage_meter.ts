@@ -95,7 +95,7 @@ export class UsageMeter implements AnswerRewrite {
 
 /** True for a request whose stream tells its usage only if it is asked to, and is not. */
 export function hidesUsage(path: string, body: JsonObject): boolean {
-  if (body["stream"] !== true || !/^\/v1\/(?:chat\/)?completions(?:\?|$)/.test(path)) return false;
+  if (body["stream"] !== true || !/^\/v1\/(?:chat\/)?completions$/.test(path)) return false;
   const { stream_options: options } = body;
   return !(isJsonObject(options) && options["include_usage"] === true);
 }

@@ -72,7 +72,7 @@ export class ModelMetrics {
   begin({ model, backend, path, stream }: TimedRequest): AnswerTimer {
     const startedMs = this.#clock.now();
     const seconds = () => (this.#clock.now() - startedMs) / 1000;
-    const { labels, requests, duration } = this.#seriesOf(model, backend, path.split("?")[0]!, stream);
+    const { labels, requests, duration } = this.#seriesOf(model, backend, path, stream);
     requests.value++;
     return {
       first: () => {

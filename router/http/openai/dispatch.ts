@@ -34,7 +34,8 @@ export async function serveByModel(
     const headers = engineHeaders(call);
     // The body was read as JSON, whatever it was called: engines go by the name.
     if (!saysJson(headers["content-type"])) headers["content-type"] = "application/json";
-    return await serveEngine(http, { model: target.model, path, headers, bytes, body }, scope);
+    const request = { model: target.model, path, query: url.search, headers, bytes, body };
+    return await serveEngine(http, request, scope);
   }
   const { graph } = target;
   scope.model = graph.name;
@@ -49,8 +50,8 @@ export function engineHeaders(call: Call): Record<string, string> {
   return call.get("span")?.carriedBy(headers) ?? headers;
 }
 
-/** The path of a request on a worker of the model, with its query. Throws 501 for one that pairs do not serve. */
-export function workerPath(model: ServedModel, { pathname, search }: URL): string {
+/** The path of a request on a worker of the model, without its query. Throws 501 for one that pairs do not serve. */
+export function workerPath(model: ServedModel, { pathname }: URL): string {
   const route = engineRoute(pathname);
   if (route !== undefined && !route.pairs && model.config.engine.endsWith("-pd")) {
     throw new CanopyError(
@@ -58,7 +59,7 @@ export function workerPath(model: ServedModel, { pathname, search }: URL): strin
       { code: "not_implemented", status: 501, param: "model" },
     );
   }
-  return (route?.workerPath ?? pathname) + search;
+  return route?.workerPath ?? pathname;
 }
 
 /** The 404 of a route that relays, for a virtual model. */

@@ -16,8 +16,9 @@ const log = logger("http");
 /** One request for an engine model: its bytes go to a worker as they came. */
 export interface EngineRequest {
   readonly model: ServedModel;
-  /** With the query, if any. */
   readonly path: string;
+  /** As in `RelayRequest`. */
+  readonly query: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly bytes: Uint8Array;
   /** The same, parsed; of a form its fields. */
@@ -30,7 +31,7 @@ export async function serveEngine(
   request: EngineRequest,
   scope: RequestScope,
 ): Promise<Response> {
-  const { model, path, headers, body } = request;
+  const { model, path, query, headers, body } = request;
   guard(request, model);
   const stream = body["stream"] === true;
   const backend = model.config.engine.endsWith("-pd") ? "pd" : "regular";
@@ -43,6 +44,7 @@ export async function serveEngine(
   const { status, headers: returned, body: answer } = await relayed(http, request, {
     method: "POST",
     path,
+    query,
     headers,
     ...metered,
     owner: scope.owner,
@@ -100,7 +102,7 @@ async function relayed(
 /** True where another model takes the same request: its engine has the route, and does not die of it. */
 function takes(request: EngineRequest, model: ServedModel): boolean {
   const { config } = model;
-  const [path = ""] = request.path.split("?");
+  const { path } = request;
   // The name inside a form stays as it is.
   if (request.headers["content-type"]?.startsWith("multipart/")) return false;
   const route = engineRoute(path);
@@ -120,7 +122,7 @@ function guard({ path, body }: EngineRequest, { config, engine, tokenizer }: Ser
     engine: config.engine,
     version: engine.capabilities.version,
     vocabSize: tokenizer?.vocabSize,
-    path: path.split("?")[0] ?? path,
+    path,
     body,
   });
 }

@@ -19,7 +19,7 @@ export function dispatchForm(http: HttpServices, call: Call): Promise<Response> 
     if ("graph" in target) throw engineModelsOnly(target.graph.name, url.pathname);
     const { model } = target;
     scope.model = model.name;
-    const request = { model, path: workerPath(model, url), headers, bytes, body: {} };
+    const request = { model, path: workerPath(model, url), query: url.search, headers, bytes, body: {} };
     if (named === null || named === model.config.model) return await serveEngine(http, request, scope);
     form.set("model", model.config.model);
     const renamed = new Response(form);

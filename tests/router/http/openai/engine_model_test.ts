@@ -20,7 +20,7 @@ test("a request for an engine model reaches the relay with the client's bytes an
   const { model, request } = relay.requests[0]!;
   assert.equal(model, "small");
   assert.equal(request.method, "POST");
-  assert.equal(request.path, "/v1/chat/completions?x=1");
+  assert.deepEqual([request.path, request.query], ["/v1/chat/completions", "?x=1"]);
   assert.equal(new TextDecoder().decode(request.body), body);
   assert.equal(request.headers["x-custom"], "1");
   assert.equal(request.headers["x-request-id"], "abc");

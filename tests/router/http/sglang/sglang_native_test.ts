@@ -30,7 +30,9 @@ async function withServers(
     if (answer === "refuse") return undefined;
     return () => {
       if (path !== "/health") {
-        seen.push(`${request.method} ${host}${path} ${String(request.body ?? "")}`.trim());
+        const { body = "" } = request;
+        const sent = typeof body === "string" ? body : new TextDecoder().decode(body);
+        seen.push(`${request.method} ${host}${path} ${sent}`.trim());
       }
       const bytes = new TextEncoder().encode(answer.body);
       return Promise.resolve({
@@ -311,4 +313,20 @@ test("ordinary clients know workers by their ids, the operator by their addresse
     assert.deepEqual(await names("user"), ["m.p1", "m.d2", "m.d3"]);
     assert.deepEqual(await names("root"), ["http://p1", "http://d1", "http://d2"]);
   }, { server });
+});
+
+test("a query behind the path of a generation changes nothing: both servers of a pair get it, in a room and under an id", async () => {
+  const answers = {
+    "/v1/models": { status: 200, body: '{"data":[]}' },
+    "/get_server_info": { status: 200, body: '{"version":"0.5.18"}' },
+    "/generate?api-version=1": { status: 200, body: '{"text":"hi","meta_info":{}}' },
+  };
+  await withServers(answers, async (ask, seen) => {
+    const body = JSON.stringify({ model: "m", text: "hi" });
+    const { status } = await ask("/generate?api-version=1", { method: "POST", body });
+    assert.equal(status, 200);
+    const sent = seen.filter((line) => line.includes("/generate?api-version=1"));
+    assert.deepEqual(sent.map((line) => line.slice(5, 6)).sort(), ["d", "p"]);
+    for (const line of sent) assert.match(line, /"rid":"canopy-[0-9a-f]+".*"bootstrap_room":[1-9]/);
+  });
 });
