@@ -57,8 +57,15 @@ export class AnswerParts {
     }
     const { reasoning = "", text, logprobs = [], toolCalls = [] } = event.delta;
     if (reasoning !== "") yield* this.#more({ kind: "reasoning", text: "" }, reasoning);
-    if (text !== "" || logprobs.length > 0) yield* this.#more(emptyText(), text, logprobs);
+    const isText = text !== "" || (logprobs.length > 0 && this.#mayBeText(event.delta));
+    if (isText) yield* this.#more(emptyText(), text, logprobs);
     for (const [at, call] of toolCalls.entries()) yield* this.#moreOfCall(call, at);
+  }
+
+  /** Of log-probabilities without a text: engines send those of thoughts and of calls, too, which have no place here. */
+  #mayBeText({ reasoning = "", toolCalls = [] }: Extract<RunEvent, { type: "delta" }>["delta"]): boolean {
+    if (reasoning !== "" || toolCalls.length > 0) return false;
+    return !this.#open || this.parts.at(-1)?.kind === "text";
   }
 
   *#more(

@@ -394,3 +394,33 @@ test("a response of an engine model is relayed as it came", async () => {
   assert.deepEqual(await response.json(), { relayed: true });
   assert.equal(relay.requests[0]?.request.path, "/v1/responses");
 });
+
+test("log-probabilities of thoughts and of calls, which engines send beside them, tear neither apart", async () => {
+  const scored = function* (): Generator<RunEvent> {
+    let tokens = 0;
+    for (const event of calls()) {
+      const logprobs = [{ token: `t${tokens++}`, logprob: -1 }];
+      yield event.type === "end" ? event : { ...event, delta: { ...event.delta, logprobs } };
+      // A token whose text is held back.
+      if (event.type === "delta") yield { ...event, delta: { type: "delta", text: "", logprobs } };
+    }
+  };
+  for (const stream of [false, true]) {
+    const { respond } = ask({ script: scored });
+    const response = await respond({ stream, include: ["message.output_text.logprobs"] });
+    const text = await response.text();
+    const last = stream ? named(text).at(-1)?.["response"] : JSON.parse(text);
+    const { output } = responseSchema.parse(last);
+    assert.deepEqual(output.map(({ type }) => type), [
+      "reasoning",
+      "message",
+      "function_call",
+      "function_call",
+    ]);
+    const [, said, f, g] = output;
+    assert.deepEqual(f?.type === "function_call" && [f.name, f.arguments], ["f", '{"a":1}']);
+    assert.deepEqual(g?.type === "function_call" && [g.name, g.arguments], ["g", "{}"]);
+    const logprobs = said?.type === "message" ? said.content[0]?.logprobs : undefined;
+    assert.deepEqual(logprobs?.map(({ token }) => token), ["t1", "t1"]);
+  }
+});
