@@ -92,7 +92,11 @@ export class MessageAnswer implements RunAnswer {
   }
 
   #end(): JsonObject {
-    const { finishReason = "stop", stopReason } = this.#parts;
+    const { finishReason = "stop", stopReason, parts } = this.#parts;
+    // Engines end a call of the one tool that was asked for as they end a text.
+    if (finishReason === "stop" && parts.some(({ kind }) => kind === "call")) {
+      return { stop_reason: STOP_REASONS.tool_calls, stop_sequence: null };
+    }
     const found = finishReason === "stop" && typeof stopReason === "string" &&
       this.#request.stop_sequences?.includes(stopReason) === true;
     return found

@@ -244,6 +244,23 @@ test("a stop sequence is named where the engine names it or the router stops the
   assert.equal(cut.stop_reason, "max_tokens");
 });
 
+test("a message with a call says tool_use: engines end a call that was asked for by its name with stop", async () => {
+  const script = function* (): Generator<RunEvent> {
+    yield delta({ toolCalls: [{ index: 0, id: "c1", function: { name: "f", arguments: "{}" } }] });
+    yield { type: "end", index: 0, finishReason: "stop" };
+  };
+  const asked = {
+    tools: [{ name: "f", input_schema: {} }],
+    tool_choice: { type: "tool", name: "f" },
+  };
+  const { say } = ask({ script });
+  const whole = anthropicMessageSchema.parse(await (await say(asked)).json());
+  assert.deepEqual([whole.stop_reason, whole.content[0]?.type], ["tool_use", "tool_use"]);
+  const events = named(await (await say({ ...asked, stream: true })).text());
+  const ended = events.find(({ type }) => type === "message_delta");
+  assert.deepEqual(ended?.["delta"], { stop_reason: "tool_use", stop_sequence: null });
+});
+
 test("arguments that are no JSON are a 502 unless the answer was cut in them", async () => {
   const { say, moa } = ask();
   const script = (finishReason: "tool_calls" | "length") =>
