@@ -27,6 +27,7 @@ export const anthropicMessageSchema = z.strictObject({
     output_tokens: z.int().min(0),
     output_tokens_details: z.strictObject({ thinking_tokens: z.int().min(0) }),
     service_tier: z.literal("standard"),
+    cost: usageSchema.shape.cost,
     degraded: usageSchema.shape.degraded,
     spent: z.looseObject({}).optional().describe("Present where the request has a budget"),
   }).describe("The sum over all engine calls of the request"),

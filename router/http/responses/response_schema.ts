@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { usageSchema } from "../openai/response_schema.ts";
 
-const { degraded } = usageSchema.shape;
+const { cost, degraded } = usageSchema.shape;
 
 const status = z.enum(["in_progress", "completed", "incomplete"]);
 
@@ -72,6 +72,7 @@ export const responseSchema = z.strictObject({
     output_tokens: z.int().min(0),
     output_tokens_details: usageSchema.shape.completion_tokens_details,
     total_tokens: z.int().min(0),
+    cost,
     degraded,
     spent: z.looseObject({}).optional().describe("Present where the request has a budget"),
   }).nullable().describe("The sum over all engine calls of the request; null until the end"),

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { anthropicMessageSchema } from "../../../router/http/anthropic/response_schema.ts";
+import { responseSchema } from "../../../router/http/responses/response_schema.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
 
 const layers = [{ agents: sizes.map(({ name }) => ({ model: name })) }, { agents: [{ model: "32b" }] }];
@@ -81,4 +83,27 @@ test("without prices nothing is said of cost", async () => {
   const { usage, metrics } = await asked({});
   assert.equal("cost" in usage, false);
   assert.doesNotMatch(metrics, /^canopy_cost_total\{/m);
+});
+
+test("responses and messages say the cost as their schemas in /openapi.json have it", async () => {
+  const world = makeWorld({
+    seed: "cost",
+    replicas: 1,
+    graphs: { moa: { layers, sampling: { max_tokens: 40 } } },
+    models: Object.fromEntries(Object.entries(PRICES).map(([name, price]) => [name, { price }])),
+  });
+  await world.clock.run(async () => {
+    const { app, close } = world.router();
+    const post = async (path: string, fields: object) => {
+      const body = JSON.stringify({ model: "moa", ...fields });
+      const headers = { "content-type": "application/json" };
+      return await (await app.request(path, { method: "POST", body, headers })).json();
+    };
+    const response = responseSchema.parse(await post("/v1/responses", { input: "Which way?" }));
+    assert.ok((response.usage?.cost ?? 0) > 0);
+    const messages = [{ role: "user", content: "Which way?" }];
+    const message = anthropicMessageSchema.parse(await post("/v1/messages", { max_tokens: 40, messages }));
+    assert.ok((message.usage.cost ?? 0) > 0);
+    await close();
+  });
 });
