@@ -50,10 +50,8 @@ export class Semaphore {
    */
   acquire(signal?: AbortSignal): Promise<() => void> {
     if (signal?.aborted) return Promise.reject(signal.reason);
-    if (this.#inUse < this.#permits) {
-      this.#inUse++;
-      return Promise.resolve(this.#release());
-    }
+    const release = this.tryAcquire();
+    if (release !== undefined) return Promise.resolve(release);
     if (this.#waiters.length >= this.#maxWaiting) return Promise.reject(this.#full(this));
     return new Promise((resolve, reject) => {
       const onAbort = () => {
@@ -69,6 +67,13 @@ export class Semaphore {
       signal?.addEventListener("abort", onAbort, { once: true });
       this.#waiters.push(waiter);
     });
+  }
+
+  /** Takes one permit if one is free now: those who wait have got theirs. */
+  tryAcquire(): (() => void) | undefined {
+    if (this.#inUse >= this.#permits) return undefined;
+    this.#inUse++;
+    return this.#release();
   }
 
   #release(): () => void {

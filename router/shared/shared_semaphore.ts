@@ -12,6 +12,8 @@ export interface Permits {
    * already, or with the signal's reason.
    */
   acquire(signal?: AbortSignal): Promise<() => void>;
+  /** Takes one permit if one is free now and nobody waits for it. */
+  tryAcquire(): (() => void) | undefined;
   /** Changes the bounds. */
   resize(bounds: { readonly permits: number; readonly maxWaiting: number }): void;
   /** Something was given back where this does not see it. */
@@ -67,11 +69,10 @@ export class SharedSemaphore implements Permits {
   }
 
   acquire(signal?: AbortSignal): Promise<() => void> {
-    const { used, waiting, queue } = this.#shared;
+    const { waiting, queue } = this.#shared;
     if (signal?.aborted) return Promise.reject(signal.reason);
-    if (this.#waiters.length === 0 && !queue.othersWait && used.tryAdd(this.#permits)) {
-      return Promise.resolve(this.#release());
-    }
+    const release = this.tryAcquire();
+    if (release !== undefined) return Promise.resolve(release);
     if (!waiting.tryAdd(this.#maxWaiting)) return Promise.reject(this.#full(this));
     return new Promise((resolve, reject) => {
       const onAbort = () => {
@@ -94,6 +95,12 @@ export class SharedSemaphore implements Permits {
       // A permit that was given back before the turn was shown is told to nobody.
       this.#serve();
     });
+  }
+
+  tryAcquire(): (() => void) | undefined {
+    const { used, queue } = this.#shared;
+    if (this.#waiters.length > 0 || queue.othersWait || !used.tryAdd(this.#permits)) return undefined;
+    return this.#release();
   }
 
   resize({ permits, maxWaiting }: { readonly permits: number; readonly maxWaiting: number }): void {

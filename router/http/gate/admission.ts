@@ -57,7 +57,10 @@ export class Admission {
    */
   async take(signal: AbortSignal): Promise<() => void> {
     const places = this.#places;
-    if (places.inUse < places.permits) return await this.#allowed(places.acquire(signal));
+    signal.throwIfAborted();
+    // A free place may be another thread's turn: then it is waited for, and no longer than the queue allows.
+    const free = this.tryTake();
+    if (free !== undefined) return free;
     const queueTimeoutMs = this.#queueTimeoutMs;
     const timeout = new CanopyError(
       `The request waited ${queueTimeoutMs} ms for a place: ${places.permits} are running, try again later`,
@@ -65,7 +68,9 @@ export class Admission {
     );
     const deadline = deadlineSignal(this.#clock, queueTimeoutMs, timeout, signal);
     try {
-      return await this.#allowed(places.acquire(deadline.signal));
+      const release = await places.acquire(deadline.signal);
+      this.counts.allowed++;
+      return release;
     } catch (error) {
       if (!signal.aborted) this.counts.rejected++;
       throw error;
@@ -80,16 +85,9 @@ export class Admission {
   }
 
   /** Takes a place only if one is free and nobody waits for it. */
-  tryTake(): Promise<() => void> | undefined {
-    const places = this.#places;
-    return places.inUse < places.permits && places.waiting === 0
-      ? this.#allowed(places.acquire())
-      : undefined;
-  }
-
-  async #allowed(place: Promise<() => void>): Promise<() => void> {
-    const release = await place;
-    this.counts.allowed++;
+  tryTake(): (() => void) | undefined {
+    const release = this.#places.tryAcquire();
+    if (release !== undefined) this.counts.allowed++;
     return release;
   }
 }

@@ -93,11 +93,12 @@ export class RunGroup {
 
   #openMoreLanes(): void {
     while (this.#nextInput < this.#options.plan.inputs.length) {
-      const place = this.#options.admission.tryTake();
-      if (place === undefined) return;
+      const release = this.#options.admission.tryTake();
+      if (release === undefined) return;
       const index = this.#nextInput++;
       this.#lanes++;
-      void place.then((release) => this.#runLane(release, index));
+      // Not at once: each lane opens more, as deep as the list is long.
+      void Promise.resolve().then(() => this.#runLane(release, index));
     }
   }
 
