@@ -70,7 +70,8 @@ export class Gate implements PromptReads {
    * Rejects with `no_worker` (503) when no worker is usable, or with the signal's reason.
    */
   lease(hint: LeaseHint, signal: AbortSignal): Promise<Lease> {
-    if (this.#waiters.length > 0 || signal.aborted) return this.#wait(hint, signal);
+    const othersWait = this.#options.queue?.othersWait === true;
+    if (this.#waiters.length > 0 || othersWait || signal.aborted) return this.#wait(hint, signal);
     try {
       return Promise.resolve(this.#leaseForPrompt(this.#options.place(hint)));
     } catch (error) {

@@ -4,7 +4,10 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
 import { modelSchema } from "../../../cfgs/schema/config.ts";
-import type { Gate } from "../../../router/pool/gate.ts";
+import { Gate } from "../../../router/pool/gate.ts";
+import type { Claim } from "../../../router/pool/placer.ts";
+import { fullError } from "../../../router/pool/refusals.ts";
+import { ThreadCells } from "../../../router/threads/thread_cells.ts";
 import { createPool } from "../../../router/pool/create_pool.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { FakeEngine } from "../moa/fake_engine.ts";
@@ -240,4 +243,49 @@ test("half a pair that is given back early opens its window for the next in line
     assert.equal(clock.now(), 0);
     assert.equal(gate.reading(first.home), 1, "the second one's prompt");
   });
+});
+
+test("a place goes to whoever has waited longest, whatever his thread: nobody who comes now is before him", async () => {
+  const clock = new VirtualClock();
+  const memory = ThreadCells.allocate(3);
+  const gates: Gate[] = [];
+  let free = 1;
+  const place = (): Claim => {
+    if (free === 0) throw fullError("m", "its worker is full");
+    free--;
+    let held = true;
+    return {
+      workerId: "w1",
+      url: "http://w1",
+      promptRead: () => {},
+      release: () => {
+        if (!held) return false;
+        held = false;
+        free++;
+        return true;
+      },
+    };
+  };
+  for (const thread of [1, 2]) {
+    const others = () => gates.forEach((gate, at) => at + 1 === thread || queueMicrotask(() => gate.wake()));
+    const cells = new ThreadCells(memory, { thread, threads: 3, onPass: others });
+    gates.push(new Gate({ model: "m", clock, place, queue: cells.queue(0) }));
+  }
+  const [one, other] = gates;
+  await clock.run(async () => {
+    const order: string[] = [];
+    const take = async (gate: Gate | undefined, name: string) => {
+      const lease = await gate!.lease({ arrival: 0 }, forever);
+      order.push(name);
+      return lease;
+    };
+    const first = await take(one, "first");
+    const waiting = take(other, "waiting");
+    first.release("ok");
+    const late = take(one, "late");
+    (await waiting).release("ok");
+    (await late).release("ok");
+    assert.deepEqual(order, ["first", "waiting", "late"]);
+  }, { limitMs: 1_000 });
+  assert.deepEqual([free, one?.waiting, other?.waiting], [1, 0, 0]);
 });
