@@ -44,6 +44,11 @@ export class AsyncQueue<T> implements AsyncIterable<T> {
     return true;
   }
 
+  /** Adds an item, where there is no room, too; nothing happens once the queue is closed. */
+  add(item: T): void {
+    if (!this.tryPush(item) && !this.#closed) this.#items.push(item);
+  }
+
   /** Adds an item, waiting for room. Rejects when the queue closes or the signal aborts first. */
   push(item: T, signal?: AbortSignal): Promise<void> {
     if (signal?.aborted) return Promise.reject(signal.reason);

@@ -187,3 +187,13 @@ test("AsyncQueue behaves like a plain list under any sequence of calls", async (
     { numRuns: 300 },
   );
 });
+
+test("an item may be added where there is no room, but not behind the end", async () => {
+  const queue = new AsyncQueue<number>(1);
+  for (const item of [1, 2, 3]) queue.add(item);
+  queue.close();
+  queue.add(4);
+  const read: number[] = [];
+  for await (const item of queue) read.push(item);
+  assert.deepEqual(read, [1, 2, 3]);
+});

@@ -50,11 +50,10 @@ export class RunOutput implements AsyncIterable<RunEvent> {
     };
   }
 
-  /** Says the whole of choice `index` at once: nothing else has been said. */
+  /** Says the whole of choice `index` at once: nothing but thoughts has been said, which a slow reader may have yet to read. */
   say(index: number, text: string, finishReason: FinishReason = "stop"): void {
-    // There is room: nobody has pushed anything.
-    void this.#queue.push({ type: "delta", index, delta: { type: "delta", text } });
-    void this.#queue.push({ type: "end", index, finishReason });
+    this.#queue.add({ type: "delta", index, delta: { type: "delta", text } });
+    this.#queue.add({ type: "end", index, finishReason });
   }
 
   /** Ends choice `index` where it is; resolves when the reader has room for that, or has gone. */

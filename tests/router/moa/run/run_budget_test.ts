@@ -136,3 +136,20 @@ test("what a client's own limits forbid is not given: stops and max_tokens hold 
   });
   assert.ok((tight.text ?? "").length < 60);
 });
+
+test("the best answer comes to a slow reader, whatever the root has thought before", async () => {
+  const fast = (place: number): Script => ({ pieces: solution(String(place)), stepMs: 1 });
+  // Thoughts have no text: more of them than wait for a reader.
+  const thoughts = { pieces: Array.from({ length: 200 }, () => ""), stepMs: 1 };
+  const world = budgetWorld(fast, { later: thoughts });
+  await world.clock.run(async () => {
+    const run = world.start({ question, budget: { latencyMs: 450 } });
+    await world.clock.sleep(1000);
+    const events = await eventsOf(run);
+    const text = events.map((event) => event.type === "delta" ? event.delta.text : "").join("");
+    assert.match(text, /^Step 0[^]*The answer is \d/);
+    assert.equal(events.filter(({ type }) => type === "end").length, 1);
+    await run.ended;
+  });
+  world.assertIdle();
+});
