@@ -257,6 +257,7 @@ export class MoaRun implements Run {
       usages: () => this.#usages.all(),
       clock,
       trace: this.#trace,
+      isWritten: () => this.#rootHasWritten,
       onSpent: (limit) => this.#onSpent(limit),
     });
     for (const call of this.#calls.all()) call.log.subscribe(() => budget.check());
@@ -583,8 +584,12 @@ export class MoaRun implements Run {
   }
 
   #rootIsDone(): boolean {
-    return this.#rootSkipped || this.#joined ||
-      (this.#calls.ofRoot.length > 0 && this.#calls.ofRoot.every((call) => call.state === "done"));
+    return this.#rootSkipped || this.#joined || this.#rootHasWritten;
+  }
+
+  get #rootHasWritten(): boolean {
+    const { ofRoot } = this.#calls;
+    return ofRoot.length > 0 && ofRoot.every((call) => call.state === "done");
   }
 
   /** `consensus`: what the answers agree on, where an exit policy has told already; `reason`: why members are ended. */

@@ -19,6 +19,8 @@ export interface RunBudgetOptions {
   readonly usages: () => readonly AgentUsage[];
   readonly clock: Clock;
   readonly trace: Trace;
+  /** True once the answer is written, though a slow reader may have yet to read it: no limit ends it any more. */
+  readonly isWritten: () => boolean;
   /** Called once: a limit is reached. */
   readonly onSpent: (limit: NonNullable<Limit>) => void;
 }
@@ -116,7 +118,7 @@ export class RunBudget {
   }
 
   #reached(limit: NonNullable<Limit>): void {
-    if (this.#isOver) return;
+    if (this.#isOver || this.#options.isWritten()) return;
     this.#endedBy ??= limit;
     this.close();
     this.#options.onSpent(limit);

@@ -153,3 +153,19 @@ test("the best answer comes to a slow reader, whatever the root has thought befo
   });
   world.assertIdle();
 });
+
+test("a budget that is spent while a slow reader has the whole answer before it ends nothing", async () => {
+  const fast = (place: number): Script => ({ pieces: solution(String(place)), stepMs: 1 });
+  const later: Script = { pieces: Array.from({ length: 64 }, () => "so "), stepMs: 1 };
+  const world = budgetWorld(fast, { later });
+  await world.clock.run(async () => {
+    const run = world.start({ question, budget: { latencyMs: 450 } });
+    await world.clock.sleep(1000);
+    const events = await eventsOf(run);
+    const ends = events.filter(({ type }) => type === "end");
+    assert.deepEqual(ends.map((end) => end.type === "end" && end.finishReason), ["stop"]);
+    await run.ended;
+    assert.equal(run.usage().spent?.endedBy, undefined);
+  });
+  world.assertIdle();
+});
