@@ -47,10 +47,14 @@ async function* truncated(
   count: number,
   url: string,
 ): Events {
-  for (let sent = 0; sent < count; sent++) {
-    const event = await events.next();
-    if (event.done === true) return;
-    yield event.value;
+  try {
+    for (let sent = 0; sent < count; sent++) {
+      const event = await events.next();
+      if (event.done === true) return;
+      yield event.value;
+    }
+  } finally {
+    await events.return();
   }
   throw new TransportError("reset_in_body", url);
 }
