@@ -2,6 +2,7 @@ import process from "node:process";
 import { createInterface } from "node:readline/promises";
 import { isatty } from "node:tty";
 import { type Clock, SystemClock } from "../../base/clock.ts";
+import { messageOf } from "../../base/errors.ts";
 import { Random, systemSeed } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import { systemTransport } from "../../router/transport/system.ts";
@@ -96,14 +97,20 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
   const onTerminate = () => onSignal("SIGTERM");
   process.on("SIGINT", onInterrupt);
   process.on("SIGTERM", onTerminate);
-  // A reader that has seen enough (`canopy check | head`) is no failure.
-  const onPipeError = (error: Error & { code?: string }) => {
-    if (error.code === "EPIPE") process.exit(0);
-  };
-  process.stdout.on("error", onPipeError);
+  let isCut = false;
+  // Listened to until the very end: what was written last fails when the command has returned.
+  process.stdout.on("error", (error: Error & { code?: string }) => {
+    // A reader that has seen enough (`canopy check | head`) is no failure; what is being ended ends in order.
+    if (error.code === "EPIPE") return stop.signal.aborted ? undefined : process.exit(0);
+    isCut = true;
+    process.exitCode = 1;
+    process.stderr.write(`canopy: Cannot write the output: ${messageOf(error)}\n`);
+  });
+  // Of what nobody reads any more there is nobody to tell.
+  process.stderr.on("error", () => {});
   const transport = systemTransport();
   try {
-    process.exitCode = await main(process.argv.slice(2), {
+    const exitCode = await main(process.argv.slice(2), {
       out: outputOf(process.stdout),
       err: outputOf(process.stderr),
       env: process.env,
@@ -121,11 +128,11 @@ export async function withProcess(main: (args: readonly string[], io: Io) => Pro
       ask: (prompt, history) => ask(prompt, history, stop.signal),
       readInput: () => readInput(stop.signal),
     });
+    process.exitCode = isCut && exitCode === 0 ? 1 : exitCode;
   } finally {
     await transport.close();
     process.off("SIGINT", onInterrupt);
     process.off("SIGTERM", onTerminate);
-    process.stdout.off("error", onPipeError);
   }
 }
 
