@@ -1,5 +1,6 @@
 import process from "node:process";
-import { CanopyError } from "../../base/errors.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { logger } from "../../base/log.ts";
 import type { Io } from "../kit/io.ts";
 import type { EngineStatus } from "../../launcher/supervise/engine_status.ts";
 import { type LaunchState, writeState } from "../../launcher/supervise/launch_state.ts";
@@ -39,20 +40,35 @@ export async function makeRoom(
 export class StateWriter {
   readonly #folder: string;
   #state: LaunchState;
+  /** True after a complaint, until it could be written again. */
+  #complained = false;
 
+  /** Throws when nothing can be written into the folder. */
   constructor(folder: string, state: LaunchState) {
     this.#folder = folder;
     this.#state = state;
-    this.set({});
+    writeState(folder, state);
   }
 
   get id(): string {
     return this.#state.id;
   }
 
+  /** A full disk must not end what runs: what cannot be written is told once, and stays for the next change. */
   set(change: Partial<LaunchState>): void {
     this.#state = { ...this.#state, ...change };
-    writeState(this.#folder, this.#state);
+    try {
+      writeState(this.#folder, this.#state);
+      this.#complained = false;
+    } catch (error) {
+      if (!this.#complained) {
+        logger("launcher").warning("The state in {folder} is not up to date: {error}", {
+          folder: this.#folder,
+          error: messageOf(error),
+        });
+      }
+      this.#complained = true;
+    }
   }
 
   /** Percentages alone are not worth a write. */
