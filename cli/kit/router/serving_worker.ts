@@ -21,10 +21,10 @@ const port = parentPort;
 if (port === null) throw new Error("This file is started by LeadingRouter, in a thread of its own");
 const post = (message: FromServingThread): void => port.postMessage(message);
 const { config, options, address }: ServingThreadData = workerData;
-const { server } = config;
 const clock = new SystemClock();
 const env = process.env;
 const stop = new AbortController();
+let { server } = config;
 let toScorer: ((message: FromScorerThread) => void) | undefined;
 
 const shareScorer: StartScorerThread = (_, events) => {
@@ -33,8 +33,11 @@ const shareScorer: StartScorerThread = (_, events) => {
   return { post: (message) => post({ kind: "scorer", message }), keepAlive: () => {}, terminate: () => {} };
 };
 
-try {
+const beginLog = () =>
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
+
+try {
+  beginLog();
   const network = new WorkerNetwork(config, systemTransport());
   const { transport } = network;
   // One scorer for all threads: its model is loaded once.
@@ -61,6 +64,9 @@ try {
       const change = network.prepare(message.config);
       router.reconfigure(message.config, message.models);
       change.commit();
+      const before = server;
+      ({ server } = message.config);
+      if (before.log_level !== server.log_level || before.log_format !== server.log_format) beginLog();
     } else router.take(message);
   });
   const { url } = await router.listen(address);

@@ -1,5 +1,8 @@
 import assert from "node:assert/strict";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { request as httpRequest } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { type Config, configSchema } from "../../../../cfgs/schema/config.ts";
 import { ThreadedRouter } from "../../../../cli/kit/router/threaded_router.ts";
@@ -456,4 +459,22 @@ test("a port that another router has is refused, and not shared by the two", asy
       (error) => CanopyError.is(error) && error.code === "address_in_use",
     );
   });
+});
+
+test("the threads log by the level of a configuration that was read again", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-threads-"));
+  try {
+    await withThreads(async ({ config, threaded, chat }) => {
+      assert.equal((await chat("m")).status, 200);
+      const logged = () => readFileSync(join(folder, "canopy.log"), "utf8");
+      assert.doesNotMatch(logged(), /chat\/completions/);
+      threaded.router.reconfigure({ ...config, server: { ...config.server, log_level: "info" } });
+      await until("a request is logged", async () => {
+        await chat("m");
+        return /chat\/completions for m: ok/.test(logged());
+      });
+    }, { server: { log_dir: folder } });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
