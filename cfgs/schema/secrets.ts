@@ -1,12 +1,20 @@
 import type { ConfigPath } from "./config_path.ts";
 
 const SECRET_KEY = /(^|[_-])(api[_-]?keys?|admin[_-]?keys?|token|secret|password|authorization|cookie)$/i;
+/** Names of headers that carry one, whatever stands around it: `Ocp-Apim-Subscription-Key`, `X-Auth`. */
+const SECRET_HEADER = /key|auth|token|secret|password|credential|cookie/i;
 
 /** True for places whose value must never be printed: keys, tokens, and headers that carry them. */
 export function isSecretPath(path: ConfigPath): boolean {
   const names = path.filter((part) => typeof part === "string");
   const chosen = chosenPart(path);
-  return names.some((name, at) => at >= chosen && SECRET_KEY.test(name));
+  return names.some((name, at) => at >= chosen && SECRET_KEY.test(name)) || isSecretHeader(path);
+}
+
+/** Headers to a collector of traces are there for keys, however that calls them. */
+function isSecretHeader([section, key, place, name]: ConfigPath): boolean {
+  if (place !== "headers" || typeof name !== "string") return false;
+  return section === "models" ? SECRET_HEADER.test(name) : section === "server" && key === "tracing";
 }
 
 /** Parts of a path up to a name that the user has chosen (of a model, a prompt, a graph, a key): it says nothing of what is in it. */

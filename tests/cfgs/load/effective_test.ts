@@ -46,6 +46,20 @@ test("The effective config says where each value came from, and keeps every secr
   ) assert.ok(lines.includes(line), `${line}\nis not in\n${said}`);
 });
 
+test("Headers that carry a key are secrets, however they call it", () => {
+  const model = {
+    model: "x",
+    engine: "openai",
+    workers: ["http://h:1"],
+    headers: { "Ocp-Apim-Subscription-Key": "azure-secret", "X-Auth": "x-secret", "X-Team": "blue" },
+  };
+  const tracing = { otlp_endpoint: "https://c", headers: { "x-honeycomb-team": "trace-secret" } };
+  const said = effectiveText(load(JSON.stringify({ server: { tracing }, models: { headers: model } })));
+  assert.ok(!said.includes("secret"), said);
+  assert.match(said, /headers\.X-Team = "blue"/);
+  assert.match(said, /models\.headers\.model = "x"/);
+});
+
 test("The summary names models, workers, agents and what they read", () => {
   const layers = '[{"clusters":2,"agents":[{"model":"a"}]},{"agents":[{"model":"a"}]}]';
   const config = load(
