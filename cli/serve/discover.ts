@@ -72,6 +72,8 @@ export const discoverOptions = {
 
 type Values = OptionValues<typeof discoverOptions>;
 
+const OF_KUBERNETES = ["selector", "discover-namespace", "discover-port", "kubernetes-api"] as const;
+
 /** Discovery beside a router; undefined when none is asked for. Throws `UsageError` for options that do not fit. */
 export function discoveryOf(values: Values, config: Config, io: Io): Beside | undefined {
   const names = dnsNames(values, config);
@@ -79,6 +81,7 @@ export function discoveryOf(values: Values, config: Config, io: Io): Beside | un
   if (wantsDns && names.length === 0) {
     throw new UsageError("Option --discover dns needs names: add --dns MODEL=NAME:PORT");
   }
+  refuseIdle(values, wantsDns);
   const kubernetes = values.discover.includes("kubernetes") ? accessOf(values, io) : undefined;
   if (kubernetes === undefined && !wantsDns) return undefined;
   return (router, _, signal) => {
@@ -105,6 +108,21 @@ export function discoveryOf(values: Values, config: Config, io: Io): Beside | un
       onMembers: (members) => workers.set(members),
     }, signal);
   };
+}
+
+/** Options without effect are mistakes: a way to find workers was forgotten. */
+function refuseIdle(values: Values, wantsDns: boolean): void {
+  const idle = [
+    ...(values.discover.includes("kubernetes") ? [] : OF_KUBERNETES).map((name) => ({
+      name,
+      without: "--discover kubernetes",
+    })),
+    ...(values["dns-prefill"].length > 0
+      ? []
+      : [{ name: "dns-bootstrap-port", without: "--dns-prefill" } as const]),
+    ...(wantsDns ? [] : [{ name: "dns-interval", without: "names: add --dns MODEL=NAME:PORT" } as const]),
+  ].find(({ name }) => values[name] !== undefined && String(values[name]) !== "");
+  if (idle !== undefined) throw new UsageError(`Option --${idle.name} has no effect without ${idle.without}`);
 }
 
 /** Discovery with the selectors of SGLang's routers: the servers say themselves which model they have. */

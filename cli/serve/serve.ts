@@ -37,7 +37,8 @@ Examples:
   run: async (values, [file], io) => {
     const path = await fileOrNew(file, io);
     const overrides = overridesOf(values);
-    const discovers = values.discover.length > 0 || values.dns.length > 0;
+    const discovers = (["discover", "dns", "dns-prefill", "dns-decode"] as const)
+      .some((name) => values[name].length > 0);
     const read = () => {
       const loaded = loadCheckedConfig({ path, env: io.env, overrides, basePort: values["base-port"] });
       // Models without workers are what discovery is for.

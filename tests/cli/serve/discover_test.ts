@@ -74,6 +74,21 @@ test("canopy serve finds its workers in Kubernetes and by DNS, and serves with t
   }
 });
 
+test("a model whose servers are found by DNS alone needs none in the configuration", async () => {
+  await withConfig(async (path) => {
+    const pairs = { server: { port: 0, log_level: "fatal" }, models: { a: { ...model, engine: "vllm-pd" } } };
+    writeFileSync(path, JSON.stringify(pairs));
+    await withSystem(async (io) => {
+      const names = ["--dns-prefill", "a=localhost:1", "--dns-decode", "a=localhost:2"];
+      const serving = runCommand([serveCommand], ["serve", path, ...names], io);
+      await until("it listens", () => /listening on/.test(io.out.text));
+      io.interrupt();
+      assert.equal(await serving, 0);
+      assert.equal(io.err.text, "");
+    });
+  });
+});
+
 test("options of discovery that do not fit are told", async () => {
   await withConfig(async (path) => {
     const cases: [string[], RegExp][] = [
@@ -84,6 +99,19 @@ test("options of discovery that do not fit are told", async () => {
       [["--discover", "kubernetes"], /works in a pod: elsewhere run kubectl proxy and add --kubernetes-api/],
       [["--discover", "kubernetes", "--kubernetes-api", "x"], /must be a URL: current value is "x"/],
       [["--discover", "consul"], /must be one of kubernetes, dns/],
+      [["--selector", "app=x"], /Option --selector has no effect without --discover kubernetes/],
+      [
+        ["--dns", "a=engines:1", "--discover-port", "1"],
+        /--discover-port has no effect without --discover kubernetes/,
+      ],
+      [
+        ["--dns-interval", "5"],
+        /Option --dns-interval has no effect without names: add --dns MODEL=NAME:PORT/,
+      ],
+      [
+        ["--dns", "a=engines:1", "--dns-bootstrap-port", "1"],
+        /--dns-bootstrap-port has no effect without --dns-prefill/,
+      ],
     ];
     for (const [args, message] of cases) {
       await withSystem(async (io) => {
