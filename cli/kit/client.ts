@@ -255,7 +255,7 @@ function headersOf(server: Server, requestId?: string): Record<string, string> {
 
 async function refusal(server: Server, response: IncomingResponse): Promise<CanopyError> {
   const text = await readResponseText(response, MAX_ERROR_BYTES);
-  let said = oneLine(text.slice(0, 300));
+  let said = text.slice(0, 300).trim();
   try {
     said = errorText(JSON.parse(text));
   } catch {
@@ -274,7 +274,7 @@ function errorText(body: unknown): string {
 }
 
 function failure(server: Server, what: string, cause?: unknown): CanopyError {
-  return new CanopyError(`The server at ${server.url} did not answer: ${what}`, {
+  return new CanopyError(`The server at ${server.url} did not answer: ${oneLine(what)}`, {
     code: "server_failed",
     status: 502,
     cause,

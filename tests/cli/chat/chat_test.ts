@@ -193,6 +193,18 @@ test("canopy chat says in one line that a web page is no answer", async () => {
   );
 });
 
+test("an error of a server is one line without control characters", async () => {
+  const text = JSON.stringify({ error: { message: "no\n\u001b[2J\u0007such model" } });
+  const pieces = [new TextEncoder().encode(text)];
+  const transport: Transport = {
+    send: () => Promise.resolve({ status: 404, headers: {}, body: ReadableStream.from(pieces) }),
+    close: () => Promise.resolve(),
+  };
+  const { code, err } = await chat(fakeIo({ transport }), "hello", "--url", "http://web");
+  assert.equal(code, 1);
+  assert.equal(err, "canopy chat: The server at http://web did not answer: status 404: no such model\n");
+});
+
 test("canopy chat says what to do when no server answers", async () => {
   const named = await chat(fakeIo(), "hello", "--url", "127.0.0.1:1");
   assert.deepEqual(named, {
