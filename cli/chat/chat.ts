@@ -126,8 +126,8 @@ async function findServer(
 
 async function startHere(config: Config, io: Io): Promise<Place> {
   const { server } = config;
-  // The port for metrics is that of a service, which may be running.
-  const own: Config = { ...config, server: { ...server, metrics: undefined } };
+  // The port for metrics is that of a service, which may be running; its certificate names another host.
+  const own: Config = { ...config, server: { ...server, metrics: undefined, tls: undefined } };
   const { router, url } = await startRouter(own, io, { host: "127.0.0.1", port: 0 });
   const apiKey = server.admin_key ?? apiKeysOf(server)[0];
   return { server: { url: reachableUrl(url), apiKey }, close: () => router.close() };

@@ -28,8 +28,9 @@ export function serverOf(given: string | undefined, io: Io): Server {
 /** Where a configuration says that it is served; the usual place when it cannot be read, which is told by others. */
 export function configuredUrl(file: string, io: Io): string {
   try {
-    const { host, port } = loadConfig({ path: file, env: io.env, overrides: [] }).config.server;
-    return reachableUrl(`http://${host.includes(":") ? `[${host}]` : host}:${port}`);
+    const { host, port, tls } = loadConfig({ path: file, env: io.env, overrides: [] }).config.server;
+    const scheme = tls === undefined ? "http" : "https";
+    return reachableUrl(`${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`);
   } catch {
     return DEFAULT_URL;
   }

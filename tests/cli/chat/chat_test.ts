@@ -3,10 +3,12 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import { SystemClock } from "../../../base/clock.ts";
 import type { Transport } from "../../../base/transport.ts";
 import { chatCommand } from "../../../cli/chat/chat.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { serverOf } from "../../../cli/kit/server_place.ts";
 import { startSimulator } from "../../../simulator/serve.ts";
 import { holdPort, takePorts } from "../../ports.ts";
 import { type FakeIo, fakeIo } from "../fake_io.ts";
@@ -308,4 +310,30 @@ test("canopy chat asks the server that the folder's configuration names, whateve
       rmSync(folder, { recursive: true });
     }
   });
+});
+
+test("a configuration with a certificate is asked by HTTPS where it is served, and needs none for one question", async () => {
+  const simulator = await startSimulator({
+    engine: "vllm",
+    models: ["org/a"],
+    cost: "instant",
+    seed: "x",
+    clock: new SystemClock(),
+  });
+  const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
+  const fixture = (name: string) => fileURLToPath(new URL(`../../fixtures/tls/${name}`, import.meta.url));
+  try {
+    const tls = { cert: fixture("localhost.crt"), key: fixture("localhost.key") };
+    const models = { a: { model: "org/a", engine: "vllm", workers: [simulator.url] } };
+    const file = join(folder, "canopy.json");
+    writeFileSync(file, JSON.stringify({ server: { port: 9, tls }, models }));
+    assert.equal(serverOf(undefined, fakeIo({ cwd: folder })).url, "https://127.0.0.1:9");
+    await withSystem(async (io) => {
+      const { code, err } = await chat(io, QUESTION, "--config", file, "--max-tokens", "8");
+      assert.equal(code, 0, err);
+    });
+  } finally {
+    await simulator.close();
+    rmSync(folder, { recursive: true });
+  }
 });
