@@ -6,7 +6,7 @@ import { ConfigError, type ConfigProblem, configProblemText } from "../../cfgs/l
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { configJsonSchema } from "../../cfgs/schema/json_schema.ts";
 import { defineCommand } from "../kit/command.ts";
-import { configFileOf, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import { configFileOf, OVERRIDE_OPTIONS, overridesOf, refuseIdleBasePort } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { reportsWarning } from "../kit/router/reports_warning.ts";
 import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
@@ -52,6 +52,7 @@ Examples:
         overrides: overridesOf(values),
         basePort: values["base-port"],
       });
+      refuseIdleBasePort(values, loaded);
       const { config, source } = loaded;
       const said = [...await prefillWarnings(config, io), reportsWarning(config) ?? []].flat();
       const warnings = said.map((message): ConfigProblem => ({

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
 import { join, relative } from "node:path";
+import type { LoadedConfig } from "../../cfgs/load/load.ts";
 import type { Override } from "../../cfgs/load/overrides.ts";
 import { UsageError } from "./args.ts";
 import type { OptionValues } from "./command.ts";
@@ -74,6 +75,17 @@ export const OVERRIDE_OPTIONS = {
     help: "MoA-vllm: port of the first model in configs.json; the others follow",
   },
 } as const;
+
+/** Throws `UsageError` for a `--base-port` where engines have their addresses in the file. */
+export function refuseIdleBasePort(
+  values: Pick<OptionValues<typeof OVERRIDE_OPTIONS>, "base-port">,
+  { format, source }: Pick<LoadedConfig, "format" | "source">,
+): void {
+  if (values["base-port"] === undefined || format !== "canopy") return;
+  throw new UsageError(
+    `Option --base-port is for MoA-vllm's configs.json: in ${source} the workers of each model have their ports`,
+  );
+}
 
 /** Values of `--set`. Throws `UsageError` for one without `=`. */
 export function setOverrides(texts: readonly string[]): Override[] {

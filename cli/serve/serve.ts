@@ -3,7 +3,13 @@ import { nearest } from "../../base/nearest.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand } from "../kit/command.ts";
-import { configFileOf, findConfigFile, OVERRIDE_OPTIONS, overridesOf } from "../kit/config_file.ts";
+import {
+  configFileOf,
+  findConfigFile,
+  OVERRIDE_OPTIONS,
+  overridesOf,
+  refuseIdleBasePort,
+} from "../kit/config_file.ts";
 import { initFolder } from "../kit/init/init_folder.ts";
 import type { Io } from "../kit/io.ts";
 import { serveLoaded } from "../kit/router/serve_loaded.ts";
@@ -46,6 +52,7 @@ Examples:
       return { ...loaded, warnings };
     };
     const loaded = read();
+    refuseIdleBasePort(values, loaded);
     const discovery = discoveryOf(values, loaded.config, io);
     return await serveLoaded(loaded, io, {
       beside: besideFleet(loaded.config, io, discovery),

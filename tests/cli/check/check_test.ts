@@ -150,6 +150,15 @@ test("canopy check is wrong usage when there is nothing to check", async () => {
   assert.equal((await check("x", "--set", "server.port")).code, 2);
 });
 
+test("--base-port is for files that name no ports: elsewhere it is told that nothing follows from it", async () => {
+  const { code, err } = await checkFile("canopy.jsonc", GOOD, "--base-port", "9000");
+  assert.equal(code, 2);
+  assert.match(
+    err,
+    /Option --base-port is for MoA-vllm's configs\.json: in FILE the workers of each model have/,
+  );
+});
+
 test("--records and --no-records set what is kept of runs, and exclude each other", async () => {
   const { out } = await checkFile("canopy.jsonc", GOOD, "--effective", "--records", "runs.sqlite");
   assert.match(out, /^server\.records\.file = "runs\.sqlite" +# --records$/m);
