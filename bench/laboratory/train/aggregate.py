@@ -10,13 +10,14 @@ import json
 import pathlib
 import random
 
+from home import HOME
 from sample import answer_of
 from slips import slipped
 from texts import aggregate_text, read_lines
 
 parser = argparse.ArgumentParser()
 parser.add_argument("candidates", nargs="+")
-parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--home", default=HOME)
 parser.add_argument("--out", default="data/aggregate.jsonl")
 parser.add_argument("--each", type=int, default=3, help="examples of a question")
 parser.add_argument("--slips", type=int, default=0, help="examples with made mistakes")

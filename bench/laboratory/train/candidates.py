@@ -11,13 +11,14 @@ import random
 
 import torch
 
+from home import HOME
 from qwen3 import Qwen3
 from sample import answer_of, write
 from texts import load_tokenizer, prompt_text, read_lines
 
 parser = argparse.ArgumentParser()
 parser.add_argument("out")
-parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--home", default=HOME)
 parser.add_argument("--models", nargs="+", default=["s:2", "m:2", "l:2"], help="SIZE:SAMPLES")
 parser.add_argument("--data", default="data/train.jsonl")
 parser.add_argument("--from", dest="first", type=int, default=200_000)

@@ -8,12 +8,13 @@ import json
 import pathlib
 import shutil
 
+from home import HOME
 from texts import read_lines
 
 parser = argparse.ArgumentParser()
 parser.add_argument("models")
 parser.add_argument("evaluation")
-parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--home", default=HOME)
 options = parser.parse_args()
 SIZES = ["s", "m", "l"]
 

@@ -15,6 +15,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+from home import HOME
 from muon import optimizers
 from qwen3 import Qwen3
 from sample import answer_of
@@ -23,7 +24,7 @@ from texts import load_tokenizer, read_lines
 parser = argparse.ArgumentParser()
 parser.add_argument("candidates", nargs="+")
 parser.add_argument("--tune", required=True)
-parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--home", default=HOME)
 parser.add_argument("--from", dest="start", default="s")
 parser.add_argument("--minutes", type=float, default=6)
 parser.add_argument("--questions", type=int, default=12, help="in a batch")

@@ -13,6 +13,7 @@ import pathlib
 import torch
 from safetensors.torch import load_file
 
+from home import HOME
 from qwen3 import Qwen3
 from sample import answer_of, write
 from texts import aggregate_text, load_tokenizer, prompt_text, read_lines
@@ -20,7 +21,7 @@ from texts import aggregate_text, load_tokenizer, prompt_text, read_lines
 parser = argparse.ArgumentParser()
 parser.add_argument("models")
 parser.add_argument("out")
-parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--home", default=HOME)
 parser.add_argument("--data", default="data/test.jsonl")
 parser.add_argument("--count", type=int, default=1000)
 parser.add_argument("--samples", type=int, default=5)

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import processors
 
+from home import HOME
 from qwen3 import config
 from texts import END, load_tokenizer
 from tokenizer import save
@@ -47,6 +48,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("size")
     parser.add_argument("out")
-    parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+    parser.add_argument("--home", default=HOME)
     options = parser.parse_args()
     export(pathlib.Path(options.home), options.size, pathlib.Path(options.out))

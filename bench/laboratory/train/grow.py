@@ -8,6 +8,7 @@ import sys
 
 import torch
 
+from home import HOME
 from qwen3 import SIZES, Qwen3
 
 
@@ -43,7 +44,7 @@ def grown(small, old, large, new):
 
 if __name__ == "__main__":
     small, large = sys.argv[1:3]
-    home = pathlib.Path.home() / ".cache/canopy-engines/laboratory"
+    home = pathlib.Path(HOME)
     torch.manual_seed(1)
     a, b = Qwen3(small), Qwen3(large)
     a.load_state_dict(torch.load(home / small / "checkpoint.pt")["model"])

@@ -14,6 +14,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+from home import HOME
 from muon import optimizers
 from qwen3 import Qwen3
 from sample import answer_of, write
@@ -21,7 +22,7 @@ from texts import batches, load_tokenizer, prompt_text, read_lines
 
 parser = argparse.ArgumentParser()
 parser.add_argument("size")
-parser.add_argument("--home", default=str(pathlib.Path.home() / ".cache/canopy-engines/laboratory"))
+parser.add_argument("--home", default=HOME)
 parser.add_argument("--data", nargs="+", default=["data/train.jsonl"])
 parser.add_argument("--minutes", type=float, required=True)
 parser.add_argument("--decay", type=float, default=0.35)
