@@ -55,6 +55,16 @@ export class Random {
     return list[this.int(list.length)]!;
   }
 
+  /** The list in another order, all of them equally likely (Fisher and Yates). */
+  shuffled<T>(list: readonly T[]): T[] {
+    const result = [...list];
+    for (let at = result.length - 1; at > 0; at--) {
+      const other = this.int(at + 1);
+      [result[at], result[other]] = [result[other]!, result[at]!];
+    }
+    return result;
+  }
+
   /** A standard normal number (Box-Muller, one of the two). */
   normal(): number {
     return Math.sqrt(-2 * Math.log(1 - this.next())) * Math.cos(2 * Math.PI * this.next());

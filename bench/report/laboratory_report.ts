@@ -21,6 +21,7 @@ import {
   proposalAccuracy,
 } from "../laboratory/predictor_figures.ts";
 import { type SameAnswers, sameAnswers } from "../laboratory/same_answers.ts";
+import { type StoppingFigures, stoppingFigures } from "../laboratory/stopping_figures.ts";
 import type { Interval } from "../statistics/statistics.ts";
 import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
 
@@ -42,6 +43,7 @@ export function laboratoryReport(
   const figures = result.conditions.map(conditionFigures);
   const comparisons = comparisonsOf(result, seed);
   const predictors = predictorFigures(result.proposals, seed);
+  const stopping = stoppingFigures(result.proposals, seed);
   const votes = votesLike(result.conditions);
   const same = sameAnswers(result, elsewhere).filter(({ questions }) => questions > 0);
   return {
@@ -53,6 +55,7 @@ export function laboratoryReport(
       comparisonsTable(comparisons),
       exitsTable(figures),
       predictorsTable(predictors),
+      stoppingTable(stopping),
       sameTable(same),
     ].filter(({ rows }) => rows.length > 0),
     notes: [
@@ -61,9 +64,10 @@ export function laboratoryReport(
       "latency: from a run's start to its last token; with several questions at a time it is that of a loaded machine",
       "written: tokens of all agents, those that nobody read included; as of an exit's cut-off agents only what they had written",
       "chance, as often as …: exits with the same probability at each decision; what a metric is worth is what it has over this",
-      "rules for the whole run have no yardstick of chance here: the random metric decides for clusters only",
+      "exits of the whole run have their yardstick of chance over the drawn answers: the random metric decides for clusters only",
       "answers, different: proposals that went on, and different final answers among them; right among them: questions where at least one was right",
       "AUC: probability that of a right and a wrong answer (an agreeing and a disagreeing pair) the first has the higher number, 0.5 is chance; interval: bootstrap over questions",
+      "answers are read in 20 random orders; as many by chance: the rule's numbers of answers, dealt out to other questions and orders; the most frequent answer counts, of several the first",
       "many comparisons are shown: of twenty without any difference, one has p < 0.05",
     ],
     plot: plotOf(figures),
@@ -75,6 +79,7 @@ export function laboratoryReport(
       conditions: figures,
       comparisons,
       predictors,
+      stopping,
       proposals: proposalAccuracy(result.proposals),
       votes,
       same,
@@ -199,6 +204,21 @@ function predictorsTable(predictors: readonly PredictorFigures[]): ReportTable {
       ratioText(auc),
       `${ratioText(interval.low)} … ${ratioText(interval.high)}`,
       countText(count),
+    ]),
+  };
+}
+
+function stoppingTable(stopping: readonly StoppingFigures[]): ReportTable {
+  return {
+    title: "Exit of the whole run, beside chance: nine drawn answers, read until so many say the same",
+    head: ["rule", "answers read", "right", "as many by chance", "difference", "95 %"],
+    rows: stopping.map(({ agree, read, accuracy, chance, difference, interval }) => [
+      agree === Infinity ? "all are read" : `${agree} agree`,
+      read.toFixed(2),
+      shareText(accuracy),
+      shareText(chance),
+      points(difference),
+      `${points(interval.low)} … ${points(interval.high)}`,
     ]),
   };
 }

@@ -25,7 +25,7 @@ export const GPQA_DIAMOND: DataSet = {
     const id = rowText(row, "Record ID");
     const right = cleaned(rowText(row, "Correct Answer"));
     const wrong = [1, 2, 3].map((number) => cleaned(rowText(row, `Incorrect Answer ${number}`)));
-    const options = shuffled([right, ...wrong], new Random(`gpqa/${seed}/${id}`));
+    const options = new Random(`gpqa/${seed}/${id}`).shuffled([right, ...wrong]);
     return {
       id,
       question: rowText(row, "Question"),
@@ -115,13 +115,4 @@ function proxOptions(row: Row): string[] {
 /** As lm-eval cleans options: without wiki titles' brackets and doubled blanks. */
 function cleaned(option: string): string {
   return option.trim().replaceAll(" [title]", ". ").replaceAll("  ", " ");
-}
-
-function shuffled<T>(list: readonly T[], random: Random): T[] {
-  const result = [...list];
-  for (let at = result.length - 1; at > 0; at--) {
-    const other = random.int(at + 1);
-    [result[at], result[other]] = [result[other]!, result[at]!];
-  }
-  return result;
 }

@@ -1,0 +1,89 @@
+import { Random } from "../../base/random.ts";
+import type { Proposal, ProposalRow } from "./predictors.ts";
+import { bootstrapInterval, type Interval, meanOf } from "../statistics/statistics.ts";
+
+/** Draws of the intervals; the questions are drawn. */
+const RESAMPLES = 1_000;
+/** Orders in which a question's answers come. */
+const ORDERS = 20;
+const AGREE = [2, 3, 4, 5, 6];
+
+/** What it is worth to read answers one by one until so many of them say the same. */
+export interface StoppingFigures {
+  /** So many equal final answers end the reading; Infinity: all are read. */
+  readonly agree: number;
+  /** Mean of the answers that were read. */
+  readonly read: number;
+  readonly accuracy: number;
+  /** The most frequent one of as many answers, however much they agree: the rule's stops, dealt out by chance. */
+  readonly chance: number;
+  /** Of the accuracies: the rule's less that of chance. */
+  readonly difference: number;
+  readonly interval: Interval;
+}
+
+/** The means of one question, over all orders. */
+interface Stopped {
+  readonly read: number;
+  readonly rule: number;
+  readonly chance: number;
+}
+
+/** Rules that end a whole run, beside chance at their own spending; from the drawn answers of all models. */
+export function stoppingFigures(rows: readonly ProposalRow[], seed: string): StoppingFigures[] {
+  if (rows.length === 0) return [];
+  return [...AGREE, Infinity].map((agree) => {
+    const stopped = stoppedBy(rows, agree, seed);
+    const difference = (of: readonly Stopped[]) => meanOf(of.map(({ rule, chance }) => rule - chance));
+    const draws = { random: new Random(`${seed}/stopping/${agree}`), resamples: RESAMPLES };
+    return {
+      agree,
+      read: meanOf(stopped.map(({ read }) => read)),
+      accuracy: meanOf(stopped.map(({ rule }) => rule)),
+      chance: meanOf(stopped.map(({ chance }) => chance)),
+      difference: difference(stopped),
+      interval: bootstrapInterval(stopped, difference, draws),
+    };
+  });
+}
+
+function stoppedBy(rows: readonly ProposalRow[], agree: number, seed: string): Stopped[] {
+  // The same orders for every rule.
+  const random = new Random(`${seed}/stopping`);
+  const orders = rows.map(({ proposals }) =>
+    Array.from({ length: ORDERS }, () => random.shuffled(proposals))
+  );
+  const counts = orders.map((each) => each.map((order) => stopOf(order, agree)));
+  const dealt = random.shuffled(counts.flat());
+  return orders.map((each, question) => ({
+    read: meanOf(counts[question]!),
+    rule: meanOf(each.map((order, at) => leaderIsRight(order.slice(0, counts[question]![at])))),
+    chance: meanOf(each.map((order, at) => leaderIsRight(order.slice(0, dealt[question * ORDERS + at])))),
+  }));
+}
+
+/** How many answers were read when so many said the same. */
+function stopOf(order: readonly Proposal[], agree: number): number {
+  const votes = new Map<string, number>();
+  for (const [at, { stated }] of order.entries()) {
+    if (stated === null) continue;
+    const count = (votes.get(stated) ?? 0) + 1;
+    if (count >= agree) return at + 1;
+    votes.set(stated, count);
+  }
+  return order.length;
+}
+
+/** 1 where the most frequent final answer is right; of several the one that came first. */
+function leaderIsRight(read: readonly Proposal[]): number {
+  const votes = new Map<string, { count: number; right: boolean }>();
+  for (const { stated, right } of read) {
+    if (stated === null) continue;
+    const vote = votes.get(stated);
+    if (vote === undefined) votes.set(stated, { count: 1, right });
+    else vote.count++;
+  }
+  let leader = { count: 0, right: false };
+  for (const vote of votes.values()) if (vote.count > leader.count) leader = vote;
+  return leader.right ? 1 : 0;
+}

@@ -1,0 +1,49 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Proposal, ProposalRow } from "../../../bench/laboratory/predictors.ts";
+import { stoppingFigures } from "../../../bench/laboratory/stopping_figures.ts";
+
+function row(question: string, stated: readonly (string | null)[], right: string): ProposalRow {
+  const proposals = stated.map((one): Proposal => ({
+    model: "s",
+    right: one === right,
+    stated: one,
+    confidence: 0.9,
+    tail: 0.9,
+    lowest: 0.9,
+  }));
+  return { question, proposals, pairs: [] };
+}
+
+test("answers that all agree are read no further than the rule asks, and chance is as right", () => {
+  const rows = Array.from({ length: 10 }, (_, at) => row(`q${at}`, Array(9).fill("7"), at < 6 ? "7" : "8"));
+  const [two, ...others] = stoppingFigures(rows, "all");
+  assert.deepEqual([two?.agree, two?.read, two?.accuracy, two?.chance, two?.difference], [2, 2, 0.6, 0.6, 0]);
+  assert.deepEqual(others.map(({ agree, read }) => [agree, read]), [[3, 3], [4, 4], [5, 5], [6, 6], [
+    Infinity,
+    9,
+  ]]);
+});
+
+test("where agreement tells easy questions from hard ones, a rule is right more often than chance with as many answers", () => {
+  const easy = Array.from({ length: 30 }, (_, at) => row(`easy${at}`, Array(9).fill("1"), "1"));
+  // The right one is the most frequent of many, which a few answers do not show.
+  const hard = Array.from(
+    { length: 30 },
+    (_, at) => row(`hard${at}`, ["1", "1", "1", "1", "2", "3", "4", "5", null], "1"),
+  );
+  const [, three, , , , all] = stoppingFigures([...easy, ...hard], "mixed");
+  assert.ok(three !== undefined && all !== undefined);
+  assert.equal(all.accuracy, 1);
+  assert.ok(three.read > 3 && three.read < 6, `${three.read}`);
+  assert.equal(three.accuracy, 1);
+  assert.ok(three.chance < 0.95, `${three.chance}`);
+  assert.ok(three.interval.low > 0);
+  assert.ok(three.interval.low <= three.difference && three.difference <= three.interval.high);
+});
+
+test("answers that state nothing are read and do not vote; without proposals there is no figure", () => {
+  const [two] = stoppingFigures([row("q", [null, null, null], "1")], "none");
+  assert.deepEqual([two?.read, two?.accuracy, two?.chance], [3, 0, 0]);
+  assert.deepEqual(stoppingFigures([], "nothing"), []);
+});
