@@ -64,7 +64,9 @@ function unitOf(engine: PlannedEngine, { plan, canopyBinary }: EmitInput): Emitt
   ]) + section("Service", [
     "Type=exec",
     `EnvironmentFile=-${CONFIG_FOLDER}/engines.env`,
-    ...Object.entries(engine.command.env).map(([name, value]) => `Environment=${word(`${name}=${value}`)}`),
+    ...Object.entries(engine.command.env).map(([name, value]) =>
+      `Environment=${literal(`${name}=${value}`)}`
+    ),
     `ExecStart=${start.map(word).join(" ")}`,
     // Units that come after this one wait until it serves.
     `ExecStartPost=/bin/sh -c ${
@@ -77,7 +79,7 @@ function unitOf(engine: PlannedEngine, { plan, canopyBinary }: EmitInput): Emitt
     "KillMode=mixed",
     "TimeoutStopSec=30",
     ...(program.startsWith("/") && program !== canopyBinary
-      ? [`Environment=${word(`PATH=${dirname(program)}:/usr/local/bin:/usr/bin:/bin`)}`]
+      ? [`Environment=${literal(`PATH=${dirname(program)}:/usr/local/bin:/usr/bin:/bin`)}`]
       : []),
   ]) + section("Install", ["WantedBy=canopy.target"]);
   return { path: `canopy-${engine.name}.service`, text };
@@ -87,9 +89,14 @@ function section(name: string, lines: readonly string[]): string {
   return `[${name}]\n${lines.join("\n")}\n\n`;
 }
 
-/** A word of a unit's command line: `%` and `$` mean themselves, and a line end is no end of its line. */
+/** A word of a unit's command line, where `$` begins a variable. */
 function word(text: string): string {
-  const plain = text.replaceAll("%", "%%").replaceAll("$", "$$$$");
+  return literal(text.replaceAll("$", "$$$$"));
+}
+
+/** A word of any other setting: `%` means itself, and a line end is no end of its line. */
+function literal(text: string): string {
+  const plain = text.replaceAll("%", "%%");
   if (/^[\w@+=:,./%$-]+$/.test(plain)) return plain;
   // deno-lint-ignore no-control-regex
   const escaped = plain.replaceAll(/[\\"]/g, "\\$&").replaceAll(/[\u0000-\u001f\u007f]/g, (control) => {

@@ -151,7 +151,13 @@ test("systemd: units verify, and engines on one GPU start one after the other", 
   );
   const odd = await filesOf("systemd", oneVllm, describedGpus("2xH200"));
   const unit = fileOf(odd, "canopy-8b-decode.service");
-  assert.match(unit, /^Environment="ODD=a \$\$b \\"c\\" 100%%"$/m);
+  // Of variables a dollar sign means itself; of commands it begins one.
+  assert.match(unit, /^Environment="ODD=a \$b \\"c\\" 100%%"$/m);
+  const paid = {
+    models: { "8b": { model: "Qwen/Qwen3-8B", engine: "vllm", launch: { extra_args: ["a$b"] } } },
+  };
+  const service = fileOf(await filesOf("systemd", paid, describedGpus("1xH200")), "canopy-8b.service");
+  assert.match(service, /^ExecStart=.* a\$\$b$/m);
   assert.match(unit, /^ExecStart=\/usr\/bin\/env vllm serve .*"\{\\"kv_connector\\":/m);
   if (!has("systemd-analyze")) return t.skip("systemd-analyze is not installed");
   for (const units of [files, odd]) {
