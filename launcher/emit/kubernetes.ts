@@ -80,7 +80,8 @@ function workloadsOf(engines: readonly PlannedEngine[]): Workload[] {
     else same.push(engine);
   }
   return [...groups.values()].map((group) => ({
-    name: group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, ""),
+    // Names of services begin with a letter, and one of them is the router's.
+    name: `engine-${group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, "")}`,
     engines: group,
   }));
 }

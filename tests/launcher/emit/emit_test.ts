@@ -208,6 +208,9 @@ function checkManifest(manifest: JsonObject): void {
   const { valid, unknown } = checkFields(manifest, validate);
   assert.ok(valid, `${kind} ${JSON.stringify(manifest)}: ${JSON.stringify(Reflect.get(validate, "errors"))}`);
   assert.deepEqual(unknown, [], kind);
+  const { name } = isJsonObject(manifest["metadata"]) ? manifest["metadata"] : {};
+  // The schemas know nothing of names: those of services are DNS labels as of old, which begin with a letter.
+  if (kind === "Service") assert.match(String(name), /^[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?$/);
 }
 
 /** LeaderWorkerSet is no part of Kubernetes: its own fields are checked here, its pods as those of a StatefulSet. */
@@ -259,10 +262,10 @@ test("Kubernetes: prefill and decode are workloads of their own, and all manifes
   const manifests = await manifestsOf("launch-6-gpus-pd", recorded("h200x6.txt"));
   assert.deepEqual(namesOf(manifests).slice(0, 5), [
     "PersistentVolumeClaim canopy-models",
-    "Service 4b-prefill",
-    "StatefulSet 4b-prefill",
-    "Service 4b-decode",
-    "StatefulSet 4b-decode",
+    "Service engine-4b-prefill",
+    "StatefulSet engine-4b-prefill",
+    "Service engine-4b-decode",
+    "StatefulSet engine-4b-decode",
   ]);
   for (const manifest of manifests) checkManifest(manifest);
   // Pods cannot map each other's GPU memory, wherever they run.
@@ -271,9 +274,9 @@ test("Kubernetes: prefill and decode are workloads of their own, and all manifes
   const config = manifests.find((one) => one["kind"] === "ConfigMap")?.["data"];
   assert.ok(isJsonObject(config));
   assert.deepEqual(workersIn(String(config["canopy.jsonc"]), "8b"), [{
-    prefill: "http://8b-prefill-0.8b-prefill:30002",
+    prefill: "http://engine-8b-prefill-0.engine-8b-prefill:30002",
     bootstrap_port: 8_999,
-    decode: "http://8b-decode-0.8b-decode:30003",
+    decode: "http://engine-8b-decode-0.engine-8b-decode:30003",
   }]);
   for (const manifest of await manifestsOf("launch-2-gpus-pd", noGpus, { engine: "sim" })) {
     checkManifest(manifest);
@@ -301,8 +304,8 @@ test("Kubernetes: replicas are pods of one workload, each with an address of its
   const config = manifests.find((one) => one["kind"] === "ConfigMap")?.["data"];
   assert.ok(isJsonObject(config));
   assert.deepEqual(workersIn(String(config["canopy.jsonc"]), "8b"), [
-    "http://8b-0.8b:30000",
-    "http://8b-1.8b:30000",
+    "http://engine-8b-0.engine-8b:30000",
+    "http://engine-8b-1.engine-8b:30000",
   ]);
 });
 
@@ -316,9 +319,9 @@ test("Kubernetes: pairs of a replicated model share the first one's ports, also 
   assert.deepEqual(
     workersIn(String(config["canopy.jsonc"]), "8b"),
     [0, 1].map((pod) => ({
-      prefill: `http://8b-prefill-${pod}.8b-prefill:30000`,
+      prefill: `http://engine-8b-prefill-${pod}.engine-8b-prefill:30000`,
       bootstrap_port: 8_998,
-      decode: `http://8b-decode-${pod}.8b-decode:30001`,
+      decode: `http://engine-8b-decode-${pod}.engine-8b-decode:30001`,
     })),
   );
 });
