@@ -295,6 +295,12 @@ test("Kubernetes: the router's account may look at pods, and prefill pods tell t
   assert.match(text, /"canopy.dev\/bootstrap-port":"8999","sglang.ai\/bootstrap-port":"8999"/);
 });
 
+test("Kubernetes: the pause before the router's end needs no program, which its image does not have", async () => {
+  const manifests = await manifestsOf("launch-6-gpus-pd", recorded("h200x6.txt"));
+  const deployment = JSON.stringify(manifests.find((one) => one["kind"] === "Deployment"));
+  assert.match(deployment, /"lifecycle":\{"preStop":\{"sleep":\{"seconds":5\}\}\}/);
+});
+
 test("Kubernetes: replicas are pods of one workload, each with an address of its own", async () => {
   const manifests = await manifestsOf("launch-2-gpus-vllm", recorded("mi300x8.json"));
   for (const manifest of manifests) checkManifest(manifest);
