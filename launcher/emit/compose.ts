@@ -1,4 +1,5 @@
 import { stringify } from "yaml";
+import type { Config } from "../../cfgs/schema/config.ts";
 import { CACHE_IN_CONTAINER } from "../commands/docker.ts";
 import {
   containerEnv,
@@ -7,6 +8,7 @@ import {
   type EmittedFile,
   healthCheck,
   imageOf,
+  keyVariables,
   processesOf,
   PROGRAM_IN_CONTAINER,
   routerConfig,
@@ -33,6 +35,7 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
   for (const engine of engines) services[engine.name] = engineService(engine, input);
   services["canopy"] = {
     ...canopyImage(input),
+    environment: environmentOf(config),
     command: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
     ports: [`127.0.0.1:${port}:${port}`],
     volumes: ["./canopy.jsonc:/etc/canopy/canopy.jsonc:ro"],
@@ -52,6 +55,12 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
     { path: "canopy.jsonc", text: routerConfigText(config, undefined) },
     DOCKERFILE,
   ];
+}
+
+/** Keys as they are where compose runs, or in .env. */
+function environmentOf(config: Config): Record<string, null> | undefined {
+  const names = keyVariables(config);
+  return names.length === 0 ? undefined : Object.fromEntries(names.map((name) => [name, null]));
 }
 
 /** The image of Canopy, built from the folder of the files where nobody has named another one. */

@@ -104,6 +104,13 @@ export function routerConfig(
   return { ...rest, models: Object.fromEntries(models) };
 }
 
+/** Variables that the router takes keys from, which its configuration only names. */
+export function keyVariables({ models, server: { limits } }: Config): string[] {
+  const holders = [...Object.values(models), ...Object.values(limits?.keys ?? {})];
+  const names = [...holders.map((holder) => holder.api_key_env), limits?.store?.password_env];
+  return [...new Set(names.filter((name) => name !== undefined))].sort();
+}
+
 /** Port of the router in deployment files, where no free port can be looked for. */
 export function routerPort({ server }: Config): number {
   return server.port === 0 ? 8_000 : server.port;

@@ -5,6 +5,7 @@ import {
   DOCKERFILE,
   type EmitInput,
   type EmittedFile,
+  keyVariables,
   processesOf,
   routerConfig,
   routerConfigText,
@@ -61,12 +62,23 @@ export function emitKubernetes(input: EmitInput): EmittedFile[] {
   ];
   const head = `# Engines and router: kubectl apply -f canopy.yaml
 # Gated models: kubectl create secret generic hf-token --from-literal=token=hf_...
-`;
+${keysComment(config)}`;
   const text = head +
     manifests.map((manifest) => stringify(manifest, { lineWidth: 0, aliasDuplicateObjects: false })).join(
       "---\n",
     );
   return [{ path: "canopy.yaml", text }, DOCKERFILE];
+}
+
+/** The secret with keys that the configuration takes from variables. */
+const KEYS_SECRET = "canopy-keys";
+
+/** How the secret is made; nothing where no key comes from a variable. */
+function keysComment(config: Config): string {
+  const literals = keyVariables(config).map((name) => ` --from-literal=${name}=...`);
+  return literals.length === 0
+    ? ""
+    : `# Keys of the router: kubectl create secret generic ${KEYS_SECRET}${literals.join("")}\n`;
 }
 
 /** Engines that differ in nothing but their addresses, together. */
@@ -130,6 +142,10 @@ function discoveryManifests(): Manifest[] {
 function routerManifests(config: Config, image: string): Manifest[] {
   const port = routerPort(config);
   const labels = { "app.kubernetes.io/name": "canopy", "app.kubernetes.io/part-of": "canopy" };
+  const env = keyVariables(config).map((name) => ({
+    name,
+    valueFrom: { secretKeyRef: { name: KEYS_SECRET, key: name, optional: true } },
+  }));
   const probe = (path: string) => ({ httpGet: { path, port: "http" }, periodSeconds: 5, timeoutSeconds: 5 });
   return [
     {
@@ -163,6 +179,7 @@ function routerManifests(config: Config, image: string): Manifest[] {
               name: "canopy",
               image,
               args: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
+              env: env.length === 0 ? undefined : env,
               ports: [{ name: "http", containerPort: port }],
               readinessProbe: probe("/readiness"),
               livenessProbe: { ...probe("/liveness"), failureThreshold: 6 },

@@ -3,6 +3,7 @@ import {
   type EmitInput,
   type EmittedFile,
   hostArgv,
+  keyVariables,
   processesOf,
   routerConfig,
   routerConfigText,
@@ -12,6 +13,7 @@ import {
 import type { PlannedEngine } from "../plan/launch_plan.ts";
 
 const CONFIG_FOLDER = "/etc/canopy";
+const KEYS_FILE = `${CONFIG_FOLDER}/router.env`;
 
 /** systemd units: one for each engine, one for the router, and a target that holds them together. */
 export function emitSystemd(input: EmitInput): EmittedFile[] {
@@ -19,6 +21,7 @@ export function emitSystemd(input: EmitInput): EmittedFile[] {
   const config = routerConfig(input, (engine) => `http://${engine.host}:${engine.port}`);
   const units = engines.map((engine) => unitOf(engine, input));
   const names = units.map((unit) => unit.path);
+  const keys = keyVariables(config);
   const router = section("Unit", [
     "Description=Canopy: a tree of agents as one model",
     `Wants=${names.join(" ")}`,
@@ -26,6 +29,7 @@ export function emitSystemd(input: EmitInput): EmittedFile[] {
     "PartOf=canopy.target",
   ]) + section("Service", [
     "Type=exec",
+    ...(keys.length === 0 ? [] : [`EnvironmentFile=-${KEYS_FILE}`]),
     `ExecStart=${word(input.canopyBinary)} serve ${CONFIG_FOLDER}/canopy.jsonc`,
     "Restart=on-failure",
     "RestartSec=2",
@@ -39,7 +43,8 @@ export function emitSystemd(input: EmitInput): EmittedFile[] {
   ]) + section("Install", ["WantedBy=multi-user.target"]);
   const install = `# Copy the units to /etc/systemd/system and canopy.jsonc to ${CONFIG_FOLDER}, then:\n` +
     "# systemctl daemon-reload && systemctl enable --now canopy.target\n" +
-    `# HF_TOKEN and the like go into ${CONFIG_FOLDER}/engines.env.\n`;
+    `# HF_TOKEN and the like go into ${CONFIG_FOLDER}/engines.env.\n` +
+    (keys.length === 0 ? "" : `# ${keys.join(", ")} go into ${KEYS_FILE}.\n`);
   return [
     ...units,
     { path: "canopy-router.service", text: router },

@@ -40,9 +40,9 @@ export function fixtureShape(model: string, kvCacheType: "auto" | "fp8" = "auto"
 }
 
 /** A configuration from its text, or a preset by its name. */
-export function configOf(preset: string | JsonObject): Config {
+export function configOf(preset: string | JsonObject, env: Readonly<Record<string, string>> = {}): Config {
   const source = typeof preset === "string" ? { path: preset } : { value: preset, path: "test.json" };
-  return loadCheckedConfig({ ...source, env: {} }).config;
+  return loadCheckedConfig({ ...source, env }).config;
 }
 
 /** A plan on a recorded host, where all ports are free and nothing is installed. */

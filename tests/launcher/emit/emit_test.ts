@@ -30,7 +30,7 @@ async function filesOf(
   host: HostGpus,
   options: Partial<PlanOptions> = {},
 ): Promise<Map<string, string>> {
-  const config = configOf(preset);
+  const config = configOf(preset, { LAB_KEY: "of the lab", FAR_KEY: "far" });
   const isolated = target === "compose" || target === "kubernetes";
   const plan = await planned(config, host, { severalHosts: true, isolated, ...options });
   const input = { config, plan, canopyImage: "canopy:latest", buildsImage: true, canopyBinary: "/bin/true" };
@@ -118,6 +118,39 @@ test("Compose: engines have their GPU, wait for those beside them, and are known
   assert.equal(environment.ODD, 'a $$b "c" 100%');
   assert.equal(environment.VLLM_NIXL_SIDE_CHANNEL_HOST, "8b-decode");
   assert.equal(environment.CUDA_VISIBLE_DEVICES, undefined);
+});
+
+const keyed: JsonObject = {
+  server: { limits: { keys: { lab: { api_key_env: "LAB_KEY", requests_per_minute: 60 } } } },
+  models: {
+    "8b": { model: "Qwen/Qwen3-8B", engine: "vllm" },
+    far: { model: "far", engine: "openai", workers: ["https://api.example.com"], api_key_env: "FAR_KEY" },
+    near: { model: "near", engine: "openai", workers: ["https://api.example.net"], api_key: "in the open" },
+  },
+};
+
+test("Keys that the configuration takes from variables reach the router wherever it is run", async () => {
+  const host = describedGpus("1xH200");
+  const compose = parse(fileOf(await filesOf("compose", keyed, host), "compose.yaml"));
+  assert.deepEqual(compose.services.canopy.environment, { FAR_KEY: null, LAB_KEY: null });
+  const manifests = await manifestsOf(keyed, host);
+  for (const manifest of manifests) checkManifest(manifest);
+  const deployment = JSON.stringify(manifests.find((one) => one["kind"] === "Deployment"));
+  const secret = (key: string) =>
+    `{"name":"${key}","valueFrom":{"secretKeyRef":{"name":"canopy-keys","key":"${key}","optional":true}}}`;
+  assert.ok(deployment.includes(`"env":[${secret("FAR_KEY")},${secret("LAB_KEY")}]`), deployment);
+  const text = fileOf(await filesOf("kubernetes", keyed, host), "canopy.yaml");
+  assert.match(text, /^# .*kubectl create secret generic canopy-keys --from-literal=FAR_KEY=/m);
+  const units = await filesOf("systemd", keyed, host);
+  assert.match(fileOf(units, "canopy-router.service"), /^EnvironmentFile=-\/etc\/canopy\/router\.env$/m);
+  assert.match(fileOf(units, "canopy.target"), /^# FAR_KEY, LAB_KEY go into \/etc\/canopy\/router\.env\.$/m);
+
+  const plain = await filesOf("compose", oneVllm, describedGpus("2xH200"));
+  assert.equal(parse(fileOf(plain, "compose.yaml")).services.canopy.environment, undefined);
+  assert.doesNotMatch(
+    fileOf(await filesOf("systemd", oneVllm, describedGpus("2xH200")), "canopy.target"),
+    /router\.env/,
+  );
 });
 
 test("Compose: Canopy's image is built beside the files unless another one is named; checks need no shell", async () => {
