@@ -132,7 +132,8 @@ function isLocal(url: string): boolean {
 
 /** Names the engines; a name can be that of a file, a unit, a container or a pod. */
 export function nameTargets(models: readonly ModelTargets[]): NamedTarget[] {
-  const taken = new Set<string>();
+  // The router's own service, and the end of its unit's name.
+  const taken = new Set(["canopy", "router"]);
   return models.flatMap((model) => {
     const count = (role: EngineRole) => model.targets.filter((one) => one.role === role).length;
     const seen = new Map<EngineRole, number>();

@@ -452,6 +452,16 @@ test("Whatever arguments and environment hold, they stay what they are in every 
   assert.equal(containers[0].env.find(({ name }: { name: string }) => name === "ODD").value, written);
 });
 
+test("Models that are called as the router's own service or unit stand beside it", async () => {
+  const model = { model: "Qwen/Qwen3-8B", engine: "vllm" };
+  const host = describedGpus("2xH200");
+  const named = { models: { canopy: model, router: model } };
+  const { services } = parse(fileOf(await filesOf("compose", named, host), "compose.yaml"));
+  assert.equal(Object.keys(services).length, 3);
+  const units = await filesOf("systemd", named, host);
+  assert.equal([...units.keys()].filter((name) => name.endsWith(".service")).length, 3);
+});
+
 test("Names of variables that would be something else to a shell are refused, and so is what no process can be given", () => {
   const load = (launch: JsonObject) => () =>
     configOf({ models: { m: { model: "m", engine: "vllm", launch } } });
