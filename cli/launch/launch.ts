@@ -4,6 +4,7 @@ import { dirname, join, resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { startLog } from "../../base/log.ts";
 import { loadCheckedConfig, loadConfig, type LoadedConfig } from "../../cfgs/load/load.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { UsageError } from "../kit/args.ts";
 import { type Command, defineCommand, type OptionValues } from "../kit/command.ts";
@@ -36,6 +37,7 @@ import { SystemProcesses } from "../../launcher/supervise/processes.ts";
 import { DEFAULT_RULES, type SuperviseRules } from "../../launcher/supervise/supervise_rules.ts";
 import { Supervisor } from "../../launcher/supervise/supervisor.ts";
 import type { Router } from "../../router/router.ts";
+import { workerHeaders } from "../../router/worker/worker_access.ts";
 
 const options = {
   ...PLAN_OPTIONS,
@@ -114,7 +116,7 @@ interface Launching {
 
 async function launch(launching: Launching): Promise<number> {
   const { loaded, values, folder, name, io } = launching;
-  const { server } = loaded.config;
+  const { config: { server } } = loaded;
   startLog({ level: server.log_level, format: server.log_format, folder: server.log_dir });
   const table = systemProcessTable();
   const rules = rulesOf(values);
@@ -139,6 +141,7 @@ async function launch(launching: Launching): Promise<number> {
     processes,
     clock: io.clock,
     transport: io.transport,
+    headersOf: (engine) => headersFor(engine, loaded.config),
     env: io.env,
     rules,
     logFolder: join(folder, "logs"),
@@ -153,9 +156,8 @@ async function launch(launching: Launching): Promise<number> {
   try {
     await supervisor.start(io.stop);
     const config = withPlannedWorkers(loaded.config, plan);
-    const { clock, transport } = io;
     const random = io.random.stream("pairs");
-    await checkPairs(plannedModels(plan), { config, clock, random, transport }, io.stop);
+    await checkPairs(plannedModels(plan), { ...io, config, random }, io.stop);
     progress.end();
     const beside = (router: Router, url: string) => {
       state.set({ phase: "serving", url });
@@ -181,6 +183,12 @@ async function launch(launching: Launching): Promise<number> {
     if (problem === undefined || io.stop.aborted) removeState(folder);
     else state.set({ phase: "failed", problem });
   }
+}
+
+/** What the router sends with each request to an engine: its model's key, too. */
+function headersFor(engine: PlannedEngine, { models }: Config): Record<string, string> {
+  const model = models[engine.modelKey];
+  return model === undefined ? {} : workerHeaders(model, { url: urlOf(engine) });
 }
 
 /** The configuration for engines that run, as often as it is read again. */

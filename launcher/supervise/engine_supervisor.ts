@@ -6,7 +6,7 @@ import type { PlannedEngine } from "../plan/launch_plan.ts";
 import type { EnginePhase, EngineStatus } from "./engine_status.ts";
 import { explainExit, explainFailure, type Explanation } from "./explain_failure.ts";
 import type { EngineProcess, Exit, Processes } from "./processes.ts";
-import { generatesToken, isHealthy } from "./readiness.ts";
+import { generatesToken, isHealthy, type ReadinessOptions } from "./readiness.ts";
 import type { StartGate } from "./start_gate.ts";
 import { restartDelayMs, type SuperviseRules } from "./supervise_rules.ts";
 
@@ -30,6 +30,8 @@ export interface EngineSupervision {
   readonly processes: Processes;
   readonly clock: Clock;
   readonly transport: Transport;
+  /** Sent with each question to an engine, such as the key that it wants; none by default. */
+  readonly headersOf?: ((engine: PlannedEngine) => Readonly<Record<string, string>>) | undefined;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly gate: StartGate;
   readonly rules: SuperviseRules;
@@ -185,19 +187,24 @@ export class EngineSupervisor {
   async #answers(signal: AbortSignal): Promise<boolean> {
     const { engine, inside } = this.#options;
     for (const one of [engine, ...inside]) {
-      if (!await isHealthy(urlOf(one), this.#options, signal)) return false;
+      if (!await isHealthy(urlOf(one), this.#asking(one), signal)) return false;
     }
     for (const one of [engine, ...inside]) {
       // A half of a pair generates with its other half only.
       if (one.role !== "whole") continue;
       this.#set({ phase: "warming", percent: undefined });
-      const problem = await generatesToken(urlOf(one), this.#options, signal);
+      const problem = await generatesToken(urlOf(one), this.#asking(one), signal);
       if (problem !== undefined) {
         this.#set({ problem: `${one.name}: ${problem}` });
         return false;
       }
     }
     return true;
+  }
+
+  #asking(engine: PlannedEngine): ReadinessOptions {
+    const { clock, transport, headersOf } = this.#options;
+    return { clock, transport, headers: headersOf?.(engine) };
   }
 
   /** Waits for the end of an engine that is ready; one that has not answered for minutes is taken for ended. */
@@ -207,7 +214,7 @@ export class EngineSupervisor {
       let silent = 0;
       while (silent < MAX_SILENT_LOOKS) {
         await clock.sleep(WATCH_MS, life);
-        silent = await isHealthy(urlOf(engine), this.#options, life) ? 0 : silent + 1;
+        silent = await isHealthy(urlOf(engine), this.#asking(engine), life) ? 0 : silent + 1;
       }
       const sentence =
         `${engine.name}: the engine runs, but has not answered its health check ${MAX_SILENT_LOOKS} times`;

@@ -14,7 +14,7 @@ const MAX_BYTES = 1024 * 1024;
 export interface ReadinessOptions {
   readonly clock: Clock;
   readonly transport: Transport;
-  readonly headers?: Readonly<Record<string, string>>;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** True when the server at this URL answers its health check. */

@@ -22,6 +22,8 @@ export interface FakeLife {
   readonly stubborn?: boolean;
   /** The status with which it answers a request for a token; 200 when absent. */
   readonly tokenStatus?: number;
+  /** The key without which it answers nothing but health checks. */
+  readonly apiKey?: string;
   /** True: there is no such program. */
   readonly absent?: boolean;
 }
@@ -111,7 +113,12 @@ export class FakeProcesses implements Processes, Transport {
     }
     const [from, until] = live.life.hangs ?? [Infinity, Infinity];
     if (aliveMs >= from && aliveMs < until) await this.#clock.sleep(Infinity, signal);
-    const { tokenStatus = 200 } = live.life;
+    const { tokenStatus = 200, apiKey } = live.life;
+    if (url.pathname.startsWith("/v1/") && apiKey !== undefined) {
+      if (request.headers?.["authorization"] !== `Bearer ${apiKey}`) {
+        return answer(401, { error: "Unauthorized" });
+      }
+    }
     switch (url.pathname) {
       case "/v1/models":
         return answer(200, { data: [{ id: "org/model" }] });

@@ -4,7 +4,7 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { PlannedEngine } from "../../../launcher/plan/launch_plan.ts";
 import { DEFAULT_RULES, type SuperviseRules } from "../../../launcher/supervise/supervise_rules.ts";
-import { Supervisor } from "../../../launcher/supervise/supervisor.ts";
+import { Supervisor, type SupervisorOptions } from "../../../launcher/supervise/supervisor.ts";
 import { type FakeLife, FakeProcesses, plannedEngine, planOf } from "../fake_processes.ts";
 
 interface Stage {
@@ -20,7 +20,12 @@ async function onStage(
   engines: readonly PlannedEngine[],
   lives: Readonly<Record<string, readonly FakeLife[]>>,
   use: (stage: Stage) => Promise<void>,
-  options: { rules?: Partial<SuperviseRules>; taken?: readonly number[]; freeHostBytes?: number } = {},
+  options: {
+    rules?: Partial<SuperviseRules>;
+    taken?: readonly number[];
+    freeHostBytes?: number;
+    headersOf?: SupervisorOptions["headersOf"];
+  } = {},
 ): Promise<void> {
   const clock = new VirtualClock();
   const processes = new FakeProcesses(clock, lives);
@@ -32,6 +37,7 @@ async function onStage(
     transport: processes,
     env: {},
     rules: { ...DEFAULT_RULES, ...options.rules },
+    headersOf: options.headersOf,
     logFolder: "/logs",
     freeHostBytes: () => options.freeHostBytes ?? Infinity,
     portProblem: (_, port) => Promise.resolve(options.taken?.includes(port) ? "taken" : undefined),
@@ -101,6 +107,13 @@ test("a server that answers its health check and fails to generate is not ready"
         '{"error":"no"}): allow more with --ready-timeout; it wrote nothing to /logs/a.log',
     );
   }, { rules: { readyTimeoutMs: 60_000 } });
+});
+
+test("an engine that wants a key is asked with that of its model", async () => {
+  await onStage([plannedEngine("a", 1000)], { a: [{ healthyAtMs: 0, apiKey: "sesame" }] }, async (stage) => {
+    await stage.supervisor.start(never);
+    assert.deepEqual(stage.phases.get("a")?.at(-1), "ready");
+  }, { headersOf: ({ modelKey }) => ({ authorization: modelKey === "a" ? "Bearer sesame" : "" }) });
 });
 
 test("engines on different GPUs start at once, those that share one in the plan's order", async () => {
