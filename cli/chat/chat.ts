@@ -2,7 +2,6 @@ import { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import { loadCheckedConfig } from "../../cfgs/load/load.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
-import { apiKeysOf } from "../../cfgs/schema/limits.ts";
 import { ask, type Conversation, reportAnswer } from "./conversation.ts";
 import { converse } from "./converse.ts";
 import { UsageError } from "../kit/args.ts";
@@ -11,7 +10,7 @@ import { defineCommand } from "../kit/command.ts";
 import { findConfigFile } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
-import { configuredUrl, DEFAULT_URL, URL_OPTION } from "../kit/server_place.ts";
+import { configuredServer, DEFAULT_URL, ownKeyOf, URL_OPTION } from "../kit/server_place.ts";
 
 /** `canopy chat`: asks a question, of a running server or of a configuration that is served for this one question. */
 export const chatCommand = defineCommand({
@@ -39,7 +38,8 @@ export const chatCommand = defineCommand({
     `Without PROMPT the question is read from standard input; on a terminal it is a conversation (/help shows its
 commands).
 Without --url and --config, the server of the configuration in this folder (canopy.jsonc, MoA-vllm's configs.json)
-is asked, or ${DEFAULT_URL} where there is none; when it is not running, the configuration is served for this. The key of a server that wants one is taken from CANOPY_API_KEY.
+is asked, or ${DEFAULT_URL} where there is none; when it is not running, the configuration is served for this.
+The key of a server that wants one is taken from CANOPY_API_KEY, else for the folder's own from its configuration.
 
 Examples:
   canopy chat "Why is the sky blue?" --show
@@ -101,16 +101,15 @@ async function findServer(
   values: { readonly url: string | undefined; readonly config: string | undefined },
   io: Io,
 ): Promise<Place> {
-  const apiKey = io.env.CANOPY_API_KEY;
   const named = values.url ?? (values.config === undefined ? io.env.CANOPY_URL : undefined);
   if (named !== undefined) {
     return {
-      server: { url: serverUrl(named), apiKey },
+      server: { url: serverUrl(named), apiKey: io.env.CANOPY_API_KEY },
       close: () => Promise.resolve(),
     };
   }
   const file = values.config ?? findConfigFile(io);
-  const running: Server = { url: file === undefined ? DEFAULT_URL : configuredUrl(file, io), apiKey };
+  const running = configuredServer(file, io);
   if (values.config === undefined && await answers(running, io)) {
     return { server: running, close: () => Promise.resolve() };
   }
@@ -129,16 +128,16 @@ async function startHere(config: Config, io: Io): Promise<Place> {
   // The port for metrics is that of a service, which may be running; its certificate names another host.
   const own: Config = { ...config, server: { ...server, metrics: undefined, tls: undefined } };
   const { router, url } = await startRouter(own, io, { host: "127.0.0.1", port: 0 });
-  const apiKey = server.admin_key ?? apiKeysOf(server)[0];
-  return { server: { url: reachableUrl(url), apiKey }, close: () => router.close() };
+  return { server: { url: reachableUrl(url), apiKey: ownKeyOf(server) }, close: () => router.close() };
 }
 
+/** True also for a server that refuses the key, as it will say itself. */
 async function answers(server: Server, io: Io): Promise<boolean> {
   try {
     await getJson(io.transport, server, "/v1/models", io.stop);
     return true;
-  } catch {
-    return false;
+  } catch (error) {
+    return CanopyError.is(error) && error.code === "key_refused";
   }
 }
 

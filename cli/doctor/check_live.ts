@@ -1,8 +1,8 @@
 import { messageOf } from "../../base/errors.ts";
 import { readText } from "../../base/read_body.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
-import { apiKeysOf } from "../../cfgs/schema/limits.ts";
 import type { Io } from "../kit/io.ts";
+import { ownKeyOf } from "../kit/server_place.ts";
 import type { DoctorFinding } from "./check_workers.ts";
 
 const MAX_METRICS_BYTES = 16 * 1024 * 1024;
@@ -21,7 +21,7 @@ export async function checkLive({ server }: Config, port: number | undefined, io
   const host = server.host === "0.0.0.0" || server.host === "::" ? "127.0.0.1" : server.host;
   const url = `http://${host.includes(":") ? `[${host}]` : host}:${port ?? server.port}`;
   const subject = `router at ${url}`;
-  const key = server.admin_key ?? apiKeysOf(server)[0];
+  const key = ownKeyOf(server);
   try {
     const headers: Record<string, string> = key === undefined ? {} : { authorization: `Bearer ${key}` };
     const response = await io.transport.send({ method: "GET", url: `${url}/metrics`, headers }, io.stop);

@@ -149,7 +149,7 @@ async function jsonOf(server: Server, path: string, response: IncomingResponse):
   try {
     return parseJsonExactly(text, ["seed"]);
   } catch (cause) {
-    throw failure(server, `${path} is not JSON`, cause);
+    throw failure(server, `${path} is not JSON`, { cause });
   }
 }
 
@@ -262,8 +262,11 @@ async function refusal(server: Server, response: IncomingResponse): Promise<Cano
     // Not JSON: its words as they are, unless they are a page.
     if (said.startsWith("<")) said = "a web page, so this is no OpenAI-compatible server";
   }
-  const hint = response.status === 401 || response.status === 403 ? " (set CANOPY_API_KEY)" : "";
-  return failure(server, `status ${response.status}${said === "" ? "" : `: ${said}`}${hint}`);
+  const refused = response.status === 401 || response.status === 403;
+  const what = `status ${response.status}${said === "" ? "" : `: ${said}`}`;
+  return refused
+    ? failure(server, `${what} (set CANOPY_API_KEY)`, { code: "key_refused" })
+    : failure(server, what);
 }
 
 function errorText(body: unknown): string {
@@ -273,9 +276,13 @@ function errorText(body: unknown): string {
   return isJsonObject(error) && typeof error.message === "string" ? error.message : JSON.stringify(error);
 }
 
-function failure(server: Server, what: string, cause?: unknown): CanopyError {
+function failure(
+  server: Server,
+  what: string,
+  { code = "server_failed", cause }: { readonly code?: string; readonly cause?: unknown } = {},
+): CanopyError {
   return new CanopyError(`The server at ${server.url} did not answer: ${oneLine(what)}`, {
-    code: "server_failed",
+    code,
     status: 502,
     cause,
   });

@@ -1,4 +1,6 @@
 import { loadConfig } from "../../cfgs/load/load.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
+import { apiKeysOf } from "../../cfgs/schema/limits.ts";
 import { type Server, serverUrl } from "./client.ts";
 import { findConfigFile } from "./config_file.ts";
 import type { Io } from "./io.ts";
@@ -18,20 +20,31 @@ export const URL_OPTION = {
 
 /** The server that a command asks: the named one, CANOPY_URL's, that of this folder's configuration, or the usual one. */
 export function serverOf(given: string | undefined, io: Io): Server {
-  const apiKey = io.env.CANOPY_API_KEY;
   const named = given ?? io.env.CANOPY_URL;
-  if (named !== undefined) return { url: serverUrl(named), apiKey };
-  const file = findConfigFile(io);
-  return { url: file === undefined ? DEFAULT_URL : configuredUrl(file, io), apiKey };
+  return named === undefined
+    ? configuredServer(findConfigFile(io), io)
+    : { url: serverUrl(named), apiKey: io.env.CANOPY_API_KEY };
 }
 
-/** Where a configuration says that it is served; the usual place when it cannot be read, which is told by others. */
-export function configuredUrl(file: string, io: Io): string {
+/**
+ * Where a configuration says that it is served, with CANOPY_API_KEY's key or else one of its own; the usual place when
+ * there is none, or it cannot be read, which is told by others.
+ */
+export function configuredServer(file: string | undefined, io: Io): Server {
+  const apiKey = io.env.CANOPY_API_KEY;
+  if (file === undefined) return { url: DEFAULT_URL, apiKey };
   try {
-    const { host, port, tls } = loadConfig({ path: file, env: io.env, overrides: [] }).config.server;
+    const { server } = loadConfig({ path: file, env: io.env, overrides: [] }).config;
+    const { host, port, tls } = server;
     const scheme = tls === undefined ? "http" : "https";
-    return reachableUrl(`${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`);
+    const url = reachableUrl(`${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`);
+    return { url, apiKey: apiKey ?? ownKeyOf(server) };
   } catch {
-    return DEFAULT_URL;
+    return { url: DEFAULT_URL, apiKey };
   }
+}
+
+/** The key of a configuration that may do the most; undefined where everybody may ask. */
+export function ownKeyOf(server: Config["server"]): string | undefined {
+  return server.admin_key ?? server.admin_keys[0] ?? apiKeysOf(server)[0];
 }

@@ -337,3 +337,48 @@ test("a configuration with a certificate is asked by HTTPS where it is served, a
     rmSync(folder, { recursive: true });
   }
 });
+
+/** A server that answers "24." to whoever has this key. */
+function guarded(apiKey: string): Transport {
+  const answer = (status: number, body: string) => ({
+    status,
+    headers: {},
+    body: (async function* () {
+      yield await Promise.resolve(new TextEncoder().encode(body));
+    })(),
+  });
+  return {
+    send: ({ url, headers }) => {
+      if (headers?.["authorization"] !== `Bearer ${apiKey}`) {
+        return Promise.resolve(answer(401, '{"error":{"message":"The API key is wrong"}}'));
+      }
+      const delta = '{"choices":[{"delta":{"content":"24."}}]}';
+      return Promise.resolve(answer(
+        200,
+        url.endsWith("/v1/models") ? '{"data":[{"id":"moa"}]}' : `data: ${delta}\n\ndata: [DONE]\n\n`,
+      ));
+    },
+    close: () => Promise.resolve(),
+  };
+}
+
+test("canopy chat asks its folder's server with the configuration's key, and does not serve anew because a key is refused", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
+  try {
+    const models = { a: { model: "a", engine: "openai", workers: ["http://127.0.0.1:9"] } };
+    writeFileSync(join(folder, "canopy.json"), JSON.stringify({ server: { api_keys: ["k"] }, models }));
+    const own = await chat(fakeIo({ cwd: folder, transport: guarded("k") }), QUESTION);
+    assert.deepEqual(own, { code: 0, out: "24.\n", err: "" });
+    const given = fakeIo({ cwd: folder, transport: guarded("other"), env: { CANOPY_API_KEY: "other" } });
+    assert.equal((await chat(given, QUESTION)).out, "24.\n");
+    const refused =
+      "canopy chat: The server at http://127.0.0.1:8000 did not answer: status 401: The API key is " +
+      "wrong (set CANOPY_API_KEY)\n";
+    for (const cwd of [folder, "/nonexistent"]) {
+      const { code, err } = await chat(fakeIo({ cwd, transport: guarded("other") }), QUESTION);
+      assert.deepEqual([code, err], [1, refused]);
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
