@@ -2,7 +2,7 @@ import { messageOf } from "../../base/errors.ts";
 import { readText } from "../../base/read_body.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
 import type { Io } from "../kit/io.ts";
-import { ownKeyOf } from "../kit/server_place.ts";
+import { addressOf, ownKeyOf } from "../kit/server_place.ts";
 import type { DoctorFinding } from "./check_workers.ts";
 
 const MAX_METRICS_BYTES = 16 * 1024 * 1024;
@@ -18,8 +18,7 @@ export interface LiveRouter {
 
 /** Asks the running router of a configuration how much of its agents' prompts was prefilled ahead. */
 export async function checkLive({ server }: Config, port: number | undefined, io: Io): Promise<LiveRouter> {
-  const host = server.host === "0.0.0.0" || server.host === "::" ? "127.0.0.1" : server.host;
-  const url = `http://${host.includes(":") ? `[${host}]` : host}:${port ?? server.port}`;
+  const url = addressOf({ ...server, port: port ?? server.port });
   const subject = `router at ${url}`;
   const key = ownKeyOf(server);
   try {

@@ -12,8 +12,8 @@ import { defineCommand } from "../kit/command.ts";
 import { DEFAULT_CONFIG_FILES, findConfigFile } from "../kit/config_file.ts";
 import { isCanopy } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
-import { reachableUrl } from "../kit/router/local_router.ts";
 import { portProblem } from "../kit/ports.ts";
+import { addressOf } from "../kit/server_place.ts";
 import { colorsOf } from "../kit/terminal.ts";
 import { version } from "../kit/version.ts";
 import { findGpus } from "../../launcher/host/find_gpus.ts";
@@ -51,9 +51,9 @@ export const doctorCommand = defineCommand({
     findings.push(await checkGpus(io));
     const { config, found } = checkConfiguration(file ?? findConfigFile(io), io);
     findings.push(...found);
-    const { host, port } = config?.config.server ?? { host: "127.0.0.1", port: 8000 };
+    const server = config?.config.server ?? { host: "127.0.0.1", port: 8000 };
     // A router that runs has its port.
-    if (!values.live) findings.push(await checkPort(host, port, io));
+    if (!values.live) findings.push(await checkPort(server, io));
     findings.push(...await checkLaunch(config?.config, io));
     if (config !== undefined) {
       const live = values.live ? await checkLive(config.config, values.port, io) : undefined;
@@ -122,11 +122,12 @@ function checkConfiguration(
   }
 }
 
-async function checkPort(host: string, port: number, io: Io): Promise<DoctorFinding> {
+async function checkPort(server: Parameters<typeof addressOf>[0], io: Io): Promise<DoctorFinding> {
+  const { host, port } = server;
   const subject = `port ${port}`;
   const problem = port === 0 ? undefined : await portProblem(host, port);
   if (problem === undefined) return { level: "ok", subject, text: `free on ${host}` };
-  const url = reachableUrl(`http://${host.includes(":") ? `[${host}]` : host}:${port}`);
+  const url = addressOf(server);
   const { signal, release } = deadlineSignal(io.clock, ASK_MS, new Error("no answer"), io.stop);
   const own = await isCanopy(io.transport, url, signal);
   release();

@@ -35,13 +35,16 @@ export function configuredServer(file: string | undefined, io: Io): Server {
   if (file === undefined) return { url: DEFAULT_URL, apiKey };
   try {
     const { server } = loadConfig({ path: file, env: io.env, overrides: [] }).config;
-    const { host, port, tls } = server;
-    const scheme = tls === undefined ? "http" : "https";
-    const url = reachableUrl(`${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`);
-    return { url, apiKey: apiKey ?? ownKeyOf(server) };
+    return { url: addressOf(server), apiKey: apiKey ?? ownKeyOf(server) };
   } catch {
     return { url: DEFAULT_URL, apiKey };
   }
+}
+
+/** The address at which this host reaches the server of a configuration. */
+export function addressOf({ host, port, tls }: Pick<Config["server"], "host" | "port" | "tls">): string {
+  const scheme = tls === undefined ? "http" : "https";
+  return reachableUrl(`${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`);
 }
 
 /** The key of a configuration that may do the most; undefined where everybody may ask. */
