@@ -264,9 +264,8 @@ async function refusal(server: Server, response: IncomingResponse): Promise<Cano
   }
   const refused = response.status === 401 || response.status === 403;
   const what = `status ${response.status}${said === "" ? "" : `: ${said}`}`;
-  return refused
-    ? failure(server, `${what} (set CANOPY_API_KEY)`, { code: "key_refused" })
-    : failure(server, what);
+  if (refused) return failure(server, `${what} (set CANOPY_API_KEY)`, { code: "key_refused" });
+  return failure(server, what, { code: response.status === 404 ? "not_found" : undefined });
 }
 
 function errorText(body: unknown): string {
@@ -279,7 +278,7 @@ function errorText(body: unknown): string {
 function failure(
   server: Server,
   what: string,
-  { code = "server_failed", cause }: { readonly code?: string; readonly cause?: unknown } = {},
+  { code = "server_failed", cause }: { readonly code?: string | undefined; readonly cause?: unknown } = {},
 ): CanopyError {
   return new CanopyError(`The server at ${server.url} did not answer: ${oneLine(what)}`, {
     code,

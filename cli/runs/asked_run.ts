@@ -34,6 +34,8 @@ export interface AskedList {
   readonly limit: number;
   readonly state?: string | undefined;
   readonly graph?: string | undefined;
+  /** True: none that goes on. */
+  readonly ended?: boolean | undefined;
 }
 
 /** Most runs of one answer of the server. */
@@ -42,7 +44,7 @@ const PAGE = 1000;
 /** The newest runs of a server, live ones first, by as many requests as it takes. */
 export async function listRuns(
   server: Server,
-  { limit, state, graph }: AskedList,
+  { limit, state, graph, ended = false }: AskedList,
   io: Io,
 ): Promise<RunSummary[]> {
   const runs: RunSummary[] = [];
@@ -58,7 +60,8 @@ export async function listRuns(
     // A server of before knows no filters.
     runs.push(
       ...data.filter((run) =>
-        (state === undefined || run.state === state) && (graph === undefined || run.graph === graph)
+        (state === undefined || run.state === state) && (graph === undefined || run.graph === graph) &&
+        !(ended && run.state === "running")
       ),
     );
     after = data.at(-1)?.id;

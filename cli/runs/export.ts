@@ -1,5 +1,6 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
+import { CanopyError } from "../../base/errors.ts";
 import { UsageError } from "../kit/args.ts";
 import type { Server } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
@@ -72,10 +73,22 @@ async function recordLines(
   },
   io: Io,
 ): Promise<string[]> {
-  const list = await listRuns(server, { limit, graph: model }, io);
-  const wanted = list.filter(({ state }) => state !== "running");
+  const list = await listRuns(server, { limit, graph: model, ended: true }, io);
   const lines: string[] = [];
-  for (const { id } of wanted) lines.push(`${JSON.stringify(await getRun(server, id, io))}\n`);
+  let gone = 0;
+  for (const { id } of list) {
+    try {
+      lines.push(`${JSON.stringify(await getRun(server, id, io))}\n`);
+    } catch (error) {
+      // A server that is busy keeps newer ones in its place.
+      if (!CanopyError.is(error) || error.code !== "not_found") throw error;
+      gone++;
+    }
+  }
+  if (gone > 0) {
+    const who = gone === 1 ? "1 run was listed and is" : `${gone} runs were listed and are`;
+    io.err.write(`${who} no longer kept by the server: ${gone === 1 ? "it is" : "they are"} left out\n`);
+  }
   return lines;
 }
 

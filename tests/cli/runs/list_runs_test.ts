@@ -2,16 +2,24 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Transport } from "../../../base/transport.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { listRuns } from "../../../cli/runs/asked_run.ts";
+import { runsCommand } from "../../../cli/runs/runs.ts";
 import { fakeIo } from "../fake_io.ts";
 
 const usage = { calls: 1, prompt_tokens: 1, completion_tokens: 1, cached_tokens: 0, wasted_tokens: 0 };
 
-/** A server of so many runs, of which every third has failed; an old one knows neither filters nor pages. */
-function server(count: number, { old = false } = {}): { transport: Transport; asked: string[] } {
+/**
+ * A server of so many runs, of which the first `live` go on, and every third of the others has failed; an old one knows
+ * neither filters nor pages. Those of `forgotten` are listed, and gone when they are asked for.
+ */
+function server(
+  count: number,
+  { old = false, live = 0, forgotten = [] }: { old?: boolean; live?: number; forgotten?: string[] } = {},
+): { transport: Transport; asked: string[] } {
   const asked: string[] = [];
   const all = Array.from({ length: count }, (_, index): JsonObject => {
-    const state = index % 3 === 0 ? "failed" : "done";
+    const state = index < live ? "running" : index % 3 === 0 ? "failed" : "done";
     return { id: `run_${index}`, graph: "moa", state, created: 0, duration_ms: 1, error: null, usage };
   });
   const answer = (url: URL): JsonObject => {
@@ -27,11 +35,16 @@ function server(count: number, { old = false } = {}): { transport: Transport; as
     send: (request) => {
       const url = new URL(request.url);
       asked.push(url.search);
-      const bytes = new TextEncoder().encode(JSON.stringify(answer(url)));
+      const id = url.pathname.split("/")[3];
+      const status = id !== undefined && forgotten.includes(id) ? 404 : 200;
+      const found = id === undefined ? answer(url) : all.find((run) => run.id === id);
+      const bytes = new TextEncoder().encode(
+        JSON.stringify(status === 200 ? found : { error: "no such run" }),
+      );
       async function* body() {
         yield await Promise.resolve(bytes);
       }
-      return Promise.resolve({ status: 200, headers: {}, body: body() });
+      return Promise.resolve({ status, headers: {}, body: body() });
     },
     close: () => Promise.resolve(),
   };
@@ -58,4 +71,25 @@ test("filters are the server's, and hold with a server that does not know them",
   const old = server(30, { old: true });
   const few = await listRuns(place, { limit: 5, state: "failed" }, fakeIo({ transport: old.transport }));
   assert.deepEqual(few.map(({ id }) => id), ["run_0", "run_3"]);
+});
+
+test("an export has as many ended runs as are asked for beside those that go on, and leaves out what is gone meanwhile", async () => {
+  const exported = async (transport: Transport, ...args: string[]) => {
+    const io = fakeIo({ transport });
+    const code = await runCommand([runsCommand], ["runs", "export", "--url", "http://canopy", ...args], io);
+    const ids = io.out.text.trim().split("\n").map((line) => JSON.parse(line).id);
+    return { code, ids, err: io.err.text };
+  };
+  const busy = server(10, { live: 3 });
+  assert.deepEqual(await exported(busy.transport, "--limit", "2"), {
+    code: 0,
+    ids: ["run_3", "run_4"],
+    err: "",
+  });
+  const full = server(4, { forgotten: ["run_2", "run_3"] });
+  assert.deepEqual(await exported(full.transport), {
+    code: 0,
+    ids: ["run_0", "run_1"],
+    err: "2 runs were listed and are no longer kept by the server: they are left out\n",
+  });
 });
