@@ -1,18 +1,16 @@
 import type { Io } from "./io.ts";
-import { LiveRegion, truncate } from "./terminal.ts";
+import { LiveRegion } from "./terminal.ts";
 
 /** Progress of long work: one line that changes on a terminal, a line for each part elsewhere. */
 export class Progress {
-  readonly #io: Io;
   readonly #region: LiveRegion;
 
-  constructor(io: Io) {
-    this.#io = io;
+  constructor(io: Pick<Io, "err">) {
     this.#region = new LiveRegion(io.err);
   }
 
   show(part: string): void {
-    if (this.#region.live) this.#region.draw([truncate(part, this.#io.err.columns - 1)]);
+    if (this.#region.live) this.#region.draw([part]);
     else this.#region.print(part);
   }
 

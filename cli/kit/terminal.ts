@@ -115,10 +115,12 @@ export class LiveRegion {
     return this.#output.isTerminal;
   }
 
-  /** Replaces the lines. Each must fit the width; what does not fit the height is left out. */
+  /** Replaces the lines; what does not fit the width or the height is left out. */
   draw(lines: readonly string[]): void {
     if (!this.live) return;
-    const shown = lines.slice(0, Math.max(1, this.#output.rows - 1));
+    const { columns, rows } = this.#output;
+    // A line that runs over the edge takes two, and could not be erased as one.
+    const shown = lines.slice(0, Math.max(1, rows - 1)).map((line) => truncate(line, columns));
     this.#output.write(`${this.#erase()}${shown.map((line) => `${line}\n`).join("")}`);
     this.#drawn = shown.length;
   }

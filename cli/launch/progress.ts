@@ -1,5 +1,5 @@
 import type { Io } from "../kit/io.ts";
-import { colorsOf, LiveRegion, truncate } from "../kit/terminal.ts";
+import { colorsOf, LiveRegion } from "../kit/terminal.ts";
 import { engineProblemText, type EngineStatus } from "../../launcher/supervise/engine_status.ts";
 
 const WORDS: Readonly<Record<EngineStatus["phase"], string>> = {
@@ -62,7 +62,7 @@ export class LaunchProgress {
     const colors = colorsOf(this.#io.out, this.#io.env);
     const width = Math.max(...[...this.#shown.keys()].map((name) => name.length));
     this.#region.draw([...this.#shown.values()].map((status) => {
-      const text = truncate(`  ${status.name.padEnd(width)}  ${phaseText(status)}`, this.#io.out.columns);
+      const text = `  ${status.name.padEnd(width)}  ${phaseText(status)}`;
       if (status.phase === "ready") return colors.green(text);
       return status.phase === "failed" ? colors.red(text) : text;
     }));

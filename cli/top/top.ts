@@ -1,7 +1,7 @@
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
-import { type Colors, colorsOf, LiveRegion, oneLine, table, truncate } from "../kit/terminal.ts";
+import { type Colors, colorsOf, LiveRegion, oneLine, table } from "../kit/terminal.ts";
 import { type ServerSnapshot, takeSnapshot, type TopWorker } from "./snapshot.ts";
 
 const DEFAULT_SECONDS = 1;
@@ -40,7 +40,7 @@ Examples:
         io.out.write(`${lines.join("\n")}\n`);
         return 0;
       }
-      region.draw(lines.map((line) => truncate(line, io.out.columns)));
+      region.draw(lines);
       for (const worker of snapshot.workers) served.set(worker.id, worker.served);
       try {
         await io.clock.sleep(everyMs, io.stop);

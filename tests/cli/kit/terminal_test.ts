@@ -126,6 +126,12 @@ test("a live region is drawn over and over on a terminal", () => {
   );
 });
 
+test("no line of a live region runs over the edge of a narrow terminal, from which it could not be taken away", () => {
+  const output = new FakeOutput({ terminal: true, columns: 10 });
+  new LiveRegion(output).draw(["0123456789", "\x1b[31m0123456789abc\x1b[39m"]);
+  assert.equal(output.text, "0123456789\n\x1b[31m012345678…\x1b[39m\n");
+});
+
 test("a live region prints plain lines elsewhere", () => {
   const output = new FakeOutput();
   const region = new LiveRegion(output);
