@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { type Converted, isCluster } from "./format.ts";
-import { samplingSchema } from "../schema/config.ts";
+import { samplingSchema } from "../schema/sampling.ts";
 import { type ConfigPath, formatPath } from "../schema/config_path.ts";
 import { type ConfigFinding, explain, wrongValue } from "../schema/explain.ts";
 import { findNode, type SourceNode, toJson } from "../source/source.ts";

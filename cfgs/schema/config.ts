@@ -5,23 +5,10 @@ import { limitsSchema } from "./limits.ts";
 import { modelOnnxSchema } from "./onnx.ts";
 import { policySchemas } from "./policies.ts";
 import { recordsSchema } from "./records.ts";
+import { samplingSchema } from "./sampling.ts";
 import { scorerSchema } from "./scorer.ts";
 import { rootStartSchema, staircaseSchema } from "./staircase.ts";
 import { tracingSchema } from "./tracing.ts";
-
-/** Sampling parameters that an agent or a layer may set, in OpenAI's names; unknown ones go to the engine as they are. */
-export const samplingSchema = z.looseObject({
-  max_tokens: z.int().min(1).optional(),
-  temperature: z.number().min(0).max(2).optional(),
-  top_p: z.number().gt(0).max(1).optional(),
-  top_k: z.int().min(-1).optional(),
-  min_p: z.number().min(0).max(1).optional(),
-  frequency_penalty: z.number().min(-2).max(2).optional(),
-  presence_penalty: z.number().min(-2).max(2).optional(),
-  repetition_penalty: z.number().gt(0).max(2).optional(),
-  seed: z.int().optional(),
-  stop: z.union([z.string(), z.array(z.string())]).optional(),
-}).describe("Sampling parameters in OpenAI's names");
 
 const workerUrl = z.url({ protocol: /^https?$/ });
 
@@ -29,7 +16,7 @@ const workerUrl = z.url({ protocol: /^https?$/ });
 export const workerSchema = z.union([
   workerUrl,
   z.strictObject({
-    url: workerUrl,
+    url: workerUrl.describe("Base URL of the server"),
     api_key: z.string().optional().describe("Bearer token for this worker only"),
   }),
   z.strictObject({
@@ -138,7 +125,7 @@ export const modelSchema = z.strictObject({
 export const fleetWorkerSchema = z.union([
   workerUrl,
   z.strictObject({
-    url: workerUrl,
+    url: workerUrl.describe("Base URL of the server"),
     api_key: z.string().min(1).optional().describe("Bearer token for this server only"),
     role: z.enum(["prefill", "decode"]).optional().describe("Its half of the work; absent: all of it"),
     bootstrap_port: z.int().min(1).max(65535).optional().describe("Port of a prefill server's registry"),
@@ -190,14 +177,14 @@ export const promptSchema = z.union([
     append: z.string().optional().describe(
       "Ends the client's last user message; not together with `user`",
     ),
-    responses: responsesFormatSchema.prefault({}),
+    responses: responsesFormatSchema.prefault({}).describe("How answers are laid out"),
   }).refine((prompt) => prompt.user === undefined || prompt.append === undefined, {
     error:
       "has both user, which replaces the conversation, and append, which goes on with it: use one of them",
   }),
   z.strictObject({
     text: z.string().describe("A raw prompt for /v1/completions: no chat template"),
-    responses: responsesFormatSchema.prefault({}),
+    responses: responsesFormatSchema.prefault({}).describe("How answers are laid out"),
   }),
 ]);
 
@@ -223,7 +210,8 @@ const clusterRules = {
 export const layerSchema = z.strictObject({
   clusters: z.union([
     z.int().min(1),
-    z.array(z.strictObject({ agents: z.array(agentSchema).min(1), ...clusterRules })).min(1),
+    z.array(z.strictObject({ agents: z.array(agentSchema).min(1).describe("Its members"), ...clusterRules }))
+      .min(1),
   ]).default(1).describe("How many clusters with these agents, or the clusters one by one"),
   agents: z.array(agentSchema).min(1).optional().describe("The members of each cluster"),
   prompt: z.string().optional().describe(
@@ -298,7 +286,10 @@ const graphRules = {
 };
 
 /** Layers: the i-th agent of a layer reads the i-th cluster of the layer before; one cluster is read by all. */
-export const layeredGraphSchema = z.strictObject({ layers: z.array(layerSchema).min(1), ...graphRules });
+export const layeredGraphSchema = z.strictObject({
+  layers: z.array(layerSchema).min(1).describe("Each reads the one before; the last has one agent, the root"),
+  ...graphRules,
+});
 
 /** Any DAG with one root: each agent names the agents it reads. */
 export const explicitGraphSchema = z.strictObject({
@@ -308,7 +299,7 @@ export const explicitGraphSchema = z.strictObject({
       reads: z.array(z.string()).default([]).describe("Agents whose answers this one reads, as one cluster"),
       min_responses: z.int().min(1).optional().describe("Answers that it needs; default: more than half"),
     }),
-  ),
+  ).describe("Agents by name; the one that nobody reads is the root"),
   ...graphRules,
 });
 
@@ -393,8 +384,10 @@ export const serverSchema = z.strictObject({
   ),
   max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept in memory for GET /v1/runs"),
   records: recordsSchema.prefault({}).describe("What is kept of finished runs"),
-  log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info"),
-  log_format: z.enum(["json", "text"]).default("text"),
+  log_level: z.enum(["trace", "debug", "info", "warning", "error", "fatal"]).default("info").describe(
+    "Least weight of what is logged",
+  ),
+  log_format: z.enum(["json", "text"]).default("text").describe("A line for each entry, as JSON or text"),
   log_dir: z.string().min(1).optional().describe(
     "Folder of canopy.log, which is written beside standard error",
   ),

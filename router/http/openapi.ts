@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
+import type { Access } from "./gate/auth.ts";
 import { type DescribedRoute, descriptionOf } from "./gate/route.ts";
 import { errorSchema } from "./openai/response_schema.ts";
 
@@ -10,6 +11,15 @@ interface ListedRoute {
   readonly path: string;
   readonly handler: object;
 }
+
+/** Whose key opens a route, in a sentence. */
+const ACCESS_WORDS: Readonly<Record<Access, string>> = {
+  open: "Needs no key.",
+  api: "Needs a key where there are keys.",
+  owner: "Needs a key where there is any; a client's key for its own runs, the admin key for all.",
+  admin: "Needs the admin key where there is any key.",
+  control: "Needs the admin key; without any key only from this host.",
+};
 
 /** The description of all guarded routes as OpenAPI 3.1, whose schemas are plain JSON Schema 2020-12. */
 export function openApiDocument(routes: readonly ListedRoute[], options: { version: string }): JsonObject {
@@ -45,7 +55,7 @@ export function openApiDocument(routes: readonly ListedRoute[], options: { versi
 }
 
 function operationBody(
-  { summary, access, request, response, contentType, streams, error }: DescribedRoute,
+  { summary, access, request, query = {}, response, contentType, streams, error }: DescribedRoute,
   path: string,
   refer: (schema: z.ZodType) => JsonObject,
 ): JsonObject {
@@ -55,14 +65,23 @@ function operationBody(
   if (streams !== undefined) {
     content["text/event-stream"] = streams === true ? {} : { schema: refer(streams) };
   }
-  const parameters = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]): Json => ({
-    name: name ?? "",
-    in: "path",
-    required: true,
-    schema: { type: "string" },
-  }));
+  const parameters = [
+    ...[...path.matchAll(/\{(\w+)\}/g)].map(([, name]): Json => ({
+      name: name ?? "",
+      in: "path",
+      required: true,
+      schema: { type: "string" },
+    })),
+    ...Object.entries(query).map(([name, description]): Json => ({
+      name,
+      in: "query",
+      description,
+      schema: { type: "string" },
+    })),
+  ];
   return {
     summary,
+    description: ACCESS_WORDS[access],
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(request === undefined ? {} : {
       requestBody: { required: true, content: { "application/json": { schema: refer(request) } } },

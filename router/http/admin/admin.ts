@@ -27,9 +27,8 @@ export function adminRoutes(http: HttpServices): Hono<Env> {
   ).get(
     "/v1/config",
     guarded(http, "control", {
-      summary:
-        "The configuration in effect, its secrets hidden; with ?origins=true each of its values, and where " +
-        "it comes from.",
+      summary: "The configuration in effect, its secrets hidden.",
+      query: { origins: "true: a list of its values, each with its path, and where it comes from" },
     }),
     (call) => {
       if (queryFlag(call, "origins")) return call.json({ object: "list", data: originsInEffect(http) });

@@ -92,7 +92,12 @@ function olderWorkerRoutes(http: HttpServices, routes: Hono<Env>): void {
   );
   routes.post(
     "/add_worker",
-    guarded(http, "control", { summary: "Add the worker at `?url=`." }),
+    guarded(http, "control", {
+      summary: "Add a worker, whose fields are parameters of the query.",
+      query: Object.fromEntries(
+        Object.entries(newWorkerSchema.shape).map(([name, field]) => [name, field.description ?? ""]),
+      ),
+    }),
     (call) => {
       const body = call.req.query();
       const parsed = newWorkerSchema.safeParse(body);
@@ -102,7 +107,7 @@ function olderWorkerRoutes(http: HttpServices, routes: Hono<Env>): void {
   );
   routes.post(
     "/remove_worker",
-    guarded(http, "control", { summary: "Remove the worker at `?url=`." }),
+    guarded(http, "control", { summary: "Remove a worker.", query: { url: "Its URL, or its id" } }),
     (call) => removeWorker(http, call, call.req.query("url") ?? ""),
   );
 }

@@ -10,6 +10,8 @@ import type { Sites } from "./sites.ts";
 export interface Operation {
   readonly summary: string;
   readonly request?: z.ZodType;
+  /** Parameters of the query, and what each is. */
+  readonly query?: Readonly<Record<string, string>>;
   /** Absent: an object without further description. */
   readonly response?: z.ZodType;
   readonly contentType?: "application/json" | "text/event-stream" | "text/plain" | "text/html";

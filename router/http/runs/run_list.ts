@@ -12,6 +12,14 @@ export const MAX_RUNS_LISTED = 1000;
 /** Most runs that come from the archive at once: each takes some kB. */
 const PART = 100;
 const STATES = ["running", "done", "failed", "cancelled"];
+/** The parameters that `runPage` reads, and what each is. */
+export const RUN_PAGE_QUERY: Readonly<Record<string, string>> = {
+  limit: `Most runs of the answer, from 1 to ${MAX_RUNS_LISTED}; ${DEFAULT_LIMIT} by default`,
+  after: "Id of a run: those behind it in the list",
+  state: `Runs in this state: ${STATES.join(", ")}`,
+  graph: "Runs of this graph",
+  request_id: "Runs of the request with this id",
+};
 
 /** The archive while it can be used. */
 export function usableArchive(archive: RunArchive | undefined): RunArchive | undefined {

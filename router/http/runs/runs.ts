@@ -6,7 +6,7 @@ import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { recordBody } from "./run_bodies.ts";
 import { endedEventStream, runEventStream } from "./run_event_stream.ts";
-import { runList, runPage, usableArchive } from "./run_list.ts";
+import { RUN_PAGE_QUERY, runList, runPage, usableArchive } from "./run_list.ts";
 import type { ArchivedRecord } from "../../archive/archive_thread.ts";
 import type { RunRecord } from "../../moa/record/run_record.ts";
 import type { Run } from "../../moa/run/run.ts";
@@ -18,8 +18,8 @@ export function runRoutes(http: HttpServices): Hono<Env> {
   routes.get(
     "/v1/runs",
     guard({
-      summary: "Runs, live ones first, then the newest, without prompts and texts " +
-        "(?limit=N, ?after=ID, ?state=STATE, ?graph=NAME, ?request_id=ID).",
+      summary: "Runs, live ones first, then the newest, without prompts and texts.",
+      query: RUN_PAGE_QUERY,
     }),
     async (call) => {
       const key = call.req.header("authorization");
@@ -51,8 +51,8 @@ export function runRoutes(http: HttpServices): Hono<Env> {
   routes.get(
     "/v1/runs/:id/events",
     guard({
-      summary:
-        "The trace of a run, past events first, as server-sent events; with ?texts=true what agents write, too.",
+      summary: "The trace of a run, past events first, as server-sent events.",
+      query: { texts: "true: what agents write, too" },
       contentType: "text/event-stream",
     }),
     async (call) => {

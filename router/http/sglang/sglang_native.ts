@@ -8,7 +8,7 @@ import type { Call, Env } from "../gate/context.ts";
 import { isSet, shown } from "../gate/fields.ts";
 import { findServedModel, modelNotFound } from "../gate/find_model.ts";
 import { naming } from "../gate/naming.ts";
-import { guarded } from "../gate/route.ts";
+import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { askHealth } from "./ask_health.ts";
 import { engineMetrics } from "./engine_metrics.ts";
@@ -38,24 +38,30 @@ export function sglangNativeRoutes(http: HttpServices): Hono<Env> {
     path: string,
     summary: string,
     handle: (http: HttpServices, call: Call) => Promise<Response>,
-    access: Access = "api",
-  ) => routes.on(method, path, guarded(http, access, { summary }), (call) => handle(http, call));
-  add("POST", "/abort_request", "Stop a request by its `rid` on every SGLang server.", abort);
+    { access = "api", ...operation }: Partial<Operation> & { readonly access?: Access } = {},
+  ) =>
+    routes.on(method, path, guarded(http, access, { summary, ...operation }), (call) => handle(http, call));
+  const all = { query: { model: "The servers of this model; by default all SGLang servers" } };
+  const one = { query: { model: "The servers of this model; by default the first one that is served" } };
+  add("POST", "/abort_request", "Stop a request by its `rid` on every SGLang server.", abort, all);
   for (const method of ["POST", "GET"] as const) {
-    add(method, "/flush_cache", "Empty the prefix caches of all SGLang servers.", flushCaches, "admin");
+    const operation = { ...all, access: "admin" } as const;
+    add(method, "/flush_cache", "Empty the prefix caches of all SGLang servers.", flushCaches, operation);
   }
   for (const path of ["/get_server_info", "/server_info"]) {
-    add("GET", path, "What SGLang's servers say about themselves; of pairs, both halves.", serverInfo);
+    add("GET", path, "What SGLang's servers say about themselves; of pairs, both halves.", serverInfo, one);
   }
   for (const path of ["/get_model_info", "/model_info"]) {
-    add("GET", path, "What an SGLang server says about its model.", modelInfo);
+    add("GET", path, "What an SGLang server says about its model.", modelInfo, one);
   }
   for (const path of ["/v1/loads", "/get_loads", "/loads"]) {
-    add("GET", path, "The loads of all SGLang servers, each with its URL.", loads);
+    add("GET", path, "The loads of all SGLang servers, each with its URL.", loads, all);
   }
-  add("GET", "/get_load", "The loads of all SGLang servers, as a list.", loadList);
+  add("GET", "/get_load", "The loads of all SGLang servers, as a list.", loadList, all);
   add("GET", "/health_generate", "One worker of every served model was asked, and is well.", askHealth);
-  add("GET", "/engine_metrics", "The workers' own metrics, each with its worker.", engineMetrics);
+  add("GET", "/engine_metrics", "The workers' own metrics, each with its worker.", engineMetrics, {
+    contentType: "text/plain",
+  });
   return routes;
 }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isJsonObject } from "../../../base/json.ts";
+import { isJsonObject, type Json } from "../../../base/json.ts";
 import { configJsonSchema } from "../../../cfgs/schema/json_schema.ts";
 
 test("The JSON Schema lets defaults be left out, refuses unknown keys and explains the fields", () => {
@@ -36,19 +36,24 @@ test("The JSON Schema lets defaults be left out, refuses unknown keys and explai
   ]);
 });
 
-test("Every setting of the server and of a model has a description", () => {
-  const undescribed: string[] = [];
-  const visit = (name: string, schema: unknown) => {
-    if (!isJsonObject(schema) || !isJsonObject(schema["properties"])) return;
-    for (const [key, field] of Object.entries(schema["properties"])) {
-      if (isJsonObject(field) && field["description"] === undefined) undescribed.push(`${name}.${key}`);
-    }
-  };
-  const { properties } = configJsonSchema();
-  assert.ok(isJsonObject(properties));
-  visit("server", properties["server"]);
-  const models = properties["models"];
-  if (isJsonObject(models)) visit("model", models["additionalProperties"]);
-  visit("config", { properties });
-  assert.deepEqual(undescribed, ["server.log_level", "server.log_format"]);
+/** Paths of the fields that have no description, nor one in a form that they may have. */
+function undescribed(schema: Json | undefined, path: string): string[] {
+  if (Array.isArray(schema)) return schema.flatMap((one) => undescribed(one, path));
+  if (!isJsonObject(schema)) return [];
+  const fields = isJsonObject(schema["properties"]) ? Object.entries(schema["properties"]) : [];
+  const { anyOf, items, additionalProperties } = schema;
+  return [
+    ...fields.flatMap(([name, field]) => {
+      const at = `${path}.${name}`;
+      const isDescribed = isJsonObject(field) && typeof field["description"] === "string";
+      return [...isDescribed ? [] : [at], ...undescribed(field, at)];
+    }),
+    ...undescribed(anyOf, path),
+    ...undescribed(items, `${path}[]`),
+    ...undescribed(additionalProperties, `${path}.NAME`),
+  ];
+}
+
+test("Every field of a configuration file is described", () => {
+  assert.deepEqual([...new Set(undescribed(configJsonSchema(), ""))], []);
 });
