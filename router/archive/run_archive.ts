@@ -99,14 +99,7 @@ export class RunArchive {
       written.resolve(false);
     };
     this.#handedOver = this.#handedOver.then(async () => {
-      try {
-        const run = await make();
-        const length = run.record.length + run.summary.length;
-        const rest = await this.#prepared(run);
-        this.#handOver(rest, length).then(() => written.resolve(true), fail);
-      } catch (error) {
-        fail(error);
-      }
+      await this.#handOver(make).then(([done]) => void done?.then(() => written.resolve(true), fail), fail);
       // One run a turn: many that end at once do not hold up the loop.
       await this.#clock.sleep(0);
     });
@@ -157,22 +150,31 @@ export class RunArchive {
     this.#thread.terminate();
   }
 
-  /** A run of which all but the last part of its record is with the thread. */
-  async #prepared(run: ArchivedRun): Promise<ArchivedRun> {
+  /**
+   * Makes a run and hands it to the thread. Gives the answer, inside of a list: what waits for it holds no text, which
+   * dies young that way, and leaves the collector little to do.
+   */
+  async #handOver(make: () => Promise<ArchivedRun>): Promise<Promise<void>[]> {
     if (this.#waiting > MAX_WAITING) throw new Error("the disk is slower than the runs come");
+    const run = await make();
     let at = 0;
     for (; run.record.length - at > PART_LENGTH; at += PART_LENGTH) {
       this.#thread.post({ kind: "part", part: run.record.slice(at, at + PART_LENGTH) });
       await this.#clock.sleep(0);
     }
-    return { ...run, record: run.record.slice(at) };
+    const answer = this.#ask((number) => ({
+      kind: "add",
+      number,
+      run: { ...run, record: run.record.slice(at) },
+    }));
+    return [this.#written(answer, run.record.length + run.summary.length)];
   }
 
-  /** Resolves when the run is on disk. `length`: characters of all its parts. */
-  async #handOver(run: ArchivedRun, length: number): Promise<void> {
+  /** Resolves when a run of so many characters is on disk. */
+  async #written(answer: Promise<Answer>, length: number): Promise<void> {
     this.#waiting += length;
     try {
-      await this.#ask((number) => ({ kind: "add", number, run }));
+      await answer;
       this.#complained = false;
     } finally {
       this.#waiting -= length;

@@ -53,7 +53,7 @@ function sizeOf(record: RunRecord): number {
     size += agent.text.length + agent.reasoning.length;
     if (agent.prompt?.kind === "tokens") size += agent.prompt.ids.length;
     if (agent.prompt?.kind === "text") size += agent.prompt.text.length;
-    if (agent.prompt?.kind === "chat") size += JSON.stringify(agent.prompt.messages).length;
+    if (agent.prompt?.kind === "chat") size += charactersOf(agent.prompt.messages);
   }
   return size;
 }
