@@ -84,6 +84,11 @@ type PlacedRequest = Omit<AgentRequest, "asked"> & Asked & {
   readonly step?: (() => ResumedAnswer) | undefined;
 };
 
+/** What attempts have read and written; `cachedTokens`: what of it is known to have been in an engine's cache. */
+type AttemptTokens = Pick<AgentUsage, "promptTokens" | "completionTokens" | "cachedTokens">;
+
+const NO_TOKENS: AttemptTokens = { promptTokens: 0, completionTokens: 0, cachedTokens: undefined };
+
 /** The last event of a generation. */
 type End = Extract<GenerateEvent, { type: "end" }>;
 
@@ -131,10 +136,8 @@ export class AgentCall {
   #reasonsFirst: boolean | undefined;
   #calls = 0;
   #end: End | undefined;
-  /** Tokens of an attempt whose answer was given up for another's. */
-  #discardedTokens = 0;
-  /** Of the prompt of an attempt that a second one was faster than. */
-  #discardedPromptTokens = 0;
+  /** Tokens of attempts whose answers were given up for another's. */
+  #discarded: AttemptTokens = NO_TOKENS;
   /** Beside the first attempt; undefined where there can be none. */
   #second: SecondAttempt | undefined;
   /** Of the second attempt at a model in whose place another one stands. */
@@ -368,25 +371,27 @@ export class AgentCall {
     const { before, sums } = this.#steps;
     const { promptTokens: extraPrompt = 0, completionTokens: extra = 0, wasted: extraWasted = 0 } =
       this.#second?.extra ?? {};
-    const completionTokens = this.#discardedTokens + extra + sums.completionTokens +
+    const discarded = this.#discarded;
+    const completionTokens = discarded.completionTokens + extra + sums.completionTokens +
       Math.max(0, answerTokens - before);
     const read = usage !== undefined || this.log.tokens > before;
     const knownPromptTokens = read && this.#prompt?.kind === "tokens" ? this.#prompt.ids.length : 0;
     const promptTokens = usage === undefined || usage.reported === false
       ? knownPromptTokens
       : usage.promptTokens;
-    const cachedTokens = usage?.cachedTokens;
+    const cached = [usage?.cachedTokens, sums.cachedTokens, discarded.cachedTokens];
+    const known = cached.filter((tokens) => tokens !== undefined);
     const wasted = this.#state === "failed" || this.#state === "cancelled";
     return {
       agent: this.node.id,
       model: this.#model.name,
       calls: this.#calls + (this.#second?.begun === true ? 1 : 0),
-      promptTokens: this.#discardedPromptTokens + extraPrompt + sums.promptTokens + promptTokens +
+      promptTokens: discarded.promptTokens + extraPrompt + sums.promptTokens + promptTokens +
         (read ? before : 0),
       completionTokens,
-      cachedTokens: cachedTokens === undefined ? sums.cachedTokens : cachedTokens + (sums.cachedTokens ?? 0),
+      cachedTokens: known.length === 0 ? undefined : known.reduce((sum, tokens) => sum + tokens, 0),
       reasoningTokens: usage?.reasoningTokens ?? 0,
-      wastedTokens: wasted ? completionTokens : this.#discardedTokens + extraWasted,
+      wastedTokens: wasted ? completionTokens : discarded.completionTokens + extraWasted,
     };
   }
 
@@ -451,7 +456,8 @@ export class AgentCall {
   #turnTo(model: ServedModel, prompt: Prompt): void {
     const usage = this.usage();
     if (usage !== undefined) this.#earlier.push({ ...usage, wastedTokens: usage.completionTokens });
-    this.#calls = this.#discardedTokens = this.#discardedPromptTokens = 0;
+    this.#calls = 0;
+    this.#discarded = NO_TOKENS;
     this.#running = undefined;
     this.#earlierHedge ??= this.#second?.record;
     this.#second = undefined;
@@ -481,21 +487,21 @@ export class AgentCall {
   }
 
   /** Tokens of all attempts but the second one that is beside the first. */
-  get #firstTokens(): { readonly promptTokens: number; readonly completionTokens: number } {
-    const { promptTokens = 0, completionTokens = 0 } = this.usage() ?? {};
+  get #firstTokens(): AttemptTokens {
+    const { promptTokens, completionTokens, cachedTokens } = this.usage() ?? NO_TOKENS;
     const { extra } = this.#second ?? {};
     return {
       promptTokens: promptTokens - (extra?.promptTokens ?? 0),
       completionTokens: completionTokens - (extra?.completionTokens ?? 0),
+      cachedTokens,
     };
   }
 
   /** What a second attempt has written takes the place of what the first one has. */
   #adopt(second: SecondAttempt): (() => void) | undefined {
-    const { completionTokens, promptTokens } = this.#firstTokens;
+    const discarded = this.#firstTokens;
     if (!this.log.restart()) return undefined;
-    this.#discardedTokens = completionTokens;
-    this.#discardedPromptTokens = promptTokens;
+    this.#discarded = discarded;
     this.#running = undefined;
     return () => {
       const { written: { deltas, end }, times: { placedAtMs, firstTokenAtMs } } = second;
@@ -565,7 +571,7 @@ export class AgentCall {
     const begun = typeof rest === "string" ? undefined : rest;
     // One that is only to come out the same again is begun anew once: later it goes on at least.
     if (reason === undefined || begun !== undefined && this.#restarts > 0) return begun;
-    const { completionTokens } = this.#firstTokens;
+    const discarded = this.#firstTokens;
     if (sink !== undefined && sink.restart === undefined || !log.restart()) {
       if (begun === undefined) throw error;
       return begun;
@@ -574,9 +580,9 @@ export class AgentCall {
     this.#state = "queued";
     this.#firstTokenAtMs = undefined;
     this.#running = undefined;
-    this.#discardedTokens = completionTokens;
+    this.#discarded = discarded;
     this.#restarts++;
-    this.#note("agent_restarted", { discarded: completionTokens, reason });
+    this.#note("agent_restarted", { discarded: discarded.completionTokens, reason });
     return undefined;
   }
 

@@ -61,3 +61,30 @@ test("an attempt at another model that read nothing is not counted with an estim
     assert.deepEqual([promptTokens, completionTokens, calls, spent?.tokens], [20, 4, 4, 24]);
   });
 });
+
+test("what an attempt has read is counted, though the answer is begun anew elsewhere", async () => {
+  const world = makeWorld({
+    graph: { layers: [{ agents: [{ model: "a" }] }, { agents: [{ model: "a" }] }] },
+    modelFields: { price: { prompt: 1e6, cached: 5e5, completion: 1e6 } },
+    script: ({ prompt, workerId }) => ({
+      pieces: ["who", "le"],
+      promptTokens: 10,
+      tokensPerPiece: 1,
+      ...(prompt.startsWith("Final") || workerId !== "w1"
+        ? {}
+        : { failAt: { piece: 1, error: brokenWorker("w1") } }),
+    }),
+  });
+  await world.clock.run(async () => {
+    const run = world.start();
+    await readAll(run);
+    await run.ended;
+    const { agents: [leaf] } = run.record();
+    assert.equal(leaf?.restarts, 1);
+    const { calls, promptTokens, cachedTokens, completionTokens, wastedTokens } = leaf!.usage!;
+    assert.deepEqual([calls, promptTokens, completionTokens, wastedTokens], [2, 20, 3, 1]);
+    assert.equal(cachedTokens, 4);
+    assert.deepEqual(run.usage().agents.map(({ cost }) => cost), [21, 12]);
+  });
+  world.assertIdle();
+});
