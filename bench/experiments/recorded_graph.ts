@@ -11,6 +11,8 @@ const recordSchema = z.looseObject({
   graph: z.string().default(""),
   state: z.string(),
   created: z.number(),
+  /** Absent in records of an older Canopy. */
+  created_ms: z.number().optional(),
   texts_kept: z.boolean().default(true),
   root_skipped: z.boolean().default(false),
   rewrite: z.unknown().optional(),
@@ -74,7 +76,7 @@ export interface ReplayAgent {
 export interface ReplayRun {
   readonly id: string;
   readonly graph: string;
-  /** From the first run's arrival, to a second. */
+  /** From the first run's arrival; to a second where a record is of an older Canopy. */
   readonly arrivalMs: number;
   /** The root is last; agents that did not answer, or whom nobody read, are left out. */
   readonly agents: readonly ReplayAgent[];
@@ -120,14 +122,14 @@ export function replayRunsOf(records: readonly RecordLine[]): ReplayRuns {
     reasoningByText: 0,
   };
   const workers = new Map<string, Set<string>>();
-  const ordered = [...records].reverse().sort((a, b) => a.created - b.created);
+  const ordered = [...records].reverse().sort((a, b) => createdMs(a) - createdMs(b));
   const usable = ordered.flatMap((record) => {
     const agents = simulatedAgents(record);
     if (typeof agents !== "string") return [{ record, agents }];
     books.left.set(agents, (books.left.get(agents) ?? 0) + 1);
     return [];
   });
-  const firstSeconds = usable[0]?.record.created ?? 0;
+  const firstMs = usable[0] === undefined ? 0 : createdMs(usable[0].record);
   const runs = usable.map(({ record, agents }): ReplayRun => {
     const usage = usageOf(record);
     books.agentsLeft += record.agents.length - agents.length;
@@ -142,7 +144,7 @@ export function replayRunsOf(records: readonly RecordLine[]): ReplayRuns {
     return {
       id: record.id,
       graph: record.graph,
-      arrivalMs: 1000 * (record.created - firstSeconds),
+      arrivalMs: createdMs(record) - firstMs,
       agents: agents.map((agent) => replayAgent(agent, agents, record)),
       isIncremental: record.events.some(({ type }) => WARMING.has(type)) ||
         record.usage.agents.some(({ warm_tokens }) => warm_tokens > 0),
@@ -152,6 +154,11 @@ export function replayRunsOf(records: readonly RecordLine[]): ReplayRuns {
     };
   });
   return { ...books, runs, servers: new Map([...workers].map(([model, { size }]) => [model, size])) };
+}
+
+/** Unix time of a run's arrival in ms. */
+function createdMs({ created, created_ms: exact }: RecordLine): number {
+  return exact ?? 1000 * created;
 }
 
 /** Share of an output's characters that are reasoning, 0 where its text was not kept. */

@@ -5,6 +5,9 @@ import { fieldError } from "../../../router/http/gate/fields.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { Io } from "../io.ts";
 
+/** Log-probabilities of an answer's tokens: engines' -inf is no JSON, and is written as null. */
+const logprobsSchema = z.array(z.number().nullable().transform((logprob) => logprob ?? -Infinity)).nullish();
+
 /** One answer of a file: a line of JSON. Fields that are not known are left alone. */
 const answerSchema = z.looseObject({
   group: z.string().optional(),
@@ -13,7 +16,7 @@ const answerSchema = z.looseObject({
   model: z.string().optional(),
   question: z.string().optional(),
   text: z.string(),
-  logprobs: z.array(z.number().nullable()).nullish(),
+  logprobs: logprobsSchema,
   cut: z.boolean().optional(),
   ms: z.number().nonnegative().optional(),
   label: z.union([z.string(), z.number(), z.boolean()]).transform(String).optional(),
@@ -27,6 +30,7 @@ export const recordedAgentSchema = z.looseObject({
   model: z.string(),
   state: z.string(),
   text: z.string(),
+  logprobs: logprobsSchema,
   finish_reason: z.string().nullish(),
   ended_at_ms: z.number().nullish(),
 });
@@ -94,13 +98,11 @@ export async function readAnswers(file: string, io: Io): Promise<AnswerGroup[]> 
 }
 
 function answerOf(data: z.infer<typeof answerSchema>, place: string): ScoredAnswer {
-  // Engines' -inf is no JSON, and is written as null.
-  const logprobs = data.logprobs?.map((logprob) => logprob ?? -Infinity);
   return {
     id: data.id ?? place,
     model: data.model ?? "",
     text: data.text,
-    logprobs,
+    logprobs: data.logprobs ?? undefined,
     cut: data.cut ?? false,
     ms: data.ms,
     label: data.label,
@@ -121,7 +123,7 @@ function clustersOf({ id, agents }: z.infer<typeof runSchema>): { id: string; an
       id: agent.id,
       model: agent.model,
       text: agent.text,
-      logprobs: undefined,
+      logprobs: agent.logprobs ?? undefined,
       cut: agent.finish_reason === "length",
       ms: agent.ended_at_ms ?? undefined,
       label: undefined,

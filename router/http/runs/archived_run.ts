@@ -56,5 +56,5 @@ function withoutTexts(record: RunRecord): RunRecord {
 }
 
 function agentWithoutTexts(agent: AgentRecord): AgentRecord {
-  return { ...agent, prompt: undefined, text: "", reasoning: "" };
+  return { ...agent, prompt: undefined, text: "", reasoning: "", logprobs: undefined };
 }

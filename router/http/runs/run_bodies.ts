@@ -20,6 +20,7 @@ export function summaryBody(record: RunRecord): JsonObject {
     effort: record.effort ?? null,
     state: record.state,
     created: Math.floor(record.startedAtUnixMs / 1000),
+    created_ms: Math.floor(record.startedAtUnixMs),
     duration_ms: record.durationMs ?? null,
     error: record.error === undefined ? null : { message: record.error.message, code: record.error.code },
     early_exits: record.exits.filter(({ exit }) => exit).length,
@@ -88,6 +89,7 @@ export function agentBody(agent: AgentRecord): Json {
     prompt: promptBody(agent.prompt),
     text: agent.text,
     reasoning: agent.reasoning,
+    ...(agent.logprobs === undefined ? {} : { logprobs: agent.logprobs.map(shortened) }),
     finish_reason: agent.finishReason ?? null,
     error: agent.error ?? null,
     ended_for: agent.endedFor ?? null,
@@ -106,6 +108,14 @@ export function agentBody(agent: AgentRecord): Json {
     ...(agent.fallback === undefined ? {} : { fallback: { ...agent.fallback } }),
     ...(agent.steps === undefined ? {} : { steps: agent.steps.map(stepBody) }),
   };
+}
+
+/** Digits of a log-probability that are kept: fewer than engines give, more than any decision needs. */
+const LOGPROB_UNITS = 1e6;
+
+/** A number that is short as JSON; minus infinity becomes null there. */
+function shortened(logprob: number): number {
+  return Math.round(logprob * LOGPROB_UNITS) / LOGPROB_UNITS;
 }
 
 /** One step of an answer that was begun before its prompt was whole. */

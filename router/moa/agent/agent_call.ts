@@ -405,6 +405,7 @@ export class AgentCall {
       prompt: this.#prompt,
       text: this.log.text,
       reasoning: this.log.reasoning,
+      logprobs: this.log.logprobs.length === 0 ? undefined : this.log.logprobs.map(({ logprob }) => logprob),
       finishReason: this.#finishReason,
       error: this.#error === undefined ? undefined : messageOf(this.#error),
       endedFor: this.#endedFor,

@@ -68,6 +68,8 @@ export interface AgentRecord {
   readonly prompt: Prompt | undefined;
   readonly text: string;
   readonly reasoning: string;
+  /** Of all its tokens, where somebody asked for them: a policy of early exit, or of the root its client. */
+  readonly logprobs?: readonly number[] | undefined;
   readonly finishReason: FinishReason | undefined;
   readonly error: string | undefined;
   /** The reason why the router ended it, though it had not ended by itself and was not limited; its text is used. */

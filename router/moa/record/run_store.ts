@@ -1,7 +1,7 @@
 import { charactersOf } from "../../../base/json.ts";
 import type { RunRecord } from "./run_record.ts";
 
-/** Most characters and token ids of texts and prompts that are kept, over all ended runs. */
+/** Most characters, token ids and log-probabilities of texts and prompts that are kept, over all ended runs. */
 const MAX_KEPT_SIZE = 32 * 1024 * 1024;
 
 /** The records of ended runs, newest last; the oldest go first when there are too many or they are too long. */
@@ -50,7 +50,7 @@ export class RunStore {
 function sizeOf(record: RunRecord): number {
   let size = record.request === undefined ? 0 : charactersOf(record.request.body);
   for (const agent of record.agents) {
-    size += agent.text.length + agent.reasoning.length;
+    size += agent.text.length + agent.reasoning.length + (agent.logprobs?.length ?? 0);
     if (agent.prompt?.kind === "tokens") size += agent.prompt.ids.length;
     if (agent.prompt?.kind === "text") size += agent.prompt.text.length;
     if (agent.prompt?.kind === "chat") size += charactersOf(agent.prompt.messages);

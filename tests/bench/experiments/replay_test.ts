@@ -125,6 +125,13 @@ function recordOf(agents: Readonly<Record<string, Facts>>, more: object = {}): J
 
 const ROOT = { root: { reads: ["a", "b"] } };
 
+test("runs arrive as they did, to the millisecond where their records say so", () => {
+  const at = (created: number, more: object) => recordOf({ a: {}, b: {}, ...ROOT }, { created, ...more });
+  const exact = runsOf([at(12, { created_ms: 12_004 }), at(11, { created_ms: 11_950 })]).runs;
+  assert.deepEqual(exact.map(({ arrivalMs }) => arrivalMs), [0, 54]);
+  assert.deepEqual(runsOf([at(12, {}), at(11, {})]).runs.map(({ arrivalMs }) => arrivalMs), [0, 1000]);
+});
+
 test("agents that were ended early are left out and said to be, and so are runs whose records do not tell enough", () => {
   const early = runsOf([recordOf({ a: {}, b: { state: "cancelled", tokens: 0 }, ...ROOT })]);
   assert.deepEqual(early.runs[0]?.agents.map(({ id, reads }) => [id, reads]), [["a", []], ["root", ["a"]]]);

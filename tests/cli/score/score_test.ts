@@ -135,8 +135,8 @@ test("canopy score reads the records of runs", async () => {
     id: "run_1",
     object: "run",
     agents: [
-      agent("l1.c1.a1", "The answer is 18.", 300),
-      agent("l1.c1.a2", "The answer is 18.0.", 200),
+      { ...agent("l1.c1.a1", "The answer is 18.", 300), logprobs: [-0.1, null] },
+      { ...agent("l1.c1.a2", "The answer is 18.0.", 200), logprobs: [-0.1, -0.3] },
       agent("l1.c1.a3", "", 250, "cancelled"),
       agent("l2.c1.a1", "18", 900),
     ],
@@ -148,6 +148,9 @@ test("canopy score reads the records of runs", async () => {
     "l1.c1.a1",
   ]]);
   assert.equal(would(out[1], "answer").exit, true);
+  assert.ok(Math.abs(Number(out[0]?.confidence) - Math.exp(-0.2)) < 1e-12);
+  assert.equal(out[1]?.confidence, 0);
+  assert.notEqual(would(out[1], "q").unknown, "confidence");
 });
 
 test("canopy score says in one sentence what is wrong with the file, the model or the command line", async () => {

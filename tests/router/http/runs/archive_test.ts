@@ -156,3 +156,25 @@ test("final answers in decisions are texts, too: their figures alone are recorde
   assert.deepEqual(events[0].data, { exit: true, votes: [{ agent: "l1.c1.a1", kind: "number" }], needed: 2 });
   assert.deepEqual(events[1].data, { found: "same", off: false });
 });
+
+test("a record has its start in ms, and with texts the log-probabilities by which exits are decided again", async () => {
+  const fake = fakeApp();
+  await (await fake.chat()).text();
+  const whole = fake.moa.run.record();
+  const [first, ...others] = whole.agents;
+  const record: RunRecord = {
+    ...whole,
+    startedAtUnixMs: 1_700_000_000_500.25,
+    agents: [{ ...first!, logprobs: [-0.12345678, -Infinity] }, ...others],
+  };
+  const bodies = await Promise.all([true, false].map(async (texts) => {
+    const kept = await archivedRun(record, { texts, clock });
+    assert.equal(JSON.parse(kept.summary).created_ms, 1_700_000_000_500);
+    return JSON.parse(kept.record);
+  }));
+  for (const { created, created_ms: ms } of bodies) {
+    assert.deepEqual([created, ms], [1_700_000_000, 1_700_000_000_500]);
+  }
+  const logprobs = bodies.map(({ agents }) => agents.map((agent: { logprobs?: unknown }) => agent.logprobs));
+  assert.deepEqual(logprobs, [[[-0.123457, null], undefined, undefined], [undefined, undefined, undefined]]);
+});

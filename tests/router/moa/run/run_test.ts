@@ -333,3 +333,15 @@ test("no run starts once the server shuts down, and those that run are cancelled
     assert.throws(() => world.start(), { code: "shutting_down", status: 503 });
   });
 });
+
+test("a record has the log-probabilities that were asked for, and nobody else's", async () => {
+  const world = named({ script: () => ({ pieces: ["a", "b"], logprob: -0.25 }) });
+  await world.clock.run(async () => {
+    const run = world.start({ rootLogprobs: 0 });
+    await readAll(run);
+    await run.ended;
+    const logprobs = run.record().agents.map((agent) => agent.logprobs);
+    assert.deepEqual(logprobs.at(-1), [-0.25, -0.25]);
+    assert.ok(logprobs.slice(0, -1).every((one) => one === undefined));
+  });
+});
