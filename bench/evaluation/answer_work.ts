@@ -4,6 +4,9 @@ import { sumOf } from "../statistics/statistics.ts";
 /** Work of a model, or of all agents with it. */
 export interface ModelWork {
   readonly calls: number;
+  readonly promptTokens: number;
+  /** Of these, the ones that were found in a cache; null where no engine says it. */
+  readonly cachedTokens: number | null;
   readonly completionTokens: number;
 }
 
@@ -19,6 +22,8 @@ export interface AnswerWork {
   /** In the currency of the models' prices; null where one of them has none. */
   readonly cost: number | null;
   readonly models: Readonly<Record<string, ModelWork>>;
+  /** Of a graph's agents. */
+  readonly graph?: true | undefined;
 }
 
 /** The work that an answer's `usage` tells, or, of a graph, its `canopy.usage`. `model`: that was asked. */
@@ -27,6 +32,7 @@ export function answerWork(model: string, usage: JsonObject, canopy: JsonObject 
   if (isJsonObject(run)) {
     const models = Array.isArray(run["models"]) ? run["models"].filter(isJsonObject) : [];
     return {
+      graph: true,
       calls: numberIn(run["calls"]) ?? 1,
       cachedTokens: numberIn(run["cached_tokens"]) ?? null,
       wastedTokens: numberIn(run["wasted_tokens"]) ?? 0,
@@ -34,18 +40,25 @@ export function answerWork(model: string, usage: JsonObject, canopy: JsonObject 
       cost: numberIn(run["cost"]) ?? null,
       models: Object.fromEntries(models.map((one) => [String(one["model"]), {
         calls: numberIn(one["calls"]) ?? 0,
+        promptTokens: numberIn(one["prompt_tokens"]) ?? 0,
+        cachedTokens: numberIn(one["cached_tokens"]) ?? null,
         completionTokens: numberIn(one["completion_tokens"]) ?? 0,
       }])),
     };
   }
   const details = usage["prompt_tokens_details"];
+  const cachedTokens = (isJsonObject(details) ? numberIn(details["cached_tokens"]) : undefined) ?? null;
+  const tokens = {
+    promptTokens: numberIn(usage["prompt_tokens"]) ?? 0,
+    completionTokens: numberIn(usage["completion_tokens"]) ?? 0,
+  };
   return {
     calls: 1,
-    cachedTokens: (isJsonObject(details) ? numberIn(details["cached_tokens"]) : undefined) ?? null,
+    cachedTokens,
     wastedTokens: 0,
     savedTokens: 0,
     cost: numberIn(usage["cost"]) ?? null,
-    models: { [model]: { calls: 1, completionTokens: numberIn(usage["completion_tokens"]) ?? 0 } },
+    models: { [model]: { calls: 1, cachedTokens, ...tokens } },
   };
 }
 
@@ -58,17 +71,31 @@ export function workOfAll(all: readonly (AnswerWork | undefined)[]): AnswerWork 
     known.some((one) => of(one) === null) ? null : sum((one) => of(one) ?? 0);
   const names = new Set(known.flatMap(({ models }) => Object.keys(models)));
   return {
+    ...known.some(({ graph }) => graph === true) ? { graph: true } : {},
     calls: sum(({ calls }) => calls),
     cachedTokens: ofAll(({ cachedTokens }) => cachedTokens),
     wastedTokens: sum(({ wastedTokens }) => wastedTokens),
     savedTokens: sum(({ savedTokens }) => savedTokens),
     cost: ofAll(({ cost }) => cost),
     models: Object.fromEntries(
-      [...names].sort().map((name) => [name, {
-        calls: sum(({ models }) => models[name]?.calls ?? 0),
-        completionTokens: sum(({ models }) => models[name]?.completionTokens ?? 0),
-      }]),
+      [...names].sort().map((name) => {
+        const work = known.flatMap(({ models }) => models[name] ?? []);
+        return [name, modelWorkOfAll(work)];
+      }),
     ),
+  };
+}
+
+function modelWorkOfAll(all: readonly ModelWork[]): ModelWork {
+  const sum = (of: (one: ModelWork) => number) => sumOf(all.map(of));
+  // Records of older versions have no prompt tokens by model: NaN, shown as a dash.
+  return {
+    calls: sum(({ calls }) => calls),
+    promptTokens: sum(({ promptTokens = NaN }: Partial<ModelWork>) => promptTokens),
+    cachedTokens: all.some(({ cachedTokens = null }: Partial<ModelWork>) => cachedTokens === null)
+      ? null
+      : sum(({ cachedTokens }) => cachedTokens ?? 0),
+    completionTokens: sum(({ completionTokens }) => completionTokens),
   };
 }
 

@@ -7,9 +7,13 @@ import {
   summaryOf,
   wilsonInterval,
 } from "../statistics/statistics.ts";
+import { type LayerFigures, layerFigures } from "./answer_path.ts";
 import { type AnswerWork, workOfAll } from "./answer_work.ts";
 import type { EvalRecord } from "./eval_record.ts";
+import { type EvalModelFigures, modelFigures } from "./model_figures.ts";
 import { compareRight, pairRecords } from "./paired_records.ts";
+import { type ReadingFigures, readingFigures } from "./reading_figures.ts";
+import { meanKnown, PLAIN_BASIS, type SpendingBasis, spendingOf } from "./spending.ts";
 
 /** Figures of one filter of a protocol, of all answers of a mode on a set. */
 export interface FilterFigures {
@@ -48,6 +52,15 @@ export interface EvalFigures {
   readonly promptTokens: number;
   /** Of all answers together; undefined where that of one is not known. */
   readonly work: AnswerWork | undefined;
+  readonly reading: ReadingFigures;
+  /** Answers whose run is known: figures of layers, and of what was used, are of these. */
+  readonly runs: number;
+  readonly layers: readonly LayerFigures[];
+  readonly models: readonly EvalModelFigures[];
+  /** Means for an answer; null where that of one is not known. */
+  readonly gpuSeconds: number | null;
+  readonly tokenCost: number | null;
+  readonly gpuCost: number | null;
 }
 
 /** Two modes over the same questions and repeats. */
@@ -77,11 +90,16 @@ export function heldQuestions(records: readonly EvalRecord[]): HeldQuestions {
   };
 }
 
-/** Figures of each set and mode, in the order of the records. */
-export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
+/** Figures of each set and mode, in the order of the records; what they cost is counted by `basis`. */
+export function evalFigures(
+  records: readonly EvalRecord[],
+  basis: SpendingBasis = PLAIN_BASIS,
+): EvalFigures[] {
   return [...Map.groupBy(records, ({ set, mode }) => `${set}\0${mode}`).values()].map(
     (group): EvalFigures => {
       const { set, mode } = group[0]!;
+      const runs = group.flatMap(({ run }) => run ?? []);
+      const spent = group.map((record) => spendingOf(record, basis));
       const count = (outcome: EvalRecord["outcome"]) =>
         group.filter((record) => record.outcome === outcome).length;
       const right = count("right");
@@ -105,6 +123,13 @@ export function evalFigures(records: readonly EvalRecord[]): EvalFigures[] {
         ttftMs: meanOf(group.flatMap(({ ttftMs }) => ttftMs === null ? [] : [ttftMs])),
         promptTokens: meanOf(group.map(({ promptTokens }) => promptTokens)),
         work: workOfAll(group.map(({ work }) => work)),
+        reading: readingFigures(group),
+        runs: runs.length,
+        layers: layerFigures(runs),
+        models: modelFigures(group, spent),
+        gpuSeconds: meanKnown(spent.map(({ gpuSeconds }) => gpuSeconds)),
+        tokenCost: meanKnown(spent.map(({ tokenCost }) => tokenCost)),
+        gpuCost: meanKnown(spent.map(({ gpuCost }) => gpuCost)),
       };
     },
   );

@@ -1,6 +1,8 @@
 import type { EvalQuestion } from "../datasets/data_set.ts";
 import type { AnswerGrade, GradedParts } from "../grading/answer_grade.ts";
 import type { AskedQuestion } from "../protocols/protocol.ts";
+import type { KeptDurations } from "../statistics/histogram.ts";
+import type { AnswerRun } from "./answer_run.ts";
 import type { AnswerWork } from "./answer_work.ts";
 
 /** Outcome by one filter; `stated` is null where the text states nothing. */
@@ -25,13 +27,20 @@ export interface EvalRecord extends StatedOutcome {
   /** The server's reason why the answer ended, such as `stop`, or `length` where it was cut; null where it gave none. */
   readonly finish: string | null;
   readonly ttftMs: number | null;
+  /** Until the answer's last word. */
   readonly latencyMs: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
+  /** Tokens of the text itself, without those of agents before it; absent where several answers were drawn. */
+  readonly answerTokens?: number | undefined;
+  /** Times between two pieces of its text, in ms; absent where it came in one piece, or was chosen from several. */
+  readonly gaps?: KeptDurations | undefined;
   /** Answers that this one was chosen from, itself included. */
   readonly drawn: number;
   /** Of all answers drawn; absent where it was not told. */
   readonly work?: AnswerWork | undefined;
+  /** Of a graph's answer; absent where the server keeps no record of runs, or does not show it. */
+  readonly run?: AnswerRun | undefined;
   /** Of an answer of the warm-up, which is in no figure. */
   readonly warmUp?: true | undefined;
   /** How long its question was held back since others were under way; no part of the latency. Absent where it was not. */
@@ -48,7 +57,10 @@ export interface EvalAnswer {
   readonly latencyMs: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
+  readonly answerTokens?: number | undefined;
+  readonly gaps?: KeptDurations | undefined;
   readonly work?: AnswerWork | undefined;
+  readonly run?: AnswerRun | undefined;
 }
 
 /** Asks a model or graph; rejects where no answer came. */
@@ -60,6 +72,8 @@ export type AskMode = (
     readonly signal: AbortSignal;
     /** Whether `meanLogprob` is wanted; not by default. */
     readonly logprobs?: boolean | undefined;
+    /** Whether `run` is wanted, where a graph answers; not by default. */
+    readonly run?: boolean | undefined;
   },
 ) => Promise<EvalAnswer>;
 

@@ -148,7 +148,8 @@ function recordedAnswer(answer: ModeAnswer, graded: Readonly<Record<string, Answ
   const readings = Object.entries(graded).map((
     [name, { outcome, stated = null, unchecked = null, parts = null }],
   ): readonly [string, StatedOutcome] => [name, { outcome, stated, unchecked, parts }]);
-  const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens, drawn, work } = answer;
+  const { text, finish, ttftMs, latencyMs, promptTokens, completionTokens, drawn } = answer;
+  const { answerTokens, gaps, work, run } = answer;
   return {
     ...readings[0]![1],
     readings: Object.fromEntries(readings),
@@ -159,6 +160,9 @@ function recordedAnswer(answer: ModeAnswer, graded: Readonly<Record<string, Answ
     promptTokens,
     completionTokens,
     drawn,
+    ...answerTokens === undefined ? {} : { answerTokens },
+    ...gaps === undefined ? {} : { gaps },
     ...work === undefined ? {} : { work },
+    ...run === undefined ? {} : { run },
   };
 }

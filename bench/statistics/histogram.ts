@@ -4,6 +4,18 @@ const BUCKETS_PER_OCTAVE = 64;
 const FIRST_MS = 0.001;
 const OCTAVES = 40;
 
+/** A histogram as it is written to a file. */
+export interface KeptDurations {
+  /** Number of durations of each bucket that has one, by the bucket. */
+  readonly counts: readonly (readonly [bucket: number, count: number])[];
+  /** Sum of the durations and of their squares, in ms and ms². */
+  readonly sum: number;
+  readonly squares: number;
+  /** Shortest and longest one, in ms. */
+  readonly min: number;
+  readonly max: number;
+}
+
 /** Durations in fixed logarithmic buckets: any number of values in the same memory. */
 export class DurationHistogram {
   readonly #counts = new Float64Array(BUCKETS_PER_OCTAVE * OCTAVES);
@@ -24,6 +36,25 @@ export class DurationHistogram {
     this.#squares += value * value;
     this.#min = Math.min(this.#min, value);
     this.#max = Math.max(this.#max, value);
+  }
+
+  /** Adds those of another one. */
+  addKept({ counts, sum, squares, min, max }: KeptDurations): void {
+    for (const [bucket, count] of counts) {
+      this.#counts[bucket] = (this.#counts[bucket] ?? 0) + count;
+      this.#count += count;
+    }
+    this.#sum += sum;
+    this.#squares += squares;
+    this.#min = Math.min(this.#min, min);
+    this.#max = Math.max(this.#max, max);
+  }
+
+  /** For a file; undefined while it is empty. */
+  kept(): KeptDurations | undefined {
+    if (this.#count === 0) return undefined;
+    const counts = [...this.#counts.entries()].filter(([, count]) => count > 0);
+    return { counts, sum: this.#sum, squares: this.#squares, min: this.#min, max: this.#max };
   }
 
   get count(): number {

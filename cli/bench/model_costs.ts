@@ -45,13 +45,13 @@ export function hardwareText({ costNames }: Partial<CostSettings>, gpus: string)
   return others.length === 0 ? gpus : `${gpus}, but ${others.join(", ")} (--cost)`;
 }
 
-/** Costs by the models that there are. Throws `UsageError` for a model of which nothing is known. */
-export function modelCosts(
+/** Costs as they were given, by model; "" is all others. Throws `UsageError` for what is no size, no file and no model. */
+export function givenCosts(
   given: readonly string[],
   models: readonly string[],
   io: Pick<Io, "cwd">,
 ): Map<string, NamedCost> {
-  const written = new Map(given.map((text): [string, NamedCost] => {
+  return new Map(given.map((text): [string, NamedCost] => {
     const [, model = "", name = ""] = /^(?:(.*)=)?([^=]*)$/.exec(text) ?? [];
     if (model !== "" && !models.includes(model)) {
       throw new UsageError(
@@ -60,6 +60,15 @@ export function modelCosts(
     }
     return [model, { text: name, cost: costNamed(name, SIZES, io) }];
   }));
+}
+
+/** Costs by the models that there are. Throws `UsageError` for a model of which nothing is known. */
+export function modelCosts(
+  given: readonly string[],
+  models: readonly string[],
+  io: Pick<Io, "cwd">,
+): Map<string, NamedCost> {
+  const written = givenCosts(given, models, io);
   const all = models.map((model) => ({
     model,
     cost: written.get(model) ?? written.get("") ?? sizeIn(model),

@@ -38,7 +38,7 @@ export interface ModeAnswer extends EvalAnswer {
 /** Asks in a mode. Of several answers latency is that of all, and tokens are theirs together. Rejects without an answer. */
 export async function askInMode(mode: EvalMode, options: AskInModeOptions): Promise<ModeAnswer> {
   const { question, asked, ask, seed, sampling, clock, signal } = options;
-  if (mode.kind === "once") return { ...await ask(mode.model, asked, { seed, signal }), drawn: 1 };
+  if (mode.kind === "once") return { ...await ask(mode.model, asked, { seed, run: true, signal }), drawn: 1 };
   const startMs = clock.now();
   const answers = await drawAnswers({
     ask: (number, signal) =>
@@ -56,8 +56,10 @@ export async function askInMode(mode: EvalMode, options: AskInModeOptions): Prom
   const chosen = mode.kind === "best-of" ? likeliestAnswer(answers) : await votedAnswer(question, answers);
   return {
     ...chosen,
-    // Which one it is, is known only at the end.
+    // Which one it is, is known only at the end: the text comes all at once.
     ttftMs: latencyMs,
+    answerTokens: undefined,
+    gaps: undefined,
     latencyMs,
     promptTokens: sumOf(answers.map(({ promptTokens }) => promptTokens)),
     completionTokens: sumOf(answers.map(({ completionTokens }) => completionTokens)),

@@ -9,6 +9,7 @@ import { UsageError } from "../../kit/args.ts";
 import type { Io } from "../../kit/io.ts";
 import { version } from "../../kit/version.ts";
 import {
+  costFile,
   type ExperimentMembers,
   isOwnSet,
   memberName,
@@ -44,12 +45,14 @@ export interface PodExperiment {
 
 /**
  * An experiment for pods, which see nothing of this machine: configurations come with it under the names that modes are
- * called by, what is written goes to the volume. Throws `UsageError` for questions in files here, and 400 `secret` for a
+ * called by, what is written goes to the volume. Throws `UsageError` for questions, costs and prices in files here, and 400 `secret` for a
  * configuration with a key.
  */
 export function experimentForPods(members: ExperimentMembers, { cwd }: Pick<Io, "cwd">): PodExperiment {
-  const { sets, config, data } = members;
+  const { sets, config, cost, data, prices } = members;
   const local = [
+    ...Array.isArray(cost) ? cost.flatMap((one) => costFile(String(one)) ?? []) : [],
+    ...typeof prices === "string" ? [prices] : [],
     ...Array.isArray(sets) ? sets.map(String).filter(isOwnSet) : [],
     ...typeof data === "string" && data !== "sample" && data !== "hub" ? [data] : [],
   ].find((path) => !isAbsolute(path));

@@ -3,7 +3,7 @@ import { isJsonObject } from "../../../base/json.ts";
 import { compareRecords, type RecordComparison } from "../../../bench/evaluation/compare_records.ts";
 import { type KeptRecords, readRecords } from "../../../bench/evaluation/read_records.ts";
 import { differentSettings } from "../../../bench/records/different_settings.ts";
-import { compareReport, lacksAnswers } from "../../../bench/report/compare_report.ts";
+import { compareReport, lacksAnswers } from "../../../bench/report/eval/compare_report.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
 import { REPORT_OPTIONS, writeReport } from "../../kit/report_output.ts";

@@ -9,15 +9,17 @@ import {
 import { countedRecords } from "../../../bench/evaluation/eval_figures.ts";
 import { type EvalMode, needsReference } from "../../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../../bench/evaluation/record_file.ts";
-import { evalReport, type ReportedExperiment } from "../../../bench/report/eval_report.ts";
-import { lmEvalFiles, type LmEvalFilesOptions } from "../../../bench/report/lm_eval_files.ts";
+import { evalReport, type ReportedExperiment } from "../../../bench/report/eval/eval_report.ts";
+import { lmEvalFiles, type LmEvalFilesOptions } from "../../../bench/report/eval/lm_eval_files.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
 import { Progress } from "../../kit/progress.ts";
 import { writeReport, writeResult } from "../../kit/report_output.ts";
 import { version } from "../../kit/version.ts";
+import type { SpendingBasis } from "../../../bench/evaluation/spending.ts";
 import { askServer } from "./ask_server.ts";
+import { baselineMode, spendingBasis } from "./eval_basis.ts";
 import { chosenModes } from "./eval_modes.ts";
 import { EVAL_DEFAULTS, EVAL_OPTIONS, type EvalValues } from "./eval_options.ts";
 import { checkWarmUp, type EvalPace, evalPace, isOneByOne, paceArrivals, paceText } from "./eval_pace.ts";
@@ -105,13 +107,16 @@ interface EvalSettings {
   readonly asked: ReadonlyMap<string, EvalTarget>;
   readonly simulated: boolean;
   readonly pace: EvalPace;
+  readonly basis: SpendingBasis;
+  readonly baseline: string | undefined;
   readonly drawing: { readonly temperature: number; readonly width: number } | undefined;
   readonly kept: Readonly<Record<string, unknown>>;
   readonly shown: Readonly<Record<string, unknown>>;
   readonly hash: string;
 }
 
-function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): EvalSettings {
+function settingsOf(work: EvalWork, io: Pick<Io, "cwd">): EvalSettings {
+  const { values, sets, targets, chosen, experiment } = work;
   const { modes, asked } = chosenModes(values.mode, targets);
   const { seed = DEFAULT_SEED, repeats = 1 } = values;
   const pace = evalPace(values);
@@ -152,6 +157,8 @@ function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): Ev
     asked,
     simulated,
     pace,
+    basis: spendingBasis(values.prices, targets, io),
+    baseline: baselineMode(values.baseline, { modes, asked }),
     drawing,
     kept,
     shown: {
@@ -160,6 +167,7 @@ function settingsOf({ values, sets, targets, chosen, experiment }: EvalWork): Ev
       repeats,
       concurrency: pace.concurrency ?? "no limit",
       simulated,
+      prices: values.prices,
       sha256: hash,
     },
     hash,
@@ -170,7 +178,7 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
   const { values, shard, chosen } = work;
   const { seed = DEFAULT_SEED, repeats = 1 } = values;
   const { temperature = EVAL_DEFAULTS.temperature, width = EVAL_DEFAULTS.width } = values;
-  const settings = settingsOf(work);
+  const settings = settingsOf(work, io);
   const { modes, pace } = settings;
   const sets = shard === undefined ? work.sets : shardQuestions(work.sets, shard);
   checkWarmUp(pace, sets, shard);
@@ -243,7 +251,7 @@ function evalPlace(
 /** Prints and writes the report; gives the exit code. */
 async function reported(
   { values, sets, targets, chosen, experiment }: EvalWork,
-  { modes, simulated, pace, drawing, shown, hash }: EvalSettings,
+  { modes, simulated, pace, basis, baseline, drawing, shown, hash }: EvalSettings,
   result: Evaluation,
   io: Io,
 ): Promise<number> {
@@ -261,6 +269,8 @@ async function reported(
       settings: shown,
       hash,
       experiment,
+      basis,
+      baseline,
       remarks: [
         ...chosen.remarks,
         ...worldRemarks(targets, pace),

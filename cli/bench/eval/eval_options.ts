@@ -1,6 +1,7 @@
 import type { OptionValues } from "../../kit/command.ts";
 import { REPORT_OPTIONS } from "../../kit/report_output.ts";
 import { DEFAULT_MAX_TOKENS } from "./ask_server.ts";
+import { BASIS_OPTIONS } from "./eval_basis.ts";
 import { PROTOCOL_OPTIONS } from "./eval_protocol.ts";
 import { type ConfigChoice, TARGET_OPTIONS } from "./eval_targets.ts";
 import { QUESTION_OPTIONS } from "../question_source.ts";
@@ -87,6 +88,7 @@ export const EVAL_OPTIONS = {
     value: "FILE",
     help: "Keep each answer in this file (JSONL), and do not ask again for what it has",
   },
+  ...BASIS_OPTIONS,
   html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
   "lm-eval-output": {
     type: "text",

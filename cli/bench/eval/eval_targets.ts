@@ -1,6 +1,7 @@
+import { SIZES } from "../../../bench/experiments/world.ts";
 import { loadCheckedConfig, type LoadedConfig } from "../../../cfgs/load/load.ts";
 import { configProblemText } from "../../../cfgs/load/problems.ts";
-import type { Config } from "../../../cfgs/schema/config.ts";
+import type { Config, GraphConfig } from "../../../cfgs/schema/config.ts";
 import type { ConfigPath } from "../../../cfgs/schema/config_path.ts";
 import { isSecretPath, shownSecret } from "../../../cfgs/schema/secrets.ts";
 import { UsageError } from "../../kit/args.ts";
@@ -10,11 +11,15 @@ import type { Io } from "../../kit/io.ts";
 import { DEFAULT_URL } from "../../kit/server_place.ts";
 import { reachableUrl, startRouter } from "../../kit/router/local_router.ts";
 import { digestOf } from "./digest.ts";
-import { listeningEngines, simulatedConfig } from "./simulated_config.ts";
+import { COST_OPTION, givenCosts, type NamedCost } from "../model_costs.ts";
+import { type CostOf, listeningEngines, simulatedConfig } from "./simulated_config.ts";
 import { SimulatedWorld } from "./simulated_world.ts";
 
 /** Where models run in this process, which takes real time. */
 const DEFAULT_SPEEDUP = 100;
+
+/** Runs that are kept at least, until their records are read. */
+const RUNS_KEPT = 200;
 
 /** Options that say who answers. */
 export const TARGET_OPTIONS = {
@@ -34,6 +39,14 @@ export const TARGET_OPTIONS = {
     min: 0.001,
     fraction: true,
     help: "With --simulate: in real time, so many times as fast as H200 GPUs; by default in virtual time",
+  },
+  cost: {
+    ...COST_OPTION,
+    help:
+      `With --simulate: what a model's engine, or each one's, takes: ${
+        SIZES.join(", ")
+      } on an H200, or a file ` +
+      "of bench calibrate; by default what its name says",
   },
   mode: {
     type: "list",
@@ -67,6 +80,8 @@ export interface EvalTarget extends ServedName {
   readonly server: Server;
   /** As its server names it. */
   readonly model: string;
+  /** A graph that is the paper's #2: a tree without incremental prefill and early exit. */
+  readonly isTree?: boolean | undefined;
   /** A model whose name an earlier configuration has: asked only when it is named. */
   readonly again: boolean;
 }
@@ -83,6 +98,8 @@ export interface EvalTargets {
   readonly settings: string;
   /** The same by content: a server's URL, or what configurations say, wherever they lie. */
   readonly content: Readonly<Record<string, unknown>>;
+  /** GPUs of a server, or pair, of a model; undefined where nothing tells. */
+  gpusOf(model: string): number | undefined;
   /** Has the clock and the way to what is asked, where that is simulated in virtual time. */
   readonly world?: SimulatedWorld | undefined;
   close(): Promise<void>;
@@ -90,7 +107,10 @@ export interface EvalTargets {
 
 /** Who answers: a server, or configurations in this process. Throws `UsageError` for options that do not go together. */
 export async function evalTargets(values: TargetValues, io: Io): Promise<EvalTargets> {
-  const { url, config: choices, mode, simulate, speedup } = values;
+  const { url, config: choices, mode, simulate, speedup, cost } = values;
+  if (cost.length > 0 && !simulate) {
+    throw new UsageError("Option --cost needs --simulate: other engines take what they take");
+  }
   if (choices.length === 0) {
     if (simulate) throw new UsageError("Option --simulate needs --config: it names the models to simulate");
     if (speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
@@ -108,6 +128,7 @@ export async function evalTargets(values: TargetValues, io: Io): Promise<EvalTar
       where: server.url,
       settings: server.url,
       content: { url: server.url },
+      gpusOf: () => undefined,
       close: () => Promise.resolve(),
     };
   }
@@ -115,24 +136,31 @@ export async function evalTargets(values: TargetValues, io: Io): Promise<EvalTar
   if (!simulate && speedup !== undefined) throw new UsageError("Option --speedup needs --simulate");
   const loaded = choices.map((choice) => ({ choice, ...loadChoice(choice, io) }));
   if (!simulate) return await startedTargets(loaded, {}, io);
-  const needsTime = loaded.some(({ config }) =>
-    Object.values(config.models).some(({ engine }) => engine === "onnx")
-  );
-  if (speedup === undefined && !needsTime) {
-    return await startedTargets(loaded, { world: new SimulatedWorld() }, io);
-  }
-  return await startedTargets(loaded, { speedup: speedup ?? DEFAULT_SPEEDUP }, io);
+  const models = loaded.flatMap(({ config }) => Object.entries(config.models));
+  const simulated = models.filter(([, { engine }]) => engine !== "onnx").map(([name]) => name);
+  const costs = givenCosts(cost, simulated, io);
+  const needsTime = simulated.length < models.length;
+  const simulation = speedup === undefined && !needsTime
+    ? { costs, world: new SimulatedWorld(costOfModel(costs)) }
+    : { costs, speedup: speedup ?? DEFAULT_SPEEDUP };
+  return await startedTargets(loaded, simulation, io);
+}
+
+function costOfModel(costs: ReadonlyMap<string, NamedCost>): CostOf {
+  return (model) => (costs.get(model) ?? costs.get(""))?.cost;
 }
 
 /** How the servers of configurations are simulated: in virtual time, or in real time; else they are real. */
 interface Simulation {
   readonly world?: SimulatedWorld;
   readonly speedup?: number;
+  /** Of models whose engines take other than their names say. */
+  readonly costs?: ReadonlyMap<string, NamedCost>;
 }
 
 async function startedTargets(
   loaded: readonly (LoadedConfig & { readonly choice: ConfigChoice })[],
-  { world, speedup }: Simulation,
+  { world, speedup, costs = new Map() }: Simulation,
   io: Io,
 ): Promise<EvalTargets> {
   const started: { close(): Promise<void> }[] = world === undefined ? [] : [world];
@@ -143,7 +171,7 @@ async function startedTargets(
     if (world !== undefined) return await world.serve(read);
     const config = speedup === undefined
       ? read
-      : await simulatedConfig(read, listeningEngines({ speedup, started }, io));
+      : await simulatedConfig(read, listeningEngines({ speedup, started }, io), costOfModel(costs));
     const { router, url } = await startRouter(config, io, { host: "127.0.0.1", port: 0 });
     started.push(router);
     await router.ready();
@@ -170,23 +198,21 @@ async function startedTargets(
           id: taken ? `${nameOf(file)}/${one.id}` : name,
           server,
           model: one.id,
+          isTree: isTreeGraph(read.graphs[one.id]),
           again: taken && read.graphs[one.id] === undefined,
         });
       }
     }
     const names = loaded.map(({ choice }) => nameOfChoice(choice)).join(", ");
-    const engines = world !== undefined
-      ? ", simulated H200 GPUs in virtual time"
-      : speedup === undefined
-      ? ""
-      : `, simulated engines ${speedup} times as fast as H200 GPUs`;
+    const engines = enginesText({ world, speedup, costs });
     const find = (name: string) => list.find(({ id }) => id === name);
     return {
       list,
       find,
       where: `${names} in this process${engines}`,
       settings: `${names}${engines}`,
-      content: { config: digests, speedup, time: world && "virtual" },
+      content: { config: digests, speedup, time: world && "virtual", ...costContent(costs) },
+      gpusOf: (model) => loaded.map(({ config }) => gpusIn(config, model)).find((gpus) => gpus !== undefined),
       world,
       close,
     };
@@ -194,6 +220,40 @@ async function startedTargets(
     await close();
     throw error;
   }
+}
+
+/** For people. */
+function enginesText({ world, speedup, costs = new Map() }: Simulation): string {
+  const named = [...costs].map(([model, { text }]) => `${model === "" ? "all" : model} as ${text}`).join(
+    ", ",
+  );
+  const other = named === "" ? "" : `, but ${named} (--cost)`;
+  if (world !== undefined) return `, simulated H200 GPUs in virtual time${other}`;
+  return speedup === undefined ? "" : `, simulated engines ${speedup} times as fast as H200 GPUs${other}`;
+}
+
+/** Costs by their content; nothing where none is given. */
+function costContent(costs: ReadonlyMap<string, NamedCost>): Readonly<Record<string, unknown>> {
+  return costs.size === 0
+    ? {}
+    : { cost: Object.fromEntries([...costs].map(([model, { cost }]) => [model, digestOf(cost)])) };
+}
+
+/** A server has one GPU where nothing says how many, a pair two, and what runs in this process none. */
+function gpusIn(config: Config, name: string): number | undefined {
+  const model = config.models[name];
+  if (model === undefined) return undefined;
+  if (model.engine === "onnx") return 0;
+  return (model.launch?.tensor_parallel ?? 1) * (model.engine.endsWith("-pd") ? 2 : 1);
+}
+
+/** True for a tree without incremental prefill and early exit: at least two clusters in its first layer. */
+function isTreeGraph(graph: GraphConfig | undefined): boolean {
+  if (graph === undefined || !("layers" in graph)) return false;
+  const { layers: [first, second], incremental_prefill: incremental, early_exit: exit, root } = graph;
+  const clusters = Array.isArray(first?.clusters) ? first.clusters.length : first?.clusters ?? 0;
+  return clusters > 1 && second !== undefined && incremental.mode === "off" && root === "wait" &&
+    exit.metric === "none" && exit.scope !== "run";
 }
 
 function nameOfChoice(choice: ConfigChoice): string {
@@ -217,12 +277,16 @@ function withoutSecrets(value: unknown, path: ConfigPath): unknown {
   return isSecretPath(path) ? undefined : shownSecret(value, path);
 }
 
-/** For this process alone: plain HTTP, no keys, no port for metrics, one thread; its runs and spans are none of a service's. */
+/**
+ * For this process alone: plain HTTP, no keys, no port for metrics, one thread; its runs and spans are none of a service's,
+ * and are kept for as long as it takes to read them.
+ */
 function privateConfig(config: Config): Config {
   const { server } = config;
   const without = { limits: undefined, metrics: undefined, tls: undefined, tracing: undefined };
-  const records = { ...server.records, file: undefined };
-  return { ...config, server: { ...server, ...without, records, api_keys: [], workers: 1 } };
+  const records = { ...server.records, keep: true, file: undefined };
+  const max_runs_kept = Math.max(server.max_runs_kept, RUNS_KEPT);
+  return { ...config, server: { ...server, ...without, records, max_runs_kept, api_keys: [], workers: 1 } };
 }
 
 /** `configs/tree.jsonc` → `tree`. */

@@ -4,6 +4,7 @@ import { z } from "zod";
 import { messageOf } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { didYouMean } from "../../../base/nearest.ts";
+import { SIZES } from "../../../bench/experiments/world.ts";
 import { ConfigError, problemOf } from "../../../cfgs/load/problems.ts";
 import { readConfig } from "../../../cfgs/load/read_config.ts";
 import { presetNames } from "../../../cfgs/presets/presets.ts";
@@ -146,9 +147,13 @@ export function withPaths(
   isFile: (config: string) => boolean,
 ): ExperimentMembers {
   const moved = (value: unknown) => typeof value === "string" ? move(value) : value;
-  const { sets, config, data } = members;
+  const { sets, config, data, cost, prices } = members;
   return {
     ...members,
+    cost: Array.isArray(cost)
+      ? cost.map((one) => typeof one === "string" ? movedCost(one, move) : one)
+      : cost,
+    prices: moved(prices),
     sets: Array.isArray(sets)
       ? sets.map((set) => typeof set === "string" && isOwnSet(set) ? ownSetAt(move(set)) : set)
       : sets,
@@ -160,6 +165,18 @@ export function withPaths(
     data: data === "sample" || data === "hub" ? data : moved(data),
     ...Object.fromEntries(OUTPUT_OPTIONS.map((name) => [name, moved(members[name])])),
   };
+}
+
+/** `MODEL=FILE` with another path; sizes stay. */
+function movedCost(cost: string, move: (path: string) => string): string {
+  const file = costFile(cost);
+  return file === undefined ? cost : cost.slice(0, cost.length - file.length) + move(file);
+}
+
+/** The file that an option `--cost` names; undefined for a size. */
+export function costFile(cost: string): string | undefined {
+  const name = cost.slice(cost.indexOf("=") + 1);
+  return SIZES.some((size) => size === name) ? undefined : name;
 }
 
 /** True for a file of a user's own: names of data sets have no dots and slashes. */

@@ -1,4 +1,4 @@
-import type { ReportedExperiment } from "../../../bench/report/eval_report.ts";
+import type { ReportedExperiment } from "../../../bench/report/eval/eval_report.ts";
 import { UsageError } from "../../kit/args.ts";
 import type { OptionValues } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
@@ -27,7 +27,7 @@ export interface EvalRequest {
 
 /** Options that say the same in other words: one that is given on the command line puts the file's others away. */
 const REPLACES: Readonly<Record<string, readonly string[]>> = {
-  url: ["config", "simulate", "speedup"],
+  url: ["config", "simulate", "speedup", "cost"],
   config: ["url"],
   protocol: ["task"],
 };

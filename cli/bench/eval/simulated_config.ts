@@ -41,6 +41,9 @@ export function listeningEngines({ speedup, started }: SimulationOptions, { cloc
   };
 }
 
+/** What a model takes, by its key in the configuration; undefined: what its name says. */
+export type CostOf = (model: string) => SimulatedEngine["cost"] | undefined;
+
 /**
  * The configuration with a simulated server, or pair, for each model, but for those that run in this process. Rejects as
  * `start`.
@@ -48,10 +51,15 @@ export function listeningEngines({ speedup, started }: SimulationOptions, { cloc
 export async function simulatedConfig(
   config: Config,
   start: (options: SimulatedEngine) => Promise<StartedEngine>,
+  costOf: CostOf = () => undefined,
 ): Promise<Config> {
   const models: Record<string, ModelConfig> = {};
   for (const [name, model] of Object.entries(config.models)) {
-    models[name] = model.engine === "onnx" ? model : await simulatedModel(name, model, start);
+    if (model.engine === "onnx") models[name] = model;
+    else {
+      const cost = costOf(name) ?? sizeClassOf(`${model.model} ${name}`);
+      models[name] = await simulatedModel(name, model, { cost, start });
+    }
   }
   return { ...config, models };
 }
@@ -59,7 +67,10 @@ export async function simulatedConfig(
 async function simulatedModel(
   name: string,
   model: ModelConfig,
-  start: (options: SimulatedEngine) => Promise<StartedEngine>,
+  { cost, start }: {
+    readonly cost: SimulatedEngine["cost"];
+    readonly start: (options: SimulatedEngine) => Promise<StartedEngine>;
+  },
 ): Promise<ModelConfig> {
   const engine = model.engine.startsWith("sglang") ? "sglang" : "vllm";
   const fabric = new PdFabric();
@@ -67,7 +78,7 @@ async function simulatedModel(
     start({
       engine,
       models: [model.model],
-      cost: costOf(`${model.model} ${name}`),
+      cost,
       answers: "scripted",
       seed: role === undefined ? name : `${name}/${role}`,
       tokenizerPath: BUILTIN_TOKENIZER,
@@ -82,7 +93,7 @@ async function simulatedModel(
 }
 
 /** Size class of a model by the billions in its name. */
-function costOf(name: string): "4b" | "8b" | "32b" {
+function sizeClassOf(name: string): "4b" | "8b" | "32b" {
   const billions = Number(/(\d+(?:\.\d+)?)b\b/i.exec(name)?.[1] ?? "8");
   if (billions < 6) return "4b";
   return billions < 16 ? "8b" : "32b";

@@ -9,7 +9,12 @@ import { type MemoryHandler, MemoryTransport } from "../../../router/transport/m
 import { builtinTokenizer } from "../../../simulator/server/backend.ts";
 import { createSimulator } from "../../../simulator/simulator.ts";
 import { version } from "../../kit/version.ts";
-import { simulatedConfig, type SimulatedEngine, type StartedEngine } from "./simulated_config.ts";
+import {
+  type CostOf,
+  simulatedConfig,
+  type SimulatedEngine,
+  type StartedEngine,
+} from "./simulated_config.ts";
 
 /** Tokens of a piece of a stream. */
 export const STREAM_INTERVAL = 8;
@@ -24,14 +29,19 @@ export class SimulatedWorld {
     const { host, hostname } = new URL(url);
     return this.#hosts.get(host) ?? this.#hosts.get(hostname);
   });
+  readonly #costOf: CostOf;
   readonly #hosts = new Map<string, MemoryHandler>();
   readonly #served = new Map<string, { readonly config: Config; readonly router: Router }>();
+
+  constructor(costOf: CostOf = () => undefined) {
+    this.#costOf = costOf;
+  }
 
   /** Serves a configuration with a simulated server, or pair, for each of its models; gives the router's URL. */
   async serve(config: Config, number = this.#served.size + 1): Promise<string> {
     const start = (engine: SimulatedEngine) => Promise.resolve(this.#start(engine));
     const router = createRouter({
-      config: await simulatedConfig(config, start),
+      config: await simulatedConfig(config, start, this.#costOf),
       clock: this.clock,
       random: new Random(`router ${number}`),
       transport: this.transport,
@@ -50,7 +60,7 @@ export class SimulatedWorld {
    * nothing is cached, and what is asked before and beside changes nothing.
    */
   async alone<T>(url: string, work: (world: SimulatedWorld) => Promise<T>): Promise<T> {
-    const world = new SimulatedWorld();
+    const world = new SimulatedWorld(this.#costOf);
     try {
       await world.serve(this.#served.get(url)!.config, Number(new URL(url).port));
       return await world.clock.run(() => work(world));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { compareRecords } from "../../../bench/evaluation/compare_records.ts";
 import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
-import { compareReport } from "../../../bench/report/compare_report.ts";
+import { compareReport } from "../../../bench/report/eval/compare_report.ts";
 import { fc } from "../../properties.ts";
 
 const answer = (question: string, right: boolean, more: Partial<EvalRecord> = {}): EvalRecord => ({

@@ -333,8 +333,19 @@ test("simulated configurations are asked in virtual time: cut off anywhere and g
     // Three agents each, all of one model.
     assert.match(
       whole,
-      /^GSM8K sample .* moa-vllm +[\d.]+ m?s +3\.0 +\d+ +\d+\.\d % +\d+ +0 +0 +– +4b 100 %$/m,
+      /^GSM8K sample .* moa-vllm +[\d.]+ m?s +3\.0 +\d+ +\d+\.\d % +\d+ +0 +0 +– +\d\.\d\d s$/m,
     );
+    assert.match(
+      whole,
+      /^GSM8K sample .* moa-vllm +4b +3\.0 +100 % +\d+ +\d+\.\d % +24 +100 % +\d\.\d\d s$/m,
+    );
+    assert.match(whole, /^As it is read\nset +mode +first word +gaps: mean +p50 /m);
+    // Two agents, then one that reads both.
+    assert.match(
+      whole,
+      /^GSM8K sample .* moa-vllm +1 +2\.0 +2\.0 .*\nGSM8K sample .* moa-vllm +2 +1\.0 +1\.0 /m,
+    );
+    assert.match(whole, /^not divided by #2 as the paper does: none of these modes is known/m);
     assert.match(whole, /^GSM8K sample .* best-of-2:4b +[\d.]+ m?s +2\.0 /m);
     const records = text("whole.jsonl");
     for (const share of [0.3, 0.7]) {
@@ -351,6 +362,79 @@ test("simulated configurations are asked in virtual time: cut off anywhere and g
   });
 });
 
+test("costs of engines, prices and a mode to divide by are as options say, and answers do not depend on the last two", async () => {
+  await withConfigs(async (cwd, args) => {
+    const bench = async (...more: string[]) => {
+      const io = fakeIo({ cwd, columns: 200 });
+      const all = [
+        "bench",
+        "eval",
+        ...args,
+        "--samples",
+        "1",
+        "--mode",
+        "moa-vllm",
+        "--mode",
+        "moa",
+        ...more,
+      ];
+      const code = await runCommand([benchCommand], all, io);
+      return { code, out: io.out.text, err: io.err.text };
+    };
+    const report = (name: string) => JSON.parse(readFileSync(join(cwd, name), "utf8"));
+    const price = { prompt: 1, completion: 2 };
+    writeFileSync(
+      join(cwd, "p.jsonc"),
+      JSON.stringify({ gpu_hour: 3600, models: { "4b": { gpus: 4, price } } }),
+    );
+    const kept = ["--records", "r.jsonl"];
+    const plain = await bench(...kept, "--json", "a.json");
+    assert.equal(plain.code, 0, plain.err);
+    const priced = await bench(...kept, "--json", "b.json", "--prices", "p.jsonc", "--baseline", "moa-vllm");
+    assert.equal(priced.code, 0, priced.err);
+    const [before] = report("a.json").figures;
+    const { figures: [after], normalised: [one] } = report("b.json");
+    assert.deepEqual([before.tokenCost, before.gpuCost], [null, null]);
+    assert.ok(Math.abs(after.gpuSeconds / before.gpuSeconds - 4) < 1e-9);
+    assert.ok(Math.abs(after.gpuCost - after.gpuSeconds) < 1e-9);
+    assert.ok(Math.abs(after.tokenCost - (after.promptTokens + 2 * after.completionTokens) / 1e6) < 1e-12);
+    assert.deepEqual([one.mode, one.by, one.answers], ["moa", "moa-vllm", 1]);
+    assert.match(priced.out, /^Divided by moa-vllm, over the same answers$/m);
+    const slow = await bench("--cost", "4b=32b", "--json", "c.json");
+    assert.equal(slow.code, 0, slow.err);
+    assert.match(slow.out, /simulated H200 GPUs in virtual time, but 4b as 32b \(--cost\)/);
+    assert.ok(report("c.json").figures[0].latencyMs.mean > 3 * before.latencyMs.mean);
+    assert.match((await bench(...kept, "--cost", "32b")).err, /Cannot go on with .*: it was begun with url/);
+    assert.match(
+      (await bench("--cost", "x=32b")).err,
+      /--cost names "x", which is no model here; there are 4b/,
+    );
+    assert.match(
+      (await bench("--baseline", "x")).err,
+      /--baseline x is no mode that is asked: there are moa-vllm, moa/,
+    );
+    assert.match((await bench("--prices", "no.jsonc")).err, /--prices no\.jsonc: this file cannot be read/);
+  });
+});
+
+test("the tree of the preset with all four modes is known to be #2, and all others are divided by it", async () => {
+  const io = fakeIo({ cwd: "/", columns: 200 });
+  const modes = ["1-dense", "2-tree", "3-overlap"].flatMap((mode) => ["--mode", mode]);
+  const rest = ["--simulate", "--samples", "1", "--max-tokens", "8", ...modes];
+  const code = await runCommand([benchCommand], [
+    "bench",
+    "eval",
+    "gsm8k",
+    "--config",
+    "faster-moa-modes",
+    ...rest,
+  ], io);
+  assert.equal(code, 0, io.err.text);
+  assert.match(io.out.text, /^Divided by 2-tree, over the same answers$/m);
+  assert.match(io.out.text, /^GSM8K sample .* 1-dense +1 +[\d.]+ .* 1\.462 /m, "19 calls, not 13");
+  assert.match(io.out.text, /^divided by 2-tree: means over the answers that both modes have, as the paper/m);
+});
+
 test("bench eval refuses modes and targets that cannot be, before it asks anything", async () => {
   const refused: readonly (readonly [readonly string[], RegExp])[] = [
     [
@@ -363,6 +447,7 @@ test("bench eval refuses modes and targets that cannot be, before it asks anythi
     ],
     [["--simulate"], /--simulate needs --config/],
     [["--speedup", "3"], /--speedup needs --simulate/],
+    [["--cost", "4b"], /--cost needs --simulate/],
     [["--config", "moa-9-3-1", "--url", "http://127.0.0.1:1"], /leave out --url/],
   ];
   for (const [args, message] of refused) {

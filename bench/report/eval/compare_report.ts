@@ -1,6 +1,6 @@
-import type { RecordComparison } from "../evaluation/compare_records.ts";
-import { answersText, repeatNotes, setRows } from "./eval_report.ts";
-import { countText, ratioText, type Report, shareText } from "./report.ts";
+import type { RecordComparison } from "../../evaluation/compare_records.ts";
+import { answersText, repeatNotes, setRows } from "./paired_texts.ts";
+import { countText, ratioText, type Report, shareText } from "../report.ts";
 
 /** Options of `compareReport`. */
 export interface CompareReportOptions {

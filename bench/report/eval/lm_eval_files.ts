@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import type { EvalQuestion } from "../datasets/data_set.ts";
-import type { EvalRecord, EvalSet } from "../evaluation/eval_record.ts";
-import type { EvalProtocol } from "../protocols/protocol.ts";
-import { meanOf, standardError } from "../statistics/statistics.ts";
+import type { EvalQuestion } from "../../datasets/data_set.ts";
+import type { EvalRecord, EvalSet } from "../../evaluation/eval_record.ts";
+import type { EvalProtocol } from "../../protocols/protocol.ts";
+import { meanOf, standardError } from "../../statistics/statistics.ts";
 
 /** Options of `lmEvalFiles`. */
 export interface LmEvalFilesOptions {
