@@ -1,10 +1,17 @@
-import type { PairedAnswers } from "../statistics/paired_answers.ts";
+import { bootstrapRatio, type PairedBootstrap } from "../statistics/paired_bootstrap.ts";
 import { sumOf } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
-import { compareRight, isRight, pairRecords, type RecordPair } from "./paired_records.ts";
+import {
+  type ComparedAnswers,
+  compareRight,
+  isRight,
+  pairRecords,
+  pairSums,
+  type RecordPair,
+} from "./paired_records.ts";
 
 /** The answers of a mode on a set in two evaluations, question by question: the second evaluation beside the first. */
-export interface RecordComparison extends PairedAnswers {
+export interface RecordComparison extends ComparedAnswers {
   readonly set: string;
   /** Of the first and of the second evaluation. */
   readonly modes: readonly [string, string];
@@ -13,6 +20,7 @@ export interface RecordComparison extends PairedAnswers {
   readonly accuracies: readonly [number, number];
   /** The second one's sum by the first one's, over the same answers. */
   readonly latencyRatio: number;
+  readonly latencyBootstrap: PairedBootstrap;
   readonly tokensRatio: number;
 }
 
@@ -46,6 +54,9 @@ function compared(both: readonly RecordPair[]): Omit<RecordComparison, "set" | "
     ...compareRight(both.map(([one, other]) => [other, one])),
     accuracies: [share(both.map(([one]) => one)), share(both.map(([, other]) => other))],
     latencyRatio: ratio(({ latencyMs }) => latencyMs),
+    latencyBootstrap: bootstrapRatio(
+      pairSums(both, ({ latencyMs }) => latencyMs).map(([one, other]) => [other, one]),
+    ),
     tokensRatio: ratio(({ completionTokens }) => completionTokens),
   };
 }

@@ -1,17 +1,10 @@
-import type { PairedAnswers } from "../statistics/paired_answers.ts";
-import {
-  type Interval,
-  meanOf,
-  standardError,
-  type Summary,
-  summaryOf,
-  wilsonInterval,
-} from "../statistics/statistics.ts";
+import { clusteredInterval } from "../statistics/clustered_share.ts";
+import { type Interval, meanOf, standardError, type Summary, summaryOf } from "../statistics/statistics.ts";
 import { type LayerFigures, layerFigures } from "./answer_path.ts";
 import { type AnswerWork, workOfAll } from "./answer_work.ts";
 import type { EvalRecord } from "./eval_record.ts";
 import { type EvalModelFigures, modelFigures } from "./model_figures.ts";
-import { compareRight, pairRecords } from "./paired_records.ts";
+import { type ComparedAnswers, compareRight, isRight, pairRecords } from "./paired_records.ts";
 import { type ReadingFigures, readingFigures } from "./reading_figures.ts";
 import { meanKnown, PLAIN_BASIS, type SpendingBasis, spendingOf } from "./spending.ts";
 
@@ -64,7 +57,7 @@ export interface EvalFigures {
 }
 
 /** Two modes over the same questions and repeats. */
-export interface EvalPair extends PairedAnswers {
+export interface EvalPair extends ComparedAnswers {
   readonly set: string;
   readonly mode: string;
   readonly against: string;
@@ -114,7 +107,7 @@ export function evalFigures(
         ungradable: count("ungradable"),
         unchecked,
         accuracy: right / checked,
-        interval: wilsonInterval(right, checked),
+        interval: intervalOf(group.filter((record) => record.unchecked === null), isRight),
         filters: Object.keys(group[0]!.readings).map((filter) => filterFigures(group, filter)),
         cut: group.filter(({ finish }) => finish === "length").length,
         latencyMs: summaryOf(group.map(({ latencyMs }) => latencyMs)),
@@ -136,16 +129,25 @@ export function evalFigures(
 }
 
 function filterFigures(group: readonly EvalRecord[], filter: string): FilterFigures {
-  const outcomes = group.map(({ readings }) => readings[filter]?.outcome);
+  const outcomeOf = ({ readings }: EvalRecord) => readings[filter]?.outcome;
+  const outcomes = group.map(outcomeOf);
   const right = outcomes.filter((outcome) => outcome === "right").length;
   return {
     filter,
     right,
     ungradable: outcomes.filter((outcome) => outcome === "ungradable").length,
     accuracy: right / group.length,
-    interval: wilsonInterval(right, group.length),
+    interval: intervalOf(group, (record) => outcomeOf(record) === "right"),
     stderr: standardError(outcomes.map((outcome) => outcome === "right" ? 1 : 0)),
   };
+}
+
+/** Of the share of right answers, over questions: answers to one question are not independent. */
+function intervalOf(records: readonly EvalRecord[], isHit: (record: EvalRecord) => boolean): Interval {
+  const questions = Map.groupBy(records, ({ question }) => question);
+  return clusteredInterval(
+    [...questions.values()].map((own) => ({ hits: own.filter(isHit).length, count: own.length })),
+  );
 }
 
 /** Each mode beside the first one, over what both have answered. */

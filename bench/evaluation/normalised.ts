@@ -1,6 +1,7 @@
+import { bootstrapRatio, type PairedBootstrap } from "../statistics/paired_bootstrap.ts";
 import { meanOf } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
-import { isRight, pairRecords, type RecordPair } from "./paired_records.ts";
+import { isRight, pairRecords, pairSums, type RecordPair } from "./paired_records.ts";
 import { perTokenMs } from "./reading_figures.ts";
 import { type SpendingBasis, spendingOf } from "./spending.ts";
 
@@ -13,6 +14,8 @@ export interface NormalisedFigures {
   readonly answers: number;
   readonly accuracy: number;
   readonly latency: number;
+  /** Over questions. */
+  readonly latencyBootstrap: PairedBootstrap;
   readonly ttft: number;
   readonly perToken: number;
   readonly calls: number;
@@ -55,6 +58,7 @@ function ratios(pairs: readonly RecordPair[], basis: SpendingBasis) {
   return {
     accuracy: quotient(share(0), share(1)),
     latency: ratio(({ latencyMs }) => latencyMs),
+    latencyBootstrap: bootstrapRatio(pairSums(pairs, ({ latencyMs }) => latencyMs)),
     ttft: ratio(({ ttftMs }) => ttftMs),
     perToken: ratio(perTokenMs),
     calls: ratio(({ work }) => work?.calls),

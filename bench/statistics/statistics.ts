@@ -41,9 +41,13 @@ export interface Interval {
 
 /** Wilson's interval of a share of which `hits` of `count` were seen; 0 to 1 where nothing was seen. */
 export function wilsonInterval(hits: number, count: number): Interval {
+  return wilsonShare(hits / count, count);
+}
+
+/** Wilson's interval of a share over so many trials, which need be no whole number; 0 to 1 of none. */
+export function wilsonShare(share: number, count: number): Interval {
   if (count === 0) return { low: 0, high: 1 };
   const z = 1.959964;
-  const share = hits / count;
   const middle = (share + z * z / (2 * count)) / (1 + z * z / count);
   const half = z * Math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / (1 + z * z / count);
   return { low: Math.max(0, middle - half), high: Math.min(1, middle + half) };

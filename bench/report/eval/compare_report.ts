@@ -1,5 +1,12 @@
 import type { RecordComparison } from "../../evaluation/compare_records.ts";
-import { answersText, repeatNotes, setRows } from "./paired_texts.ts";
+import {
+  answersText,
+  intervalText,
+  PAIRED_NOTES,
+  ratioIntervalText,
+  repeatNotes,
+  setRows,
+} from "./paired_texts.ts";
 import { countText, ratioText, type Report, shareText } from "../report.ts";
 
 /** Options of `compareReport`. */
@@ -38,7 +45,10 @@ export function compareReport(
         "gained",
         "lost",
         "p",
+        "bootstrap 95 %",
+        "p",
         "time",
+        "95 %",
         "written",
       ],
       rows: comparisons.map((one) => [
@@ -47,18 +57,22 @@ export function compareReport(
         answersText(one),
         ...one.accuracies.map((share) => shareText(share)),
         shareText(one.difference),
-        `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
+        intervalText(one.interval),
         countText(one.gained),
         countText(one.lost),
         one.p.toFixed(3),
+        intervalText(one.bootstrap.interval),
+        one.bootstrap.p.toFixed(3),
         ratioText(one.latencyRatio),
+        ratioIntervalText(one.latencyBootstrap.interval),
         ratioText(one.tokensRatio),
       ]),
     }],
     notes: [
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only the second, only the first got right; p: McNemar's exact test",
+      ...PAIRED_NOTES,
       ...repeatNotes(comparisons),
-      "time, written: the second one's sum by the first one's, of times to the end of the answer and of tokens of all agents",
+      "time, written: the second one's sum by the first one's, of times to the end of the answer and of tokens of all agents; behind time its interval by the paired bootstrap",
       ...comparisons.flatMap((one) => leftOutNotes(one, files, missing)),
       ...files.flatMap((file, at) =>
         leftModes[at]!.map((mode) => `not compared: mode ${mode}, which ${file} alone has`)

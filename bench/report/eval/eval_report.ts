@@ -12,7 +12,7 @@ import { PLAIN_BASIS, type SpendingBasis } from "../../evaluation/spending.ts";
 import { partShares, uncheckedReasons } from "../../grading/part_shares.ts";
 import { countText, durationText, type Report } from "../report.ts";
 import { accuracyTables, type ModeParts, pairTables, partTables } from "./eval_tables.ts";
-import { repeatNotes, setRows } from "./paired_texts.ts";
+import { PAIRED_NOTES, repeatNotes, setRows } from "./paired_texts.ts";
 import { normalisedTables, spendingNotes, spendingTables } from "./spending_tables.ts";
 
 /** An experiment file as a report tells of it. */
@@ -69,6 +69,7 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
       ...accuracyNotes(figures, records),
       ...options.remarks ?? [],
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
+      ...PAIRED_NOTES,
       ...repeatNotes(pairs),
       "mean, p50, p90: from the request to the last word of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
       ...spendingNotes(figures, { simulated }),
@@ -107,7 +108,7 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
 
 function accuracyNotes(figures: readonly EvalFigures[], records: readonly EvalRecord[]): string[] {
   return [
-    "right: of all answers; ungradable ones, which state nothing that can be read, are never right; behind it the 95 % interval (Wilson)",
+    "right: of all answers; ungradable ones, which state nothing that can be read, are never right; behind it the 95 % interval (Wilson; where questions were asked several times, with the effective number of answers by the cluster-robust variance over questions)",
     ...uncheckedReasons(records).map(([reason, count]) =>
       `${count} ungradable, in no share, because they could not be checked: ${reason}`
     ),

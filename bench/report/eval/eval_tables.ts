@@ -1,7 +1,7 @@
 import type { EvalFigures, EvalPair } from "../../evaluation/eval_figures.ts";
 import type { PartShares } from "../../grading/part_shares.ts";
 import { countText, durationText, type ReportTable, shareText } from "../report.ts";
-import { answersText } from "./paired_texts.ts";
+import { answersText, intervalText } from "./paired_texts.ts";
 import type { SetLabel } from "./spending_tables.ts";
 
 /** Tables of right answers: a table for each of `labels`, the sets' names for people. */
@@ -32,7 +32,7 @@ export function accuracyTables(
         one.mode,
         countText(one.answers),
         shareText(one.accuracy),
-        `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
+        intervalText(one.interval),
         countText(one.wrong),
         countText(one.ungradable),
         countText(one.cut),
@@ -51,16 +51,18 @@ export function pairTables(pairs: readonly EvalPair[], labelOf: SetLabel): Repor
   if (first === undefined) return [];
   return [{
     title: `Beside ${first.against}, over the same answers`,
-    head: ["set", "mode", "answers", "difference", "95 %", "gained", "lost", "p"],
+    head: ["set", "mode", "answers", "difference", "95 %", "gained", "lost", "p", "bootstrap 95 %", "p"],
     rows: pairs.map((one) => [
       labelOf(one.set),
       one.mode,
       answersText(one),
       shareText(one.difference),
-      `${shareText(one.interval.low)} – ${shareText(one.interval.high)}`,
+      intervalText(one.interval),
       countText(one.gained),
       countText(one.lost),
       one.p.toFixed(3),
+      intervalText(one.bootstrap.interval),
+      one.bootstrap.p.toFixed(3),
     ]),
   }];
 }

@@ -1,11 +1,27 @@
 import type { PairedAnswers } from "../../statistics/paired_answers.ts";
-import { countText } from "../report.ts";
+import type { Interval } from "../../statistics/statistics.ts";
+import { countText, ratioText, shareText } from "../report.ts";
 
 /** 20 answers to as many questions → `20`; 200 to them → `200 (20 questions)`. */
 export function answersText({ answers, questions }: PairedAnswers): string {
   const text = countText(answers);
   return answers === questions ? text : `${text} (${countText(questions)} questions)`;
 }
+
+/** `12.5 % – 30.0 %`. */
+export function intervalText({ low, high }: Interval): string {
+  return `${shareText(low)} – ${shareText(high)}`;
+}
+
+/** `0.912 – 1.034`. */
+export function ratioIntervalText({ low, high }: Interval): string {
+  return `${ratioText(low)} – ${ratioText(high)}`;
+}
+
+/** How two ways are compared. */
+export const PAIRED_NOTES = [
+  "bootstrap: the paired bootstrap (2,000 draws of questions, each with the answers of both): percentile interval, and twice the share of draws on the other side of no difference",
+];
 
 /** How repeats are compared, where there are any. */
 export function repeatNotes(pairs: readonly PairedAnswers[]): string[] {

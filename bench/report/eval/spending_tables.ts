@@ -1,6 +1,7 @@
 import type { EvalFigures } from "../../evaluation/eval_figures.ts";
 import type { NormalisedFigures } from "../../evaluation/normalised.ts";
 import { countText, durationText, ratioText, type ReportTable, shareText } from "../report.ts";
+import { ratioIntervalText } from "./paired_texts.ts";
 
 /** Names of sets for people. */
 export type SetLabel = (set: string) => string;
@@ -162,7 +163,19 @@ export function normalisedTables(figures: readonly NormalisedFigures[], labelOf:
   return [{
     title: `Divided by ${first.by}, over the same answers`,
     head: [
-      ...["set", "mode", "answers", "latency", "first word", "a token", "calls", "read", "written", "wasted"],
+      ...[
+        "set",
+        "mode",
+        "answers",
+        "latency",
+        "95 %",
+        "first word",
+        "a token",
+        "calls",
+        "read",
+        "written",
+        "wasted",
+      ],
       ...["GPU", "cost", "right"],
     ],
     rows: figures.map((one) =>
@@ -170,7 +183,9 @@ export function normalisedTables(figures: readonly NormalisedFigures[], labelOf:
         labelOf(one.set),
         one.mode,
         countText(one.answers),
-        ...[one.latency, one.ttft, one.perToken, one.calls, one.promptTokens, one.completionTokens],
+        ratioText(one.latency),
+        ratioIntervalText(one.latencyBootstrap.interval),
+        ...[one.ttft, one.perToken, one.calls, one.promptTokens, one.completionTokens],
         ...[one.wastedTokens, one.gpuSeconds, one.tokenCost, one.accuracy],
       ].map((cell) => typeof cell === "number" ? ratioText(cell) : cell)
     ),

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { compareRecords } from "../../../bench/evaluation/compare_records.ts";
 import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
 import { compareReport } from "../../../bench/report/eval/compare_report.ts";
+import { pairedAnswers } from "../../../bench/statistics/paired_answers.ts";
 import { fc } from "../../properties.ts";
 
 const answer = (question: string, right: boolean, more: Partial<EvalRecord> = {}): EvalRecord => ({
@@ -43,7 +44,14 @@ test("two evaluations are compared over what both have answered, and what could 
   ];
   const [one, other, ...more] = compareRecords([before, after], [["m", "m"]]);
   assert.deepEqual([other?.set, other?.given, other?.answers, more.length], ["other", [1, 0], 0, 0]);
-  assert.deepEqual({ ...one, interval: undefined }, {
+  const { bootstrap, latencyBootstrap, ...rest } = one!;
+  assert.deepEqual(latencyBootstrap, { interval: { low: 0.5, high: 0.5 }, p: 0 });
+  // Of three questions one was gained and one was lost.
+  assert.ok(
+    bootstrap.p > 0.9 && bootstrap.interval.low === -bootstrap.interval.high,
+    JSON.stringify(bootstrap),
+  );
+  assert.deepEqual({ ...rest, interval: undefined }, {
     set: "s",
     modes: ["m", "m"],
     given: [5, 5],
@@ -76,26 +84,16 @@ test("a mode may be compared with another one of the same evaluation", () => {
 
 test("the interval of a difference holds it nearly, turns with the files, and narrows with more answers", () => {
   fc.assert(fc.property(fc.nat(40), fc.nat(40), fc.nat(200), (gained, lost, same) => {
-    const both = (count: number, first: boolean, second: boolean, name: string) =>
-      Array.from(
-        { length: count },
-        (_, at) => [answer(name + at, first), answer(name + at, second)] as const,
-      );
-    const pairs = [
-      ...both(gained, false, true, "g"),
-      ...both(lost, true, false, "l"),
-      ...both(same + 1, true, true, "s"),
-    ];
-    const [first, second] = [pairs.map(([one]) => one), pairs.map(([, other]) => other)];
-    const [one] = compareRecords([first, second], [["m", "m"]]);
-    const [turned] = compareRecords([second, first], [["m", "m"]]);
-    assert.ok(one !== undefined && turned !== undefined);
+    const both = (count: number, first: boolean, second: boolean) =>
+      Array.from({ length: count }, () => [[first, second] as const]);
+    const pairs = [...both(gained, true, false), ...both(lost, false, true), ...both(same + 1, true, true)];
+    const one = pairedAnswers(pairs);
+    const turned = pairedAnswers(pairs.map((answers) => answers.map(([a, b]) => [b, a] as const)));
     assert.ok(one.interval.low <= one.difference + 0.02 && one.difference - 0.02 <= one.interval.high);
     assert.ok(Math.abs(one.interval.low + turned.interval.high) < 1e-12);
     assert.equal(one.p, turned.p);
-    const more = [...pairs, ...both(1000, true, true, "t")];
-    const [wider] = compareRecords([more.map(([a]) => a), more.map(([, b]) => b)], [["m", "m"]]);
-    assert.ok(wider!.interval.high - wider!.interval.low < one.interval.high - one.interval.low);
+    const wider = pairedAnswers([...pairs, ...both(1000, true, true)]);
+    assert.ok(wider.interval.high - wider.interval.low < one.interval.high - one.interval.low);
   }));
 });
 

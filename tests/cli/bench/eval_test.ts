@@ -24,7 +24,10 @@ test("bench eval asks all models that a server lists, calls samples samples, and
     for (const model of ["org/m", "org/n"]) {
       assert.match(whole.out, new RegExp(`^${model} +2 +50\\.0 % +9\\.5 % – 90\\.5 % +0 +1 `, "m"));
     }
-    assert.match(whole.out, /^GSM8K sample .* org\/n +2 +0\.0 % +-49\.0 % – 49\.0 % +0 +0 +1\.000$/m);
+    assert.match(
+      whole.out,
+      /^GSM8K sample .* org\/n +2 +0\.0 % +-49\.0 % – 49\.0 % +0 +0 +1\.000 +0\.0 % – 0\.0 % +1\.000$/m,
+    );
     const again = await evaluated(cwd, [...args, "--html", "e.html"]);
     assert.deepEqual([again.requests, again.out], [0, whole.out]);
     const { simulated, figures } = JSON.parse(readFileSync(join(cwd, "e.json"), "utf8"));
@@ -96,7 +99,10 @@ test("parts of an evaluation are merged into one that asks nothing, and two are 
       same.out,
       /^Simulated engines, so that no figure says anything about models: all\.jsonl against /m,
     );
-    assert.match(same.out, /^gsm8k +org\/m +21 +4\.8 % +4\.8 % +0\.0 % .* 1\.000 +1\.000 +1\.000$/m);
+    assert.match(
+      same.out,
+      /^gsm8k +org\/m +21 +4\.8 % +4\.8 % +0\.0 % .* 1\.000 +1\.000 +1\.000 – 1\.000 +1\.000$/m,
+    );
     assert.doesNotMatch(same.out, /not the same in both/);
     const lines = readFileSync(join(cwd, "all.jsonl"), "utf8").split("\n");
     const right = lines.map((line) => line.replace(/"outcome":"(?:wrong|ungradable)"/, '"outcome":"right"'));
