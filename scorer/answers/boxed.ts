@@ -3,9 +3,9 @@ import { answerList, readAnswer } from "./read_answer.ts";
 
 /** Boxes that are looked at, from the last one on. */
 const MAX_BOXES = 8;
-/** Text between two boxes that only lists them. */
-const LISTING =
-  /^[\s$,;.&]*(?:\\[()[\]])*[\s$,;.&]*(?:\\?(?:quad|qquad|text\s?\{\s?(?:and|or)\s?\}|and|or|und|oder|et|ou|y|o)\b)?[\s$,;.&]*(?:\\[()[\]])*[\s$,;.&]*$/iu;
+/** Signs that may stand around boxes of a list, and a word between two of them. */
+const SIGNS = /(?:[\s$,;.&]|\\[()[\]]|\\q?quad(?![a-z]))+/gu;
+const CONJUNCTION = /^(?:\\?text\s?\{\s?(?:and|or)\s?\}|and|or|und|oder|et|ou|y|o)?$/iu;
 /** Text before a box that takes back, or sums up, what stands before it. */
 const CONCLUDES =
   /\b(?:wrong|incorrect|mistake|error|actually|instead|wait|correct(?:ion|ed)?|re-?check|however|therefore|thus|hence|so|final(?:ly)?|in total|altogether|conclu\w+|answer)\b/iu;
@@ -29,7 +29,7 @@ export function findBoxed(text: string, question: string): FoundAnswer | undefin
   for (let index = boxes.length - 2; index >= 0; index--) {
     const box = boxes[index]!;
     const between = text.slice(box.end, group[0]!.start);
-    if (!LISTING.test(between)) {
+    if (!isListing(between)) {
       if (CONCLUDES.test(between)) break;
       if (group.every(({ content }) => content === box.content)) continue;
       join = "sequence";
@@ -40,6 +40,11 @@ export function findBoxed(text: string, question: string): FoundAnswer | undefin
   if (answers.some((answer) => answer === undefined)) return undefined;
   const found = answers.filter((answer) => answer !== undefined);
   return found.length === 1 ? found[0] : answerList(found, join);
+}
+
+/** True for text between two boxes that only lists them. */
+function isListing(between: string): boolean {
+  return CONJUNCTION.test(between.replaceAll(SIGNS, " ").trim());
 }
 
 /** The last boxes, first to last; undefined when the last one does not end. */
