@@ -7,7 +7,7 @@ import { readComplaint, streamedError, workerRefusal } from "../worker/worker_er
 export const MAX_REFUSAL_BYTES = 1024 * 1024;
 
 /** Signs of a server's own source, or of the request that it repeats. */
-const INSIDE = /\n\s*File "|'input': |"input":|'ctx': /;
+const INSIDE = /\n[ \t]*File "|'input': |"input":|'ctx': /;
 
 /** True for statuses with which an engine blames the request, or has no room for it. */
 export function isRefusalStatus(status: number): boolean {

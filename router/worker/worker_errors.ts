@@ -203,7 +203,7 @@ function parseOrText(body: string): unknown {
 
 /** Pydantic's list of errors holds source paths and the input; only the places and messages are kept. */
 function clean(message: string): Pick<WorkerComplaint, "message" | "param"> {
-  const head = message.split(/\n\s*File "/, 1)[0] ?? "";
+  const head = message.split(/\n[ \t]*File "/, 1)[0] ?? "";
   const places = [
     ...head.matchAll(/'loc': (\(.*?\)|'[^']*'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g),
   ];
