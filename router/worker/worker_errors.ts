@@ -32,7 +32,7 @@ export function readComplaint(body: unknown): WorkerComplaint {
   const error: unknown = body.error ?? body;
   if (!isJsonObject(error)) return { ...clean(String(error)), status: undefined };
   const text = error.message ?? error.detail ?? error.msg;
-  const { message, param } = clean(
+  const { message, param } = listed(text) ?? clean(
     typeof text === "string" ? text : text === undefined ? "" : JSON.stringify(text),
   );
   const status = Number(error.code ?? error.status_code);
@@ -205,31 +205,51 @@ function parseOrText(body: string): unknown {
 function clean(message: string): Pick<WorkerComplaint, "message" | "param"> {
   const head = message.split(/\n[ \t]*File "/, 1)[0] ?? "";
   const places = [
-    ...head.matchAll(/'loc': (\(.*?\)|'[^']*'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g),
-  ];
-  const known = places.map(([, place = "", said = ""]) => `${pathOf(place)}: ${unquote(said)}`);
+    ...head.matchAll(
+      /'loc': (\(.{0,300}?\)|'[^']{0,300}'), 'msg': ('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/g,
+    ),
+  ].map(([, place = "", said = ""]) => ({ field: pathOf(partsOf(place)), said: unquote(said) }));
   // A list that is not understood may hold the prompt: only its title is passed on.
-  const text = known.length > 0
-    ? [...new Set(known)].join("; ")
-    : /validation errors?:/.test(head)
-    ? head.split("\n", 1)[0] ?? ""
-    : head;
-  const line = text.replace(/\s+/g, " ").trim();
-  const field = places[0] === undefined ? undefined : pathOf(places[0][1] ?? "");
+  if (places.length > 0) return complaintOf(places);
+  const text = /validation errors?:/.test(head) ? head.split("\n", 1)[0] ?? "" : head;
+  return { message: shortened(text), param: undefined };
+}
+
+/** FastAPI's list of errors as JSON, of which the same is kept; undefined for anything else. */
+function listed(errors: unknown): Pick<WorkerComplaint, "message" | "param"> | undefined {
+  if (!Array.isArray(errors)) return undefined;
+  const places = errors.flatMap((error: unknown) => {
+    if (!isJsonObject(error) || typeof error.msg !== "string") return [];
+    return [{ field: pathOf(Array.isArray(error.loc) ? error.loc.map(String) : []), said: error.msg }];
+  });
+  return places.length === 0 ? undefined : complaintOf(places);
+}
+
+function complaintOf(
+  places: readonly { readonly field: string; readonly said: string }[],
+): Pick<WorkerComplaint, "message" | "param"> {
+  const known = new Set(places.map(({ field, said }) => `${field}: ${said}`));
+  const [first] = places;
   return {
-    message: line.length <= MAX_MESSAGE_LENGTH ? line : `${line.slice(0, MAX_MESSAGE_LENGTH)}…`,
-    param: field === "body" ? undefined : field,
+    message: shortened([...known].join("; ")),
+    param: first?.field === "body" ? undefined : first?.field,
   };
 }
 
-function pathOf(place: string): string {
-  const parts = place.startsWith("(")
-    ? place.slice(1, -1).split(/,\s*/).filter((part) => part !== "")
-    : [place];
+function shortened(text: string): string {
+  const line = text.replace(/\s+/g, " ").trim();
+  return line.length <= MAX_MESSAGE_LENGTH ? line : `${line.slice(0, MAX_MESSAGE_LENGTH)}…`;
+}
+
+/** The parts of a place as Python writes it. */
+function partsOf(place: string): string[] {
+  const parts = place.startsWith("(") ? place.slice(1, -1).split(/,\s*/) : [place];
+  return parts.map((part) => part.replace(/^['"]|['"]$/g, ""));
+}
+
+function pathOf(parts: readonly string[]): string {
   // Parts such as `function-after[…]` or `list[str]` name a validator, not a field.
-  const fields = parts.map((part) => part.replace(/^['"]|['"]$/g, "")).filter((part) =>
-    !/[[\]]|^(str|int|float|bool|body)$/.test(part) && part !== ""
-  );
+  const fields = parts.filter((part) => !/[[\]]|^(str|int|float|bool|body)$/.test(part) && part !== "");
   return fields.length === 0 ? "body" : fields.join(".");
 }
 

@@ -197,9 +197,11 @@ test("canopy chat says in one line that a web page is no answer", async () => {
 
 test("an error of a server is one line without control characters", async () => {
   const text = JSON.stringify({ error: { message: "no\n\u001b[2J\u0007such model" } });
-  const pieces = [new TextEncoder().encode(text)];
+  const body = async function* () {
+    yield await Promise.resolve(new TextEncoder().encode(text));
+  };
   const transport: Transport = {
-    send: () => Promise.resolve({ status: 404, headers: {}, body: ReadableStream.from(pieces) }),
+    send: () => Promise.resolve({ status: 404, headers: {}, body: body() }),
     close: () => Promise.resolve(),
   };
   const { code, err } = await chat(fakeIo({ transport }), "hello", "--url", "http://web");
