@@ -63,9 +63,16 @@ export class TransportError extends Error {
     url: string,
     options: { cause?: unknown; reusedSocket?: boolean } = {},
   ) {
-    super(`Request to ${url} failed: ${code.replaceAll("_", " ")}`, { cause: options.cause });
+    super(`Request to ${withoutPassword(url)} failed: ${code.replaceAll("_", " ")}`, {
+      cause: options.cause,
+    });
     this.code = code;
     this.url = url;
     this.reusedSocket = options.reusedSocket ?? false;
   }
+}
+
+/** A URL as it may be shown: with `***` for the password in it. */
+export function withoutPassword(url: string): string {
+  return url.replace(/^([a-z]+:\/\/[^/@:\s]*):[^/@\s]*@/i, "$1:***@");
 }

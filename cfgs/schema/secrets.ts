@@ -1,3 +1,4 @@
+import { withoutPassword } from "../../base/transport.ts";
 import type { ConfigPath } from "./config_path.ts";
 
 const SECRET_KEY = /(^|[_-])(api[_-]?keys?|admin[_-]?keys?|token|secret|password|authorization|cookie)$/i;
@@ -33,5 +34,5 @@ export function shownSecret(value: unknown, path: ConfigPath): unknown {
   }
   if (value !== undefined && isSecretPath(path)) return "***";
   if (typeof value !== "string") return value;
-  return value.replace(/^([a-z]+:\/\/[^/@:\s]*):[^/@\s]*@/i, "$1:***@");
+  return withoutPassword(value);
 }

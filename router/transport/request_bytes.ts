@@ -16,6 +16,9 @@ const BEYOND_ASCII = /[\x80-\xff]/;
 export function requestBytes(request: OutgoingRequest, target: Target): (string | Uint8Array)[] {
   const { method, headers, body } = request;
   let head = `${method} ${target.path} HTTP/1.1\r\nhost: ${headers.host ?? target.authority}\r\n`;
+  if (target.authorization !== undefined && headers.authorization === undefined) {
+    head += `authorization: ${target.authorization}\r\n`;
+  }
   for (const name in headers) {
     if (OWN.has(name)) continue;
     const value = headers[name]!;

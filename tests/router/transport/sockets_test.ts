@@ -130,6 +130,25 @@ function check(
   );
 }
 
+check(
+  "a name and a password in a URL are sent, unless there is a key; errors do not show the password",
+  (side) => {
+    side.head(200);
+    void side.write(side.headers.authorization ?? "none");
+    side.end();
+  },
+  async ({ transport, url }) => {
+    const named = url.replace("//", "//me:p%40ss@");
+    const basic = `Basic ${btoa("me:p@ss")}`;
+    const keyed = { ...post(named), headers: { authorization: "Bearer key" } };
+    assert.equal(await text(await transport.send(post(named), never())), basic);
+    assert.equal(await text(await transport.send(keyed, never())), "Bearer key");
+    assert.equal(await text(await transport.send(post(url), never())), "none");
+    const lost = new TransportError("reset_before_head", named);
+    assert.equal(lost.message, `Request to ${url.replace("//", "//me:***@")} failed: reset before head`);
+  },
+);
+
 check("a kept socket that breaks inside an answer's head is not called unseen", (side) => {
   if (side.earlierOnConnection === 0) {
     side.head(200);
