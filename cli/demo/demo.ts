@@ -131,6 +131,9 @@ function checkOptions(values: Values): void {
     throw new UsageError("Option --yes needs --real and --model: nothing else is fetched");
   }
   const simulated = values.url === undefined;
+  if (values["serve-only"] && values.question.length > 0) {
+    throw new UsageError("Option --question asks, and --serve-only only serves: leave out one");
+  }
   if (values.real) {
     if (!simulated || values.speedup !== undefined || values["serve-only"]) {
       throw new UsageError(

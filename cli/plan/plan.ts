@@ -67,6 +67,11 @@ Examples:
     if (values.json && values.emit !== undefined) {
       throw new UsageError("Options --json and --emit exclude each other: ask for one of them");
     }
+    for (const name of ["canopy-image", "canopy-binary"] as const) {
+      if (values[name] !== undefined && values.emit === undefined) {
+        throw new UsageError(`Option --${name} needs --emit: it is written into its files`);
+      }
+    }
     const loaded = loadCheckedConfig({
       path: configFileOf(file, io),
       env: io.env,

@@ -70,6 +70,9 @@ Examples:
     if (file === undefined) {
       throw new UsageError("Needs the FILE with the answers, or - for what is piped in");
     }
+    if (values.whitening !== undefined && values.model === undefined) {
+      throw new UsageError("Option --whitening needs --model");
+    }
     const groups = await readAnswers(file, io);
     const embedder = await openEmbedder(values, io, values.whitening);
     try {

@@ -91,6 +91,12 @@ Prefill and decode servers find each other within one process: all that belong t
     if ((halves[0] === undefined) !== (halves[1] === undefined)) {
       throw new UsageError("--pd-prefill and --pd-decode go together: a pair needs both");
     }
+    if (values["bootstrap-port"] !== undefined && halves[0] === undefined) {
+      throw new UsageError("--bootstrap-port needs --pd-prefill and --pd-decode: others have no registry");
+    }
+    if (values["dp-size"] !== undefined && engine !== "sglang") {
+      throw new UsageError("--dp-size needs --engine sglang");
+    }
     const common = {
       engine,
       models,

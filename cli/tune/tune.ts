@@ -91,7 +91,14 @@ Examples:
     if (file === undefined) {
       throw new UsageError("Needs the FILE with the answers, or - for what is piped in");
     }
-    if (values.risk !== undefined) return await tuneWholeRuns(file, { ...values, risk: values.risk }, io);
+    if (values.risk !== undefined) {
+      for (const name of ["max-wrong", "model", "max-tokens", "write-whitening"] as const) {
+        if (values[name] !== undefined) {
+          throw new UsageError(`Option --${name} is for single answers: leave it out with --risk`);
+        }
+      }
+      return await tuneWholeRuns(file, { ...values, risk: values.risk }, io);
+    }
     for (const name of ["confidence", "write", "graph"] as const) {
       if (values[name] !== undefined) throw new UsageError(`Option --${name} needs --risk`);
     }

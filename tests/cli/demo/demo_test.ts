@@ -129,6 +129,7 @@ test("wrong options of the demonstration are wrong usage", async () => {
         ["--url", "http://127.0.0.1:1", "--model", "x", "--speedup", "2"],
         /Option --speedup is for simulated engines/,
       ],
+      [["--serve-only", "--question", "Why?"], /Option --question asks, and --serve-only only serves/],
       [["--speedup", "0"], /Option --speedup must be a number of at least 0\.01/],
     ] as const
   ) {

@@ -138,4 +138,7 @@ test("canopy plan says in one sentence why it cannot", async () => {
       "failed; give the folder of its weights as launch.weights, or fetch them first\n",
   );
   assert.equal((await plan("moa-9-3-1", "--gpus", "1xH200", "--json", "--emit", "slurm")).code, 2);
+  const image = await plan("moa-9-3-1", "--gpus", "6xH200", "--canopy-image", "here/canopy");
+  assert.equal(image.code, 2);
+  assert.match(image.err, /--canopy-image needs --emit/);
 });

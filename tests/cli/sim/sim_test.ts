@@ -78,3 +78,20 @@ test("canopy sim starts vLLM pairs, too, and wants both halves", async () => {
     assert.match(io.err.text, /--pd-prefill and --pd-decode go together/);
   });
 });
+
+test("canopy sim refuses options that would do nothing", async () => {
+  for (
+    const [args, message] of [
+      [
+        ["--engine", "sglang", "--bootstrap-port", "8998"],
+        /--bootstrap-port needs --pd-prefill and --pd-decode/,
+      ],
+      [["--dp-size", "2"], /--dp-size needs --engine sglang/],
+    ] as const
+  ) {
+    await withSystem(async (io) => {
+      assert.equal(await runCommand([simCommand], ["sim", ...args], io), 2);
+      assert.match(io.err.text, message);
+    });
+  }
+});

@@ -169,6 +169,11 @@ test("lines that are no records of runs, and options that need others, are refus
   assert.match((await tune([{ text: "5" }], ["--risk", "0.02"])).err, /line 1: it is no record of a run/);
   assert.match((await tune([], ["--write", "canopy.jsonc"])).err, /--write needs --risk/);
   assert.match((await tune([], ["--risk", "0.1", "--graph", "moa"])).err, /--graph needs --write/);
+  for (const option of ["--max-wrong=0.1", "--model=m", "--max-tokens=99", "--write-whitening=w"]) {
+    const { code, err } = await tune([], ["--risk", "0.1", option]);
+    assert.equal(code, 2);
+    assert.ok(err.includes(`${option.split("=")[0]} is for single answers: leave it out with --risk`), err);
+  }
   const random = new Random("place");
   const records = Array.from({ length: 200 }, (_, index) => recordOf(drawn(random), index));
   const named = ["--risk", "0.2", "--write", "canopy.jsonc", "--graph", "other"];

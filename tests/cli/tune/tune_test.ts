@@ -227,6 +227,9 @@ test("canopy tune writes a calibration after which answers to different question
     const needs = await run(tuneCommand, sums(3), ["--write-whitening", "w"]);
     assert.equal(needs.code, 2);
     assert.match(needs.err, /--write-whitening needs --model/);
+    const without = await run(scoreCommand, sums(3), ["--whitening", "w"]);
+    assert.equal(without.code, 2);
+    assert.match(without.err, /--whitening needs --model/);
   } finally {
     rmSync(cwd, { recursive: true });
   }
