@@ -1,6 +1,8 @@
-import { homedir } from "node:os";
+import { mkdtempSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import { CanopyError, messageOf } from "../base/errors.ts";
 
 /** A file that was compiled into the program (`bun build --compile`), in Bun's terms. */
 export interface ProgramFile {
@@ -22,4 +24,20 @@ export function programFile(part: string): ProgramFile | undefined {
 export function programCache({ name }: ProgramFile): string {
   const home = process.env["XDG_CACHE_HOME"] || join(homedir(), ".cache");
   return join(home, "canopy", name.replaceAll(/[^\w.-]/g, "_"));
+}
+
+/**
+ * Makes a folder for what is unpacked where there is no home to write to, as in a container. Throws 500 `cannot_unpack`
+ * where the system's folder for such things cannot be written either.
+ */
+export function temporaryFolder(): string {
+  try {
+    return mkdtempSync(join(tmpdir(), "canopy-"));
+  } catch (cause) {
+    throw new CanopyError(
+      "Cannot unpack what models in this process need: neither the cache in the home folder nor " +
+        `${tmpdir()} can be written (${messageOf(cause)}): make one of them writable, or set TMPDIR`,
+      { code: "cannot_unpack", status: 500, cause },
+    );
+  }
 }

@@ -21,12 +21,19 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import manifest from "../package.json" with { type: "json" };
-import { DOCKERFILE } from "../launcher/emit/emitted.ts";
+import { releaseDockerfile } from "../launcher/emit/container_file.ts";
 import { buildBinary } from "./build_binary.ts";
 import { stageMain, stagePlatform } from "./npm_packages.ts";
 import { releaseNotes } from "./release_notes.ts";
 import { billOfMaterials, componentsOf } from "./sbom.ts";
-import { readTargets, type ReleaseTarget, targetName, TARGETS } from "./targets.ts";
+import {
+  binaryName,
+  containedBinary,
+  readTargets,
+  type ReleaseTarget,
+  targetName,
+  TARGETS,
+} from "./targets.ts";
 
 const ROOT = fileURLToPath(new URL("../", import.meta.url));
 const print = (line: string) => process.stdout.write(`${line}\n`);
@@ -84,7 +91,7 @@ function release(targets: readonly ReleaseTarget[]): void {
   mkdirSync(folder, { recursive: true });
   const packages = join(folder, "npm");
   const binaries = targets.map((target) => {
-    const name = `canopy-${targetName(target)}`;
+    const name = binaryName(target);
     const path = join(folder, name);
     const parts = buildBinary(path, target);
     stagePlatform(join(packages, targetName(target)), target, path, facts);
@@ -95,7 +102,8 @@ function release(targets: readonly ReleaseTarget[]): void {
     run("npm", ["pack", join(packages, one), "--pack-destination", folder, "--loglevel=error"]);
   }
   rmSync(packages, { recursive: true });
-  writeFileSync(join(folder, DOCKERFILE.path), DOCKERFILE.text);
+  const container = releaseDockerfile(targets.map(containedBinary));
+  writeFileSync(join(folder, container.path), container.text);
   copyFileSync(join(ROOT, "LICENSE"), join(folder, "LICENSE"));
   const lock = readFileSync(join(ROOT, "bun.lock"), "utf8");
   const bill = billOfMaterials(componentsOf(lock), {

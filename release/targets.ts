@@ -1,3 +1,5 @@
+import type { ReleasedBinary } from "../launcher/emit/container_file.ts";
+
 /** A platform that a release has a binary for, in Node's words. */
 export interface ReleaseTarget {
   readonly platform: "linux";
@@ -13,6 +15,16 @@ export const TARGETS: readonly ReleaseTarget[] = [{ platform: "linux", arch: "x6
 /** The target's name, such as `linux-x64`. */
 export function targetName({ platform, arch }: ReleaseTarget): string {
   return `${platform}-${arch}`;
+}
+
+/** The target's binary in the folder of a release. */
+export function binaryName(target: ReleaseTarget): string {
+  return `canopy-${targetName(target)}`;
+}
+
+/** The same for the container file. */
+export function containedBinary(target: ReleaseTarget): ReleasedBinary {
+  return { file: binaryName(target), arch: target.arch === "x64" ? "amd64" : "arm64" };
 }
 
 /** The targets of a list such as `linux-x64,linux-arm64`. Throws on one that is not known. */

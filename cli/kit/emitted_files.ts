@@ -1,7 +1,8 @@
 import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { CanopyError } from "../../base/errors.ts";
-import { DOCKERFILE, type EmittedFile } from "../../launcher/emit/emitted.ts";
+import { DOCKERFILE } from "../../launcher/emit/container_file.ts";
+import type { EmittedFile } from "../../launcher/emit/emitted.ts";
 import type { Io } from "./io.ts";
 
 /** Prints files one behind the other, each under its name where there are several. */

@@ -8,7 +8,7 @@ import { printEmitted, writeEmitted } from "../kit/emitted_files.ts";
 import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
-import { DOCKERFILE } from "../../launcher/emit/emitted.ts";
+import { DOCKERFILE } from "../../launcher/emit/container_file.ts";
 import { modelPortsOf } from "../../launcher/plan/launch_plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
 import { version } from "../kit/version.ts";

@@ -1,16 +1,14 @@
 import { stringify } from "yaml";
 import type { Config } from "../../cfgs/schema/config.ts";
 import { CACHE_IN_CONTAINER } from "../commands/docker.ts";
+import { DOCKERFILE, healthCheck, PROGRAM_IN_CONTAINER } from "./container_file.ts";
 import {
   containerEnv,
-  DOCKERFILE,
   type EmitInput,
   type EmittedFile,
-  healthCheck,
   imageOf,
   keyVariables,
   processesOf,
-  PROGRAM_IN_CONTAINER,
   routerConfig,
   routerConfigText,
   routerPort,

@@ -133,29 +133,3 @@ export function startsAfter(engine: PlannedEngine, plan: LaunchPlan): PlannedEng
     other.gpus.some((gpu) => engine.gpus.some((own) => own.uuid === gpu.uuid))
   );
 }
-
-/** Where Canopy is in its image. */
-export const PROGRAM_IN_CONTAINER = "/usr/local/bin/canopy";
-
-/**
- * The image of Canopy itself, for those who build one: nothing but the binary and the libraries that it needs, no shell,
- * no root. What it unpacks goes to memory when the file system is read-only.
- */
-export const DOCKERFILE: EmittedFile = {
-  path: "Dockerfile",
-  text:
-    `# Builds the image of Canopy itself. Beside this file: its binary for Linux, named canopy (dist/canopy of
-# "bun run compile", or of a release).
-FROM gcr.io/distroless/cc-debian12:nonroot
-COPY --chmod=0755 canopy ${PROGRAM_IN_CONTAINER}
-EXPOSE 8000
-HEALTHCHECK --interval=10s --timeout=6s --start-period=60s CMD ["${PROGRAM_IN_CONTAINER}", "health"]
-ENTRYPOINT ["${PROGRAM_IN_CONTAINER}"]
-CMD ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", "8000"]
-`,
-};
-
-/** A check that the server on this port of its container lives, by Canopy itself: its image has no shell. */
-export function healthCheck(port: number): readonly string[] {
-  return ["CMD", PROGRAM_IN_CONTAINER, "health", "--url", `http://127.0.0.1:${port}`];
-}

@@ -1,8 +1,8 @@
 import { stringify } from "yaml";
 import { CanopyError } from "../../base/errors.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
+import { DOCKERFILE } from "./container_file.ts";
 import {
-  DOCKERFILE,
   type EmitInput,
   type EmittedFile,
   keyVariables,
@@ -183,7 +183,7 @@ function routerManifests(config: Config, image: string): Manifest[] {
               ports: [{ name: "http", containerPort: port }],
               readinessProbe: probe("/readiness"),
               livenessProbe: { ...probe("/liveness"), failureThreshold: 6 },
-              // By Kubernetes itself: the image has no program that waits.
+              // By Kubernetes itself (1.30): the image has no program that waits.
               lifecycle: { preStop: { sleep: { seconds: 5 } } },
               resources: { requests: { cpu: "4", memory: "4Gi" }, limits: { memory: "8Gi" } },
               volumeMounts: [{ name: "config", mountPath: "/etc/canopy", readOnly: true }],

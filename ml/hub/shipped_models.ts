@@ -1,10 +1,9 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { rmSync } from "node:fs";
 import { readdir } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { programCache, programFile } from "../program_files.ts";
+import { programCache, programFile, temporaryFolder } from "../program_files.ts";
 import { isFolder } from "./cache.ts";
 import { unpackTo } from "./model_pack.ts";
 
@@ -46,8 +45,7 @@ async function unpackedRoot(): Promise<string> {
     unpackTo(cached, pack);
     return cached;
   } catch {
-    // Without a home to write to.
-    const folder = mkdtempSync(join(tmpdir(), "canopy-models-"));
+    const folder = temporaryFolder();
     process.on("exit", () => rmSync(folder, { recursive: true, force: true }));
     unpackTo(join(folder, "models"), pack);
     return join(folder, "models");

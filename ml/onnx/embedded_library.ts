@@ -1,8 +1,7 @@
-import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
-import { programCache, type ProgramFile, programFile } from "../program_files.ts";
+import { programCache, type ProgramFile, programFile, temporaryFolder } from "../program_files.ts";
 import { foreignFunctions } from "./foreign_functions.ts";
 
 /** The name by which the binding looks for the library, and under which a loaded one is found again. */
@@ -21,7 +20,7 @@ export async function openEmbeddedLibrary(): Promise<void> {
   const cached = await writeToCache(file).catch(() => undefined);
   if (cached !== undefined) return void open(cached);
   // Without a home to write to: a temporary folder, deleted as soon as the library is mapped.
-  const folder = mkdtempSync(join(tmpdir(), "canopy-"));
+  const folder = temporaryFolder();
   try {
     const path = join(folder, LIBRARY_NAME);
     writeFileSync(path, new Uint8Array(await file.arrayBuffer()));

@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
-import { type EmittedFile, PROGRAM_IN_CONTAINER } from "../../../launcher/emit/emitted.ts";
+import { PROGRAM_IN_CONTAINER } from "../../../launcher/emit/container_file.ts";
+import type { EmittedFile } from "../../../launcher/emit/emitted.ts";
 import { SHARD_COUNT } from "../eval/shard.ts";
 import { type EvalJob, mergeArguments, partArguments, reportArguments } from "./eval_job.ts";
 
