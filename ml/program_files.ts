@@ -8,7 +8,6 @@ import { CanopyError, messageOf } from "../base/errors.ts";
 export interface ProgramFile {
   /** With a hash of the content. */
   readonly name: string;
-  readonly size: number;
   arrayBuffer(): Promise<ArrayBuffer>;
 }
 

@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
-import { mkdirSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
+import { constants, zstdCompressSync } from "node:zlib";
 import { packFolder } from "../ml/hub/model_pack.ts";
 import type { BinaryPart } from "./release_notes.ts";
 import { type ReleaseTarget, targetName } from "./targets.ts";
@@ -19,13 +20,18 @@ const ENTRIES = [
 ];
 const OPTIONS = [
   "--loader",
-  ".1:file",
+  ".zst:file",
   "--loader",
   ".pack:file",
   "--compile",
+  // What the program and its threads share is in it once, and what a command does not need is not read.
+  "--splitting",
   "--no-compile-autoload-dotenv",
   "--no-compile-autoload-bunfig",
 ];
+
+/** Of zstd: half the time of the next one, and a percent larger. */
+const COMPRESSION_LEVEL = 9;
 
 /**
  * Compiles the program for a platform into one file and says what is in it; `target` absent: for this one. Fetches
@@ -34,20 +40,27 @@ const OPTIONS = [
 export function buildBinary(outfile: string, target?: ReleaseTarget): BinaryPart[] {
   const platform = target?.platform ?? process.platform;
   const arch = target?.arch ?? process.arch;
-  const library = `node_modules/onnxruntime-node/bin/napi-v6/${platform}/${arch}/libonnxruntime.so.1`;
+  const runtime = `node_modules/onnxruntime-node/bin/napi-v6/${platform}/${arch}`;
   const pack = "dist/models.pack";
+  const library = `dist/libonnxruntime-${platform}-${arch}.zst`;
   mkdirSync(dirname(join(ROOT, pack)), { recursive: true });
   writeFileSync(join(ROOT, pack), packFolder(join(ROOT, "models/")));
+  writeFileSync(join(ROOT, library), compressed(join(ROOT, runtime, "libonnxruntime.so.1")));
   const forOther = target === undefined ? [] : [`--target=bun-${targetName(target)}`];
   const args = ["build", ...ENTRIES, library, pack, ...OPTIONS, ...forOther, "--outfile", outfile];
   const { status } = spawnSync(process.execPath, args, { cwd: ROOT, stdio: "inherit" });
   if (status !== 0) throw new Error(`bun ${args.join(" ")} ended with ${status}`);
   const sizeOf = (path: string) => statSync(join(ROOT, path)).size;
-  const binding = library.replace("libonnxruntime.so.1", "onnxruntime_binding.node");
+  const binding = join(runtime, "onnxruntime_binding.node");
   const known = [
-    { name: "ONNX Runtime", bytes: sizeOf(library) + sizeOf(binding) },
+    { name: "ONNX Runtime, compressed", bytes: sizeOf(library) + sizeOf(binding) },
     { name: "the laboratory's models", bytes: sizeOf(pack) },
   ];
   const rest = statSync(outfile).size - known.reduce((sum, { bytes }) => sum + bytes, 0);
   return [...known, { name: "Bun's runtime and Canopy's own code", bytes: rest }];
+}
+
+function compressed(path: string): Uint8Array {
+  const params = { [constants.ZSTD_c_compressionLevel]: COMPRESSION_LEVEL };
+  return zstdCompressSync(readFileSync(path), { params });
 }

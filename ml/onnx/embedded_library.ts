@@ -1,6 +1,7 @@
-import { existsSync, mkdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
+import { zstdDecompressSync } from "node:zlib";
 import { programCache, type ProgramFile, programFile, temporaryFolder } from "../program_files.ts";
 import { foreignFunctions } from "./foreign_functions.ts";
 
@@ -23,7 +24,7 @@ export async function openEmbeddedLibrary(): Promise<void> {
   const folder = temporaryFolder();
   try {
     const path = join(folder, LIBRARY_NAME);
-    writeFileSync(path, new Uint8Array(await file.arrayBuffer()));
+    writeFileSync(path, await unpacked(file));
     open(path);
   } finally {
     rmSync(folder, { recursive: true });
@@ -34,11 +35,16 @@ export async function openEmbeddedLibrary(): Promise<void> {
 async function writeToCache(file: ProgramFile): Promise<string> {
   const folder = programCache(file);
   const path = join(folder, LIBRARY_NAME);
-  if (existsSync(path) && statSync(path).size === file.size) return path;
+  if (existsSync(path)) return path;
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   // Another process may do the same: whole files appear, never parts of them.
   const partial = `${path}.${process.pid}`;
-  writeFileSync(partial, new Uint8Array(await file.arrayBuffer()), { mode: 0o600 });
+  writeFileSync(partial, await unpacked(file), { mode: 0o600 });
   renameSync(partial, path);
   return path;
+}
+
+/** The library, which is compressed inside of the program. */
+async function unpacked(file: ProgramFile): Promise<Uint8Array> {
+  return zstdDecompressSync(new Uint8Array(await file.arrayBuffer()));
 }
