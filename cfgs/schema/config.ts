@@ -380,7 +380,7 @@ export const serverSchema = z.strictObject({
   tracing: tracingSchema.optional().describe("Send spans of requests to a collector (OpenTelemetry)"),
   page: z.boolean().default(true).describe("A page for browsers at /"),
   reports: z.string().min(1).optional().describe(
-    "Folder whose reports (canopy bench … --html) the page lists",
+    "Folder whose reports (canopy bench eval --html) the page lists",
   ),
   max_runs_kept: z.int().min(0).default(200).describe("Finished runs kept in memory for GET /v1/runs"),
   records: recordsSchema.prefault({}).describe("What is kept of finished runs"),

@@ -29,7 +29,10 @@ export const benchAllCommand = defineCommand({
     cost: SIZE_COST_OPTION,
   },
   details:
-    "Writes run, prefill, chunk and exit (four chat questions) as .json and .svg into FOLDER, which must exist.",
+    `Writes run, prefill, chunk and exit (four chat questions) as .json and .svg into FOLDER, which must exist.
+
+Example:
+  canopy bench all results`,
   run: async (values, [folder], io) => {
     if (folder === undefined) throw new UsageError("Needs the folder to write to: canopy bench all FOLDER");
     const settings = {

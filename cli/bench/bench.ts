@@ -23,6 +23,7 @@ export const benchCommand = commandGroup({
   name: "bench",
   summary: "Experiments over simulated GPUs and over real small models, and load on a real endpoint",
   noun: "benchmark",
+  example: "canopy bench run",
   commands: [
     benchRunCommand,
     benchPrefillCommand,

@@ -35,7 +35,10 @@ export const benchExitCommand = defineCommand({
   details:
     `Questions have scripted answers, so that it is known which exits were wrong. The workload is ${DEFAULT_WORKLOAD} by default.
 
-${WORKLOAD_HELP}`,
+${WORKLOAD_HELP}
+
+Example:
+  canopy bench exit --workload reasoning --questions 20 --json exit.json`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),
@@ -79,7 +82,10 @@ export const benchTauCommand = defineCommand({
   },
   details: `The workload is ${DEFAULT_WORKLOAD} by default.
 
-${WORKLOAD_HELP}`,
+${WORKLOAD_HELP}
+
+Example:
+  canopy bench tau --questions 20 --json tau.json`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),

@@ -101,7 +101,10 @@ export const benchPrefillCommand = defineCommand({
     cost: SIZE_COST_OPTION,
   },
   details: `Proposers write random words. What is measured is the time from a cluster's last token to its
-aggregator's last one.`,
+aggregator's last one.
+
+Example:
+  canopy bench prefill --questions 4 --json prefill.json`,
   run: async (values, _, io) => {
     const report = await prefillOf({
       ...worldSettings(values),
@@ -127,7 +130,10 @@ export const benchChunkCommand = defineCommand({
     ...worldOptions,
     cost: SIZE_COST_OPTION,
   },
-  details: WORKLOAD_HELP,
+  details: `${WORKLOAD_HELP}
+
+Example:
+  canopy bench chunk --workload chat --questions 4 --svg chunk.svg`,
   run: async (values, _, io) => {
     const report = await chunkOf({
       ...worldSettings(values),

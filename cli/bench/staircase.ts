@@ -30,7 +30,10 @@ export const benchStaircaseCommand = defineCommand({
   details: `${WORKLOAD_HELP}
 
 Simulated models say random words: what a staircase does to answers, "canopy bench laboratory --part staircase"
-asks real small models.`,
+asks real small models.
+
+Example:
+  canopy bench staircase --workload chat --questions 10 --json staircase.json`,
   run: async (values, _, io) => {
     const settings = {
       ...worldSettings(values),

@@ -41,7 +41,11 @@ export const doctorCommand = defineCommand({
     },
   },
   details:
-    "The exit code is 1 when something would not work. Without FILE the configuration in this folder is used.",
+    `The exit code is 1 when something would not work. Without FILE the configuration in this folder is used.
+
+Examples:
+  canopy doctor
+  canopy doctor canopy.jsonc --live`,
   run: async (values, [file], io) => {
     const findings: DoctorFinding[] = [{
       level: "ok",

@@ -9,12 +9,14 @@ export interface CommandGroup {
   readonly summary: string;
   /** The help's word for one of the commands, such as `benchmark`. */
   readonly noun: string;
+  /** A line that calls one of them, for the help. */
+  readonly example: string;
   /** Their names begin with that of the group: `bench run`. */
   readonly commands: readonly Command[];
 }
 
 /** Makes a group one command, whose help lists the others. */
-export function commandGroup({ name: group, summary, noun, commands }: CommandGroup): Command {
+export function commandGroup({ name: group, summary, noun, example, commands }: CommandGroup): Command {
   const shortName = ({ name }: Command) => name.slice(group.length + 1);
   const help = (columns?: number) =>
     `${paragraphs(`${summary}.`, columns)}
@@ -25,6 +27,9 @@ ${noun[0]!.toUpperCase()}${noun.slice(1)}s:
 ${definitions(commands.map((command) => [shortName(command), command.summary]), columns)}
 
 With --help behind a ${noun} its options are shown.
+
+Example:
+  ${example}
 `;
   return {
     name: group,

@@ -66,7 +66,10 @@ export function definitions(rows: readonly (readonly [string, string])[], column
   }).join("\n");
 }
 
-/** Paragraphs broken anew at `columns`; lines that begin with a space stay as they are. */
+/**
+ * Paragraphs broken anew at `columns`. Lines that begin with a space stand alone: where one is too long, a command goes
+ * on behind a backslash, and what a name means goes on below itself.
+ */
 export function paragraphs(text: string, columns = Infinity): string {
   if (columns === Infinity) return text;
   const flowing = (line: string | undefined) => line !== undefined && line !== "" && !line.startsWith(" ");
@@ -75,7 +78,33 @@ export function paragraphs(text: string, columns = Infinity): string {
     if (flowing(line) && flowing(joined.at(-1))) joined.push(`${joined.pop()} ${line}`);
     else joined.push(line);
   }
-  return joined.flatMap((line) => flowing(line) ? wrap(line, columns) : [line]).join("\n");
+  return joined.flatMap((line) => flowing(line) ? wrap(line, columns) : indented(line, columns)).join("\n");
+}
+
+/** What goes on stands so much further right. */
+const DEEPER = 4;
+
+/** A line that begins with a space, in lines of at most `columns` where its words are not longer. */
+function indented(line: string, columns: number): string[] {
+  if (widthOf(line) <= columns) return [line];
+  const [, indent = "", name = "", gap = "", meaning = ""] = /^( *)(\S.*?)(?:( {2,})(\S.*))?$/.exec(line) ??
+    [];
+  const below = indent + " ".repeat(DEEPER);
+  if (meaning === "") {
+    const isCommand = name.startsWith("canopy ");
+    // An option and its value stay together.
+    const kept = isCommand ? name.replaceAll(/(--\S+) (?=[^-|>])/g, "$1\u00a0") : name;
+    const [first = "", ...rest] = wrap(kept, columns - below.length - (isCommand ? 2 : 0));
+    return [indent + first, ...rest.map((part) => below + part)].map((part, at) =>
+      (isCommand && at < rest.length ? `${part} \\` : part).replaceAll("\u00a0", " ")
+    );
+  }
+  const column = widthOf(indent + name + gap);
+  if (column > columns / 2) {
+    return [...indented(indent + name, columns), ...indented(below + meaning, columns)];
+  }
+  const [first = "", ...rest] = wrap(meaning, columns - column);
+  return [indent + name + gap + first, ...rest.map((part) => " ".repeat(column) + part)];
 }
 
 /** Columns that a text may take on an output; without end where no person looks at it. */

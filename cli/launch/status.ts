@@ -14,7 +14,10 @@ export const statusCommand = defineCommand({
   summary: "Say what a launch on this host is doing",
   maxArguments: 0,
   options: { ...LAUNCH_NAME_OPTIONS, json: { type: "flag", help: "Print the state as JSON" } },
-  details: "The exit code is 0 when the models are served, else 1.",
+  details: `The exit code is 0 when the models are served, else 1.
+
+Example:
+  canopy status --json`,
   run: (values, _, io) => {
     const name = values.name ?? "default";
     const folder = stateFolder(io.env, { folder: values["state-dir"], name });

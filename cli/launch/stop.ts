@@ -22,7 +22,10 @@ export const stopCommand = defineCommand({
     },
   },
   details:
-    "Also ends what a launch that was killed has left running. The exit code is 1 when there was nothing to end.",
+    `Also ends what a launch that was killed has left running. The exit code is 1 when there was nothing to end.
+
+Example:
+  canopy stop`,
   run: async (values, _, io) => {
     const name = values.name ?? "default";
     const folder = stateFolder(io.env, { folder: values["state-dir"], name });

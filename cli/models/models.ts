@@ -36,7 +36,11 @@ is not fetched again, and what was cut off goes on where it ended. Of a model th
 the folder is printed, such as vLLM and SGLang take it.
 
 Environment: HF_HOME or HF_HUB_CACHE (where the cache is), HF_ENDPOINT (a mirror), HF_TOKEN (for models that are not
-public), HF_HUB_OFFLINE.`,
+public), HF_HUB_OFFLINE.
+
+Examples:
+  canopy models pull
+  canopy models pull onnx-community/Qwen3-0.6B-ONNX`,
   run: async (values, [model = defaults.model], io) => {
     if (!isHubId(model)) {
       throw new UsageError(`MODEL must be a Hub id such as ${defaults.model}: current value is "${model}"`);
@@ -97,7 +101,10 @@ const checkCommand = defineCommand({
   details:
     `MODEL is a folder or a Hub id; by default ${defaults.model}. Numbers after four short texts are compared
 with those in the folder's ${CHECK_FILE} (see models record), else with those of model.onnx or
-model_fp16.onnx beside the file. The same is done whenever a model is loaded. The exit code is 1 for wrong numbers.`,
+model_fp16.onnx beside the file. The same is done whenever a model is loaded. The exit code is 1 for wrong numbers.
+
+Example:
+  canopy models check laboratory/s`,
   run: async (values, [model = defaults.model], io) => {
     const revision = values.revision ?? defaults.revision;
     const { ok, text } = await checkModel({ model, revision, file: values.file }, io);
@@ -121,7 +128,10 @@ const recordCommand = defineCommand({
     ...EXPORT_OPTIONS,
   },
   details: `MODEL is a folder or a Hub id; by default ${defaults.model}. Writes ${CHECK_FILE}, which can be
-copied with the weights.`,
+copied with the weights.
+
+Example:
+  canopy models record ./my-model`,
   run: async (values, [model = defaults.model], io) => {
     const revision = values.revision ?? defaults.revision;
     io.out.write(`${await recordModel({ model, revision, file: values.file }, io)}\n`);
@@ -135,6 +145,8 @@ const listCommand = defineCommand({
   summary: "List the models that come with Canopy and those in the Hub's cache that can run in this process",
   maxArguments: 0,
   options: {},
+  details: `Example:
+  canopy models list`,
   run: async (_values, _arguments, io) => {
     const rows = await listedModels(io.env);
     io.out.write(`${table(["model", "size", "place"], rows).join("\n")}\n`);
@@ -147,5 +159,6 @@ export const modelsCommand = commandGroup({
   name: "models",
   summary: "List, fetch and check models that run in this process",
   noun: "command",
+  example: "canopy models list",
   commands: [listCommand, pullCommand, checkCommand, recordCommand],
 });

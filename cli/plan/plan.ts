@@ -56,8 +56,10 @@ Workers on this host (127.0.0.1, localhost) are engines to start there, others a
 without workers gets engines of its own. Nothing is started. For a configs.json, --out also writes its model2port.json.
 
 To plan for another host, record its GPUs there:
-  (q=index,uuid,name,memory.total,memory.used,compute_cap,driver_version,mig.mode.current
-   nvidia-smi --query-gpu=$q --format=csv,noheader,nounits; nvidia-smi topo -m; nvidia-smi -L; nvidia-smi) > host.txt
+  (q=index,uuid,name,memory.total,memory.used,compute_cap
+   q=$q,driver_version,mig.mode.current
+   nvidia-smi --query-gpu=$q --format=csv,noheader,nounits
+   nvidia-smi topo -m; nvidia-smi -L; nvidia-smi) > host.txt
 
 Examples:
   canopy plan moa-9-3-1 --gpus 6xH200

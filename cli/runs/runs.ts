@@ -156,6 +156,8 @@ const cancelCommand = defineCommand({
   arguments: "RUN",
   maxArguments: 1,
   options: { ...URL_OPTION },
+  details: `Example:
+  canopy runs cancel last`,
   run: async (values, [id], io) => {
     if (id === undefined) throw new UsageError("runs cancel needs a run: RUN");
     const server = serverOf(values.url, io);
@@ -171,5 +173,6 @@ export const runsCommand = commandGroup({
   name: "runs",
   summary: "List, show, compare, replay, export and cancel the runs of a server",
   noun: "action",
+  example: "canopy runs show last",
   commands: [listCommand, showCommand, diffCommand, replayCommand, exportCommand, cancelCommand],
 });

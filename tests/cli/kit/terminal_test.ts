@@ -83,12 +83,24 @@ test("definitions stand in two columns, and go on below their text where a line 
   ]);
 });
 
+test("lines that stand alone and are too long go on further right: commands behind a backslash, meanings below themselves", () => {
+  assert.equal(
+    paragraphs("  canopy serve canopy.jsonc --port 9000", 36),
+    "  canopy serve canopy.jsonc \\\n      --port 9000",
+  );
+  assert.equal(paragraphs("  paper   what it says of it", 20), "  paper   what it\n          says of it");
+  assert.equal(
+    paragraphs("  canopy serve moa-9-3-1      (a preset)", 30),
+    "  canopy serve moa-9-3-1\n      (a preset)",
+  );
+});
+
 test("paragraphs are broken anew, examples stay as they are", () => {
   const text = "One two\nthree four.\n\nExamples:\n  canopy serve canopy.jsonc --port 9000";
   assert.equal(paragraphs(text), text);
   assert.equal(
-    paragraphs(text, 11),
-    "One two\nthree four.\n\nExamples:\n  canopy serve canopy.jsonc --port 9000",
+    paragraphs(text, 11).split("\n").slice(0, 4).join("\n"),
+    "One two\nthree four.\n\nExamples:",
   );
   assert.equal(paragraphs("One two\nthree.", 40), "One two three.");
 });
