@@ -2,6 +2,7 @@ import { existsSync, mkdirSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import axe from "axe-core";
+import { HANG_MS } from "../until.ts";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 
 /** Debian's Chromium, or the one that `CHROMIUM` names; undefined where there is none. */
@@ -39,6 +40,7 @@ export async function withChromium(
   });
   try {
     const page = await (await browser.newContext(options)).newPage();
+    page.setDefaultTimeout(HANG_MS);
     const errors: string[] = [];
     const asked: string[] = [];
     page.on("pageerror", (error) => void errors.push(error.message));

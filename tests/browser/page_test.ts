@@ -24,6 +24,19 @@ async function ask(page: Page, question: string): Promise<void> {
   await page.click("button.primary");
 }
 
+/** Longest wait for a run to be seen as it goes on; a short one may be over before a slow machine has drawn it. */
+const SEEN_MS = 5_000;
+
+/** Asks until somebody is seen at work; successors read ahead while their precursors write. */
+async function askUntilSeen(page: Page): Promise<void> {
+  while (true) {
+    await ask(page, QUESTION);
+    const working = page.waitForSelector(".agent.reading, .agent.writing", { timeout: SEEN_MS });
+    if (await working.then(() => true, () => false)) return;
+    await page.waitForSelector(IDLE);
+  }
+}
+
 async function factOf(page: Page, name: string): Promise<string> {
   return await page.locator("dl.facts div", { has: page.locator("dt", { hasText: new RegExp(`^${name}$`) }) })
     .locator("dd").first().innerText();
@@ -38,9 +51,7 @@ for (const [look, options] of Object.entries(LOOKS)) {
         await withChromium({ ...options, bypassCSP: true }, async ({ page, errors, asked }) => {
           await page.goto(`${url}/`);
           await page.waitForSelector("option", { state: "attached" });
-          await ask(page, QUESTION);
-          // Successors read ahead while their precursors write.
-          await page.waitForSelector(".agent.reading, .agent.writing");
+          await askUntilSeen(page);
           await picture(page, `playground-live-${look}`);
           await page.waitForSelector(IDLE);
           const id = await page.locator("h2 a").innerText();
