@@ -1,5 +1,5 @@
 /** Way in which answers to a question are graded. */
-export type GraderName = "number" | "maths" | "choice" | "exact" | "ifbench" | "code";
+export type GraderName = "number" | "maths" | "choice" | "exact" | "ifbench" | "code" | "open";
 
 /** One question of a data set, in one shape for all of them. */
 export interface EvalQuestion {
@@ -11,7 +11,7 @@ export interface EvalQuestion {
   readonly options?: readonly string[] | undefined;
   /** True where the question's text lists the options itself. */
   readonly optionsInText?: boolean | undefined;
-  /** As published; of options the letter; empty where checkers or tests decide. */
+  /** As published; of options the letter; empty where checkers or tests decide, or nothing does. */
   readonly answer: string;
   readonly grader: GraderName;
   /** Subject, task or category; a part of the questions has its share of each. */

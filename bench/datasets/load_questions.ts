@@ -23,7 +23,10 @@ export interface LoadedSet {
 type ReadableSet = Pick<DataSet, "name" | "title" | "read"> & Partial<Pick<DataSet, "columns" | "files">>;
 
 /** The questions that come with Canopy: written for it in the shape of the data set, and no part of it. */
-export async function loadSample(set: DataSet, seed: string): Promise<LoadedSet> {
+export async function loadSample(
+  set: ReadableSet & Pick<DataSet, "sample">,
+  seed: string,
+): Promise<LoadedSet> {
   const { file, text } = set.sample;
   const questions = await questionsOf(set, [{ path: file, bytes: new TextEncoder().encode(text) }], seed);
   return {

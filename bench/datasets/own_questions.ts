@@ -10,11 +10,11 @@ import {
 } from "./data_set.ts";
 
 /** Graders that questions of users may name. */
-const OWN_GRADERS: readonly GraderName[] = ["number", "maths", "choice", "exact"];
+const OWN_GRADERS: readonly GraderName[] = ["number", "maths", "choice", "exact", "open"];
 
 /**
  * A question of a user's own file: `question`, `answer` and `grader`; `id`, `subject` and `options` where wanted.
- * With options the answer is a letter. Throws `RowError`.
+ * With options the answer is a letter, and to an open-ended one (`open`) there is none. Throws `RowError`.
  */
 export function ownQuestion(row: Row, { index }: { readonly index: number }): EvalQuestion {
   const name = row["grader"] === undefined ? undefined : rowText(row, "grader");
@@ -23,8 +23,8 @@ export function ownQuestion(row: Row, { index }: { readonly index: number }): Ev
   if (grader === undefined) {
     throw new RowError(`its grader must be one of ${OWN_GRADERS.join(", ")}: current value is "${name}"`);
   }
-  const answer = rowText(row, "answer");
-  if (answer.trim() === "") throw new RowError("its answer is empty");
+  const answer = grader === "open" ? "" : rowText(row, "answer");
+  if (grader !== "open" && answer.trim() === "") throw new RowError("its answer is empty");
   if (grader === "choice") {
     const letters = options?.map((_, at) => optionLetter(at)) ?? [];
     if (letters.length === 0) throw new RowError("it has no options, which the grader choice needs");

@@ -3,6 +3,7 @@ import type { AnswerGrade } from "./answer_grade.ts";
 import { gradeChoice } from "./grade_choice.ts";
 import { gradeExact } from "./grade_exact.ts";
 import { gradeIfbench } from "./grade_ifbench.ts";
+import { gradeOpen } from "./grade_open.ts";
 import { gradeProgram, type SandboxSource } from "./grade_program.ts";
 import { gradeMaths, gradeNumber } from "./maths/grade_maths.ts";
 
@@ -19,6 +20,7 @@ const GRADERS: Readonly<Record<GraderName, Grader>> = {
   exact: gradeExact,
   ifbench: gradeIfbench,
   code: gradeProgram,
+  open: gradeOpen,
 };
 
 const NO_SANDBOX: SandboxSource = () =>

@@ -2,6 +2,7 @@ import { resolve } from "node:path";
 import { DATA_SETS } from "../../bench/datasets/catalog.ts";
 import type { EvalQuestion } from "../../bench/datasets/data_set.ts";
 import { type LoadedSet, loadFiles, loadPublished, loadSample } from "../../bench/datasets/load_questions.ts";
+import { loadOpenEnded, OPEN_ENDED } from "../../bench/datasets/open_ended.ts";
 import { ownSet } from "../../bench/datasets/own_questions.ts";
 import { pickQuestions } from "../../bench/datasets/pick_questions.ts";
 import { UsageError } from "../kit/args.ts";
@@ -61,7 +62,7 @@ export async function pickedSets(
 
 /** Refuses a name that is neither a data set nor a file of a user's own. Throws `UsageError`. */
 export function checkSetName(name: string): void {
-  const names = DATA_SETS.map((one) => one.name);
+  const names = [...DATA_SETS.map((one) => one.name), OPEN_ENDED];
   if (names.includes(name) || /[./\\]/.test(name)) return;
   throw new UsageError(
     `There is no data set "${name}": there are ${
@@ -77,6 +78,13 @@ async function loadedSet(
 ): Promise<LoadedSet> {
   const pathOf = (path: string) => resolve(io.cwd, path);
   checkSetName(name);
+  if (name === OPEN_ENDED) {
+    if (data === "sample") return await loadOpenEnded(seed);
+    throw new UsageError(
+      `${OPEN_ENDED} are prompts of Canopy's own, published nowhere: leave out --data; prompts of yours are a file of ` +
+        'their own, with "grader": "open"',
+    );
+  }
   const set = DATA_SETS.find((one) => one.name === name);
   if (set === undefined) return { ...await loadFiles(ownSet(name), pathOf(name), seed), label: name };
   if (data === "sample") return await loadSample(set, seed);

@@ -1,4 +1,5 @@
 import { DATA_SETS } from "../../bench/datasets/catalog.ts";
+import { OPEN_ENDED } from "../../bench/datasets/open_ended.ts";
 import { ownRow } from "../../bench/datasets/own_questions.ts";
 import { CanopyError } from "../../base/errors.ts";
 import { defineCommand } from "../kit/command.ts";
@@ -15,7 +16,7 @@ export const benchQuestionsCommand = defineCommand({
   name: "bench questions",
   summary: "List the data sets, or show questions of them in the order in which they would be asked",
   arguments: "[SET…]",
-  maxArguments: DATA_SETS.length,
+  maxArguments: DATA_SETS.length + 1,
   options: {
     ...QUESTION_OPTIONS,
     out: {
@@ -26,7 +27,8 @@ export const benchQuestionsCommand = defineCommand({
   },
   details:
     `Without SET the data sets are listed. A file of your own is JSONL with "question", "answer" and "grader" (number,
-maths, choice, exact), and where wanted "id", "subject" and "options"; of options the answer is a letter.
+maths, choice, exact, or open for prompts without a right answer), and where wanted "id", "subject" and "options"; of
+options the answer is a letter.
 
 With --data hub the published files are fetched at a pinned revision, and read from the Hub's cache when they are there.
 Environment: HF_HOME or HF_HUB_CACHE (where the cache is), HF_ENDPOINT (a mirror), HF_TOKEN (for data sets whose authors
@@ -61,6 +63,7 @@ function setsText(io: Io): string {
     colors.bold("Data sets"),
     ...table(head, rows, ["left", "left", "right", "left", "left"]),
     "",
+    `${OPEN_ENDED}: prompts of Canopy's own that have no right answer, for how unlike answers are.`,
     "Without --data hub, or files of yours, samples are asked: questions by Canopy in the same shape, not the data sets.",
   ].map((line) => `${line}\n`).join("");
 }

@@ -30,7 +30,7 @@ export function distinctShare(texts: readonly string[], n: number): number | und
   const seen = new Set<string>();
   let count = 0;
   for (const text of texts) {
-    const words = wordsOf(text);
+    const words = textWords(text);
     for (let at = 0; at + n <= words.length; at++) {
       seen.add(words.slice(at, at + n).join(" "));
       count++;
@@ -39,7 +39,8 @@ export function distinctShare(texts: readonly string[], n: number): number | und
   return count === 0 ? undefined : seen.size / count;
 }
 
-function wordsOf(text: string): string[] {
+/** The words of a text as distinct-n counts them: in lower case, of a text without blanks its characters. */
+export function textWords(text: string): string[] {
   return text.slice(-COUNTED_LENGTH).toLowerCase()
     .match(/[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]|[\p{L}\p{N}\p{M}]+/gu) ??
     [];

@@ -11,6 +11,12 @@ import { normalisedFigures } from "../../evaluation/normalised.ts";
 import { PLAIN_BASIS, type SpendingBasis } from "../../evaluation/spending.ts";
 import { partShares, uncheckedReasons } from "../../grading/part_shares.ts";
 import { countText, durationText, type Report } from "../report.ts";
+import {
+  diversityNotes,
+  diversityPlot,
+  diversityTables,
+  type ReportedDiversity,
+} from "./diversity_tables.ts";
 import { accuracyTables, type ModeParts, pairTables, partTables } from "./eval_tables.ts";
 import { PAIRED_NOTES, repeatNotes, setRows } from "./paired_texts.ts";
 import { normalisedTables, spendingNotes, spendingTables } from "./spending_tables.ts";
@@ -40,13 +46,16 @@ export interface EvalReportOptions {
   readonly basis?: SpendingBasis | undefined;
   /** The mode that figures are divided by: #2, the tree without incremental prefill and early exit. */
   readonly baseline?: string | undefined;
+  /** Of open-ended prompts, where there are any. */
+  readonly diversity?: ReportedDiversity | undefined;
   /** Further notes, such as where a protocol is not followed to the letter. */
   readonly remarks?: readonly string[] | undefined;
 }
 
 /** An evaluation as tables and a plot. */
 export function evalReport({ records: all, failures }: Evaluation, options: EvalReportOptions): Report {
-  const { origin, simulated, modes, labels, settings, experiment, basis = PLAIN_BASIS, baseline } = options;
+  const { origin, simulated, modes, labels, settings, experiment, basis = PLAIN_BASIS, baseline, diversity } =
+    options;
   const records = countedRecords(all);
   const figures = evalFigures(records, basis).sort((a, b) => modes.indexOf(a.mode) - modes.indexOf(b.mode));
   const pairs = evalPairs(records, modes);
@@ -55,11 +64,13 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
     partShares(group).map((shares): ModeParts => ({ set: group[0]!.set, mode: group[0]!.mode, ...shares }))
   );
   const labelOf = (set: string) => labels.get(set) ?? set;
+  const isOpenOnly = diversity !== undefined && figures.every(({ accuracy }) => Number.isNaN(accuracy));
   return {
-    title: "Right answers on data sets",
+    title: isOpenOnly ? "Answers to open-ended prompts" : "Right answers on data sets",
     origin,
     tables: [
       ...accuracyTables(figures, labels),
+      ...diversity === undefined ? [] : diversityTables(diversity, labelOf),
       ...spendingTables(figures, labelOf),
       ...normalisedTables(normalised, labelOf),
       ...pairTables(pairs, labelOf),
@@ -67,6 +78,7 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
     ],
     notes: [
       ...accuracyNotes(figures, records),
+      ...diversity === undefined ? [] : diversityNotes(diversity),
       ...options.remarks ?? [],
       "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
       ...PAIRED_NOTES,
@@ -83,7 +95,9 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
         `${count} without an answer, left out of all figures: ${error}`
       ),
     ],
-    plot: plotOf(figures, modes, labelOf),
+    plot: isOpenOnly && diversity !== undefined
+      ? diversityPlot(diversity.figures, modes, labelOf)
+      : plotOf(figures, modes, labelOf),
     listings: experiment === undefined
       ? []
       : [{ title: `Experiment file ${experiment.name}`, text: experiment.text }],
@@ -99,6 +113,7 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
       pairs,
       normalised,
       parts,
+      diversity,
       warmUpAnswers: all.length - records.length,
       held: heldQuestions(all),
       failures: Object.fromEntries(failures),
@@ -171,7 +186,13 @@ function plotOf(
   labelOf: (set: string) => string,
 ): Report["plot"] {
   return {
-    data: { values: figures.map((one) => ({ ...one, ...one.interval, set: labelOf(one.set) })) },
+    data: {
+      values: figures.filter(({ accuracy }) => !Number.isNaN(accuracy)).map((one) => ({
+        ...one,
+        ...one.interval,
+        set: labelOf(one.set),
+      })),
+    },
     facet: { row: setRows(figures.map(({ set }) => labelOf(set))) },
     spec: {
       width: 420,

@@ -19,6 +19,7 @@ import { writeReport, writeResult } from "../../kit/report_output.ts";
 import { version } from "../../kit/version.ts";
 import type { SpendingBasis } from "../../../bench/evaluation/spending.ts";
 import { askServer } from "./ask_server.ts";
+import { openEndedDiversity } from "./open_ended_diversity.ts";
 import { baselineMode, spendingBasis } from "./eval_basis.ts";
 import { chosenModes } from "./eval_modes.ts";
 import { EVAL_DEFAULTS, EVAL_OPTIONS, type EvalValues } from "./eval_options.ts";
@@ -60,7 +61,8 @@ log-probability; moa-vllm is a --config's graph in MoA-vllm's manner.
 
 An experiment file is JSONC: "sets", and options by their names with _ for -, such as "max_tokens", those that can be
 repeated as lists; a member of "config" may be a configuration itself. Its paths are seen from the file. The report
-has its text, what options here have changed, and a hash. all-sets is shipped: all ten samples in every kind of mode.
+has its text, what options here have changed, and a hash. Shipped are all-sets, all ten samples in every kind of mode,
+and diversity, how unlike answers to open-ended prompts are with and without exits.
 
 Examples:
   canopy bench eval gsm8k math500 --samples 10 --mode moa --mode 32b --mode self-consistency@tokens:32b
@@ -257,12 +259,14 @@ async function reported(
 ): Promise<number> {
   const { protocol } = chosen;
   const { seed = DEFAULT_SEED, repeats = 1 } = values;
+  const names = modes.map(({ name }) => name);
+  const diversity = await openEndedDiversity({ records: result.records, sets, modes: names }, values, io);
   const code = await writeReport(
     evalReport(result, {
       origin: originOf({ simulated, where: targets.where, protocol: protocol.name }) +
         `; ${paceText(pace)}, ${repeats} each; seed ${seed}`,
       simulated,
-      modes: modes.map(({ name }) => name),
+      modes: names,
       labels: new Map(
         sets.map(({ name, label, questions, count }) => [name, `${label}: ${questions.length} of ${count}`]),
       ),
@@ -271,6 +275,7 @@ async function reported(
       experiment,
       basis,
       baseline,
+      diversity,
       remarks: [
         ...chosen.remarks,
         ...worldRemarks(targets, pace),

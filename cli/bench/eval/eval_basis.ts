@@ -21,6 +21,14 @@ export const BASIS_OPTIONS = {
     help:
       "Divide figures by those of this mode; by default the one that is #2, a tree without incremental prefill and exits",
   },
+  embedder: {
+    type: "text",
+    value: "NAME",
+    choices: ["lexical", "onnx"],
+    help:
+      "What tells how far answers to open-ended prompts are apart: their words (the default), or the scorer's model, " +
+      "which canopy models pull fetches",
+  },
 } as const;
 
 /** The name that the preset faster-moa-modes, and the paper's count, give #2. */

@@ -18,9 +18,10 @@ import type { Io } from "../../kit/io.ts";
 import { EVAL_OPTIONS } from "./eval_options.ts";
 import type { ConfigChoice } from "./eval_targets.ts";
 import allSets from "./experiments/all-sets.jsonc" with { type: "text" };
+import diversity from "./experiments/diversity.jsonc" with { type: "text" };
 
 /** Experiments that come with Canopy. */
-const SHIPPED: Readonly<Record<string, string>> = { "all-sets": allSets };
+const SHIPPED: Readonly<Record<string, string>> = { "all-sets": allSets, diversity };
 
 /** Values of options by their names, as a file or a command line gives them; data sets are `sets`. */
 export type ExperimentMembers = Readonly<Record<string, unknown>>;

@@ -4,8 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { DATA_SETS } from "../../../bench/datasets/catalog.ts";
+import { benchCommand } from "../../../cli/bench/bench.ts";
 import { EVAL_OPTIONS } from "../../../cli/bench/eval/eval_options.ts";
 import { experimentJsonSchema, readExperiment } from "../../../cli/bench/eval/experiment_file.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
+import { fakeIo } from "../fake_io.ts";
 import { evaluated } from "./evaluated.ts";
 
 /** Gives a folder with an experiment in a folder of its own. */
@@ -166,7 +169,7 @@ test("an experiment file that says what cannot be is refused by line and member"
   const missing = await evaluated("/", ["--experiment", "all-set"]);
   assert.match(
     missing.err,
-    /no experiment has this name; did you mean "all-sets"\? \(experiments: all-sets\)/,
+    /no experiment has this name; did you mean "all-sets"\? \(experiments: all-sets, diversity\)/,
   );
 });
 
@@ -176,11 +179,15 @@ test("paths of an experiment are seen from its file; names of sets and presets a
     data: "../data.jsonl",
     config: ["moa-9-3-1", "tree.jsonc", "/etc/tree.jsonc", { models: {} }],
     lm_eval_output: "out",
+    cost: ["8b", "32b=calibrated.json", "32b=4b"],
+    prices: "prices.jsonc",
   };
   await inFolder(experiment, (cwd) => {
     const { members, shipped } = readExperiment("exp/x.jsonc", { cwd });
     assert.deepEqual(members["sets"], ["gsm8k", "exp/own.jsonl"]);
     assert.deepEqual(members["config"], ["moa-9-3-1", "exp/tree.jsonc", "/etc/tree.jsonc", { models: {} }]);
+    assert.deepEqual(members["cost"], ["8b", "32b=exp/calibrated.json", "32b=4b"]);
+    assert.equal(members["prices"], "exp/prices.jsonc");
     assert.deepEqual([members["data"], members["lm-eval-output"], shipped], ["data.jsonl", "exp/out", false]);
     return Promise.resolve();
   });
@@ -195,4 +202,32 @@ test("the JSON Schema of experiments knows every option and refuses others; the 
   }
   const { members } = readExperiment("all-sets", { cwd: "/" });
   assert.deepEqual(new Set(DATA_SETS.map(({ name }) => name)), new Set(members["sets"] as string[]));
+});
+
+test("the shipped experiment on open-ended prompts tells how unlike answers are, and nothing of right ones", async () => {
+  const io = fakeIo({ cwd: "/", columns: 200 });
+  const less = ["--samples", "2", "--repeats", "2", "--max-tokens", "16"];
+  const code = await runCommand([benchCommand], ["bench", "eval", "--experiment", "diversity", ...less], io);
+  assert.equal(code, 0, io.err.text);
+  assert.match(io.out.text, /^Answers to open-ended prompts$/m);
+  assert.match(io.out.text, /^Open-ended prompts \(24, by Canopy\): 2 of 24 +exit +2 +4 +\d+ +0\.\d{3} /m);
+  assert.match(io.out.text, /^Beside tree, over the same prompts$/m);
+  assert.match(io.out.text, /^16 ungradable, in no share, .*: an open-ended prompt has no right answer$/m);
+  assert.match(io.out.text, /embedder: lexical, which knows words but not their meaning/);
+});
+
+test("open-ended prompts of one's own need no answer, asked once they say what is missing, and Canopy's are on no Hub", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-open-"));
+  try {
+    writeFileSync(join(cwd, "mine.jsonl"), '{"question":"Name a colour.","grader":"open"}\n');
+    const { code, out, err } = await evaluated(cwd, ["./mine.jsonl", "--mode", "org/m"]);
+    assert.equal(code, 0, err);
+    assert.match(out, /is told where it was asked several times: --repeats 4$/m);
+    const hub = await evaluated(cwd, ["open-ended", "--data", "hub"]);
+    assert.match(hub.err, /open-ended are prompts of Canopy's own, published nowhere: leave out --data/);
+    const harness = await evaluated(cwd, ["open-ended", "--protocol", "lm-eval", "--mode", "org/m"]);
+    assert.match(harness.err, /open-ended is none of them: use chat/);
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
 });
