@@ -33,8 +33,8 @@ export interface EvaluateOptions {
   readonly openSandbox?: SandboxSource | undefined;
   readonly file: RecordFile;
   readonly signal: AbortSignal;
-  /** Called after each answer. */
-  readonly onAnswer: (done: number, all: number) => void;
+  /** Called after each answer; `known`: the file had it. */
+  readonly onAnswer: (done: number, all: number, known: boolean) => void;
 }
 
 /** Where a model or graph is asked. */
@@ -67,14 +67,15 @@ export async function evaluate(options: EvaluateOptions): Promise<Evaluation> {
   const ask = async (index: number, waitedMs: number) => {
     for (const at of turnOrder(modes, index)) {
       signal.throwIfAborted();
+      const task = { ...asked[index]!, waitedMs, mode: modes[at]!, reference: found[index]![0] };
+      const known = file.find(keyOf(task)) !== undefined;
       try {
-        const task = { ...asked[index]!, waitedMs, mode: modes[at]!, reference: found[index]![0] };
         found[index]![at] = await recordOf(task, options);
       } catch (error) {
         signal.throwIfAborted();
         failures.set(messageOf(error), (failures.get(messageOf(error)) ?? 0) + 1);
       }
-      onAnswer(++done, asked.length * modes.length);
+      onAnswer(++done, asked.length * modes.length, known);
     }
   };
   const isKnown = (index: number) =>

@@ -5,7 +5,6 @@ import {
   type DiversityMeasure,
 } from "../../evaluation/diversity/diversity.ts";
 import { countText, type Report, type ReportTable } from "../report.ts";
-import { setRows } from "./paired_texts.ts";
 import type { SetLabel } from "./spending_tables.ts";
 
 /** Measures of diversity, and what they were taken with. */
@@ -67,7 +66,7 @@ export function diversityNotes({ figures, embedder }: ReportedDiversity): string
   ];
 }
 
-/** Measures of each mode, a row for each set and a column for each measure. */
+/** Measures of each mode, a column for each measure, and a row for each set where there are several. */
 export function diversityPlot(
   figures: readonly DiversityFigures[],
   modes: readonly string[],
@@ -81,10 +80,13 @@ export function diversityPlot(
       value: one[measure],
     }))
   );
+  const sets = [...new Set(figures.map(({ set }) => labelOf(set)))];
   return {
     data: { values },
     facet: {
-      row: setRows(figures.map(({ set }) => labelOf(set))),
+      ...sets.length < 2 ? {} : {
+        row: { field: "set", type: "nominal" as const, sort: sets, header: { title: null, labelAngle: 0 } },
+      },
       column: {
         field: "measure",
         type: "nominal",

@@ -14,7 +14,6 @@ import { lmEvalFiles, type LmEvalFilesOptions } from "../../../bench/report/eval
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
-import { Progress } from "../../kit/progress.ts";
 import { writeReport, writeResult } from "../../kit/report_output.ts";
 import { version } from "../../kit/version.ts";
 import type { SpendingBasis } from "../../../bench/evaluation/spending.ts";
@@ -25,6 +24,7 @@ import { chosenModes } from "./eval_modes.ts";
 import { EVAL_DEFAULTS, EVAL_OPTIONS, type EvalValues } from "./eval_options.ts";
 import { checkWarmUp, type EvalPace, evalPace, isOneByOne, paceArrivals, paceText } from "./eval_pace.ts";
 import { type ChosenProtocol, chosenProtocol } from "./eval_protocol.ts";
+import { EvalProgress } from "./eval_progress.ts";
 import { type EvalTarget, type EvalTargets, evalTargets } from "./eval_targets.ts";
 import { experimentJsonSchema } from "./experiment_file.ts";
 import { evalRequest, shardRequest } from "./experiment_request.ts";
@@ -184,7 +184,7 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
   const { modes, pace } = settings;
   const sets = shard === undefined ? work.sets : shardQuestions(work.sets, shard);
   checkWarmUp(pace, sets, shard);
-  const progress = new Progress(io);
+  const progress = new EvalProgress(io);
   const place = evalPlace(work, settings, io);
   const result = await place.run(() =>
     evaluate({
@@ -201,9 +201,7 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
       seed,
       file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(settings.kept)),
       signal: io.stop,
-      onAnswer: (done, all) => {
-        if (io.err.isTerminal || done % Math.ceil(all / 10) === 0) progress.show(`${done} of ${all} answers`);
-      },
+      onAnswer: (done, all, known) => progress.add(done, all, known),
     })
   ).finally(() => progress.end());
   const code = await reported({ ...work, sets }, settings, result, io);

@@ -4,6 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { benchCommand } from "../../../cli/bench/bench.ts";
+import { VirtualClock } from "../../../base/clock.ts";
+import { EvalProgress } from "../../../cli/bench/eval/eval_progress.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { evaluated } from "./evaluated.ts";
 import { fakeIo } from "../fake_io.ts";
@@ -144,6 +146,27 @@ test("parts of an evaluation are merged into one that asks nothing, and two are 
   } finally {
     rmSync(cwd, { recursive: true });
   }
+});
+
+test("progress says how many answers come in a time and how long the rest takes, and what the records have took none", () => {
+  let nowMs = 0;
+  const clock = new VirtualClock();
+  clock.now = () => nowMs;
+  const io = fakeIo({ clock });
+  const progress = new EvalProgress(io);
+  const lines = () => io.err.text.trim().split("\n");
+  for (let done = 1; done <= 10; done++) progress.add(done, 100, true);
+  assert.deepEqual(lines(), ["10 of 100 answers"]);
+  for (let done = 11; done <= 30; done++) {
+    nowMs += 500;
+    progress.add(done, 100, false);
+  }
+  assert.equal(lines().at(-1), "30 of 100 answers, 2.0 a second, about 35 s left");
+  nowMs += 3_600_000;
+  for (let done = 31; done <= 40; done++) progress.add(done, 100, false);
+  assert.equal(lines().at(-1), "40 of 100 answers, 29.9 an hour, about 2 h 1 min left");
+  for (let done = 41; done <= 100; done++) progress.add(done, 100, false);
+  assert.equal(lines().at(-1), "100 of 100 answers, 1.5 a minute");
 });
 
 test("bench eval refuses what it cannot do before it asks anything", async () => {
