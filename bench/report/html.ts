@@ -1,4 +1,4 @@
-import type { Report, ReportTable } from "./report.ts";
+import type { Report, ReportPlot, ReportTable } from "./report.ts";
 import { svgOf } from "./svg.ts";
 
 /** A report as one page that needs nothing else: its tables, its plot, its notes. */
@@ -7,30 +7,40 @@ export async function htmlOf(report: Report): Promise<string> {
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
-<title>${escaped(report.title)}</title>
+<title>${escapedHtml(report.title)}</title>
 <style>${STYLE}</style>
-<h1>${escaped(report.title)}</h1>
-<p class="origin">${escaped(report.origin)}</p>
+<h1>${escapedHtml(report.title)}</h1>
+<p class="origin">${escapedHtml(report.origin)}</p>
 ${report.tables.slice(0, 1).map(tableOf).join("\n")}
 <figure>${await svgOf(report)}</figure>
 ${report.tables.slice(1).map(tableOf).join("\n")}
+${
+    report.pages === undefined
+      ? ""
+      : `<p><a href="${escapedHtml(report.pages.path)}">${escapedHtml(report.pages.text)}</a></p>`
+  }
+${(await Promise.all((report.plots ?? []).map((one) => figureOf(report, one)))).join("\n")}
 <h2>Notes</h2>
 <ul>
-${report.notes.map((note) => `<li>${escaped(note)}</li>`).join("\n")}
+${report.notes.map((note) => `<li>${escapedHtml(note)}</li>`).join("\n")}
 </ul>
 ${
     (report.listings ?? []).map(({ title, text }) =>
-      `<h2>${escaped(title)}</h2>\n<pre>${escaped(text)}</pre>`
+      `<h2>${escapedHtml(title)}</h2>\n<pre>${escapedHtml(text)}</pre>`
     ).join("\n")
   }
 </html>
 `;
 }
 
+async function figureOf(report: Report, { title, plot }: ReportPlot): Promise<string> {
+  return `<figure>${await svgOf({ ...report, title, plot })}</figure>`;
+}
+
 function tableOf({ title, head, rows }: ReportTable): string {
   const cells = (tag: "td" | "th", row: readonly string[]) =>
-    `<tr>${row.map((cell) => `<${tag}>${escaped(cell)}</${tag}>`).join("")}</tr>`;
-  return `<h2>${escaped(title)}</h2>
+    `<tr>${row.map((cell) => `<${tag}>${escapedHtml(cell)}</${tag}>`).join("")}</tr>`;
+  return `<h2>${escapedHtml(title)}</h2>
 <div class="wide"><table>
 <thead>${cells("th", head)}</thead>
 <tbody>
@@ -39,14 +49,16 @@ ${rows.map((row) => cells("td", row)).join("\n")}
 </table></div>`;
 }
 
-function escaped(text: string): string {
+/** A text in which nothing is markup. */
+export function escapedHtml(text: string): string {
   return text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll(
     '"',
     "&quot;",
   );
 }
 
-const STYLE = `
+/** How pages look. */
+export const STYLE = `
 body { font: 15px/1.5 Helvetica, Arial, sans-serif; color: #222; max-width: 70rem; margin: 2rem auto; padding: 0 1rem }
 h1 { font-size: 1.6rem } h2 { font-size: 1.15rem; margin-top: 2rem }
 .origin { color: #666 }

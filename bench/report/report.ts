@@ -13,6 +13,14 @@ export interface ReportListing {
   readonly text: string;
 }
 
+/** A plot beside the first one. */
+export interface ReportPlot {
+  /** Part of its file's name. */
+  readonly name: string;
+  readonly title: string;
+  readonly plot: TopLevelSpec;
+}
+
 /** A result as it is shown to people and written to files. */
 export interface Report {
   readonly title: string;
@@ -22,6 +30,10 @@ export interface Report {
   /** Notes for readers of the tables: a sentence each. */
   readonly notes: readonly string[];
   readonly plot: TopLevelSpec;
+  /** Further plots, below the tables. */
+  readonly plots?: readonly ReportPlot[] | undefined;
+  /** Where pages with more of it lie, seen from an HTML page, and what they are. */
+  readonly pages?: { readonly path: string; readonly text: string } | undefined;
   /** Texts that pages and Markdown show as they are, such as the file that a report was made from. */
   readonly listings?: readonly ReportListing[] | undefined;
   /** For a JSON file. */

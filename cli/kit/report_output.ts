@@ -12,7 +12,7 @@ import { version } from "./version.ts";
 /** Options of all commands that print a report. */
 export const REPORT_OPTIONS = {
   json: { type: "text", value: "FILE", help: "Write all figures to this file as JSON" },
-  svg: { type: "text", value: "FILE", help: "Write a plot to this file as SVG" },
+  svg: { type: "text", value: "FILE", help: "Write a plot to this file as SVG; further ones beside it" },
   markdown: { type: "text", value: "FILE", help: "Write the tables to this file as Markdown" },
 } as const;
 
@@ -37,16 +37,32 @@ export async function writeReport(
   if (files.json !== undefined) {
     writeResult(files.json, `${JSON.stringify({ canopy: version, ...report.data }, null, 2)}\n`, io);
   }
-  if (files.svg !== undefined) writeResult(files.svg, await svgOf(report), io);
+  if (files.svg !== undefined) {
+    writeResult(files.svg, await svgOf(report), io);
+    for (const { name, title, plot } of report.plots ?? []) {
+      writeResult(besideSvg(files.svg, name), await svgOf({ ...report, title, plot }), io);
+    }
+  }
   if (files.markdown !== undefined) writeResult(files.markdown, markdownOf(report), io);
   if (files.html !== undefined) writeResult(files.html, await htmlOf(report), io);
   return 0;
 }
 
+/** `eval.svg` → `eval.fig4-i.svg`. */
+function besideSvg(path: string, name: string): string {
+  return `${path.replace(/\.svg$/i, "")}.${name}.svg`;
+}
+
 /** Writes a file, seen from the working folder, and says so. Throws 500 `cannot_write`. */
 export function writeResult(path: string, text: string, io: Io): void {
+  writeQuietly(path, text, io);
+  io.err.write(`Wrote ${path}\n`);
+}
+
+/** Writes a file, seen from the working folder. Throws 500 `cannot_write`. */
+export function writeQuietly(path: string, text: string, { cwd }: Pick<Io, "cwd">): void {
   try {
-    writeFileSync(resolve(io.cwd, path), text);
+    writeFileSync(resolve(cwd, path), text);
   } catch (cause) {
     throw new CanopyError(`Cannot write ${path}: ${messageOf(cause)}`, {
       code: "cannot_write",
@@ -54,5 +70,4 @@ export function writeResult(path: string, text: string, io: Io): void {
       cause,
     });
   }
-  io.err.write(`Wrote ${path}\n`);
 }

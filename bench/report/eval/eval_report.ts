@@ -18,6 +18,7 @@ import {
   type ReportedDiversity,
 } from "./diversity_tables.ts";
 import { accuracyTables, type ModeParts, pairTables, partTables } from "./eval_tables.ts";
+import { figure4 } from "./figure4.ts";
 import { PAIRED_NOTES, repeatNotes, setRows } from "./paired_texts.ts";
 import { normalisedTables, spendingNotes, spendingTables } from "./spending_tables.ts";
 
@@ -48,6 +49,8 @@ export interface EvalReportOptions {
   readonly baseline?: string | undefined;
   /** Of open-ended prompts, where there are any. */
   readonly diversity?: ReportedDiversity | undefined;
+  /** Pages of single questions, seen from the report's page. */
+  readonly pages?: Report["pages"];
   /** Further notes, such as where a protocol is not followed to the letter. */
   readonly remarks?: readonly string[] | undefined;
 }
@@ -98,6 +101,8 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
     plot: isOpenOnly && diversity !== undefined
       ? diversityPlot(diversity.figures, modes, labelOf)
       : plotOf(figures, modes, labelOf),
+    plots: figure4({ records, figures, normalised, modes, labelOf }),
+    pages: options.pages,
     listings: experiment === undefined
       ? []
       : [{ title: `Experiment file ${experiment.name}`, text: experiment.text }],

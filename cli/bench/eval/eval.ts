@@ -1,37 +1,24 @@
-import { mkdirSync } from "node:fs";
-import { dirname, join, resolve } from "node:path";
-import {
-  type AskAlone,
-  evaluate,
-  type EvaluateOptions,
-  type Evaluation,
-} from "../../../bench/evaluation/evaluate.ts";
-import { countedRecords } from "../../../bench/evaluation/eval_figures.ts";
-import { type EvalMode, needsReference } from "../../../bench/evaluation/modes/eval_mode.ts";
+import { resolve } from "node:path";
+import { type AskAlone, evaluate, type EvaluateOptions } from "../../../bench/evaluation/evaluate.ts";
+import { needsReference } from "../../../bench/evaluation/modes/eval_mode.ts";
 import { RecordFile } from "../../../bench/evaluation/record_file.ts";
-import { evalReport, type ReportedExperiment } from "../../../bench/report/eval/eval_report.ts";
-import { lmEvalFiles, type LmEvalFilesOptions } from "../../../bench/report/eval/lm_eval_files.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
-import { writeReport, writeResult } from "../../kit/report_output.ts";
-import { version } from "../../kit/version.ts";
-import type { SpendingBasis } from "../../../bench/evaluation/spending.ts";
 import { askServer } from "./ask_server.ts";
-import { openEndedDiversity } from "./open_ended_diversity.ts";
 import { baselineMode, spendingBasis } from "./eval_basis.ts";
+import { type EvalSettings, type EvalWork, reportEvaluation } from "./eval_output.ts";
 import { chosenModes } from "./eval_modes.ts";
-import { EVAL_DEFAULTS, EVAL_OPTIONS, type EvalValues } from "./eval_options.ts";
-import { checkWarmUp, type EvalPace, evalPace, isOneByOne, paceArrivals, paceText } from "./eval_pace.ts";
-import { type ChosenProtocol, chosenProtocol } from "./eval_protocol.ts";
+import { EVAL_DEFAULTS, EVAL_OPTIONS } from "./eval_options.ts";
+import { checkWarmUp, evalPace, isOneByOne, paceArrivals } from "./eval_pace.ts";
+import { chosenProtocol } from "./eval_protocol.ts";
 import { EvalProgress } from "./eval_progress.ts";
-import { type EvalTarget, type EvalTargets, evalTargets } from "./eval_targets.ts";
+import { evalTargets } from "./eval_targets.ts";
 import { experimentJsonSchema } from "./experiment_file.ts";
 import { evalRequest, shardRequest } from "./experiment_request.ts";
 import { effectOf } from "./in_effect.ts";
-import { type Shard, shardQuestions } from "./shard.ts";
-import { STREAM_INTERVAL } from "./simulated_world.ts";
-import { DEFAULT_SEED, type PickedSet, pickedSets } from "../question_source.ts";
+import { shardQuestions } from "./shard.ts";
+import { DEFAULT_SEED, pickedSets } from "../question_source.ts";
 import { sandboxSource } from "../sandbox_source.ts";
 
 /** `canopy bench eval`: right answers of models and graphs on data sets. */
@@ -92,30 +79,6 @@ Examples:
     }
   },
 });
-
-interface EvalWork {
-  readonly values: EvalValues;
-  /** All of them; the part that is asked is `shard`. */
-  readonly sets: readonly PickedSet[];
-  readonly shard: Shard | undefined;
-  readonly targets: EvalTargets;
-  readonly chosen: ChosenProtocol;
-  readonly experiment: ReportedExperiment | undefined;
-}
-
-/** What an evaluation's answers depend on: in the file of records, and in reports. */
-interface EvalSettings {
-  readonly modes: readonly EvalMode[];
-  readonly asked: ReadonlyMap<string, EvalTarget>;
-  readonly simulated: boolean;
-  readonly pace: EvalPace;
-  readonly basis: SpendingBasis;
-  readonly baseline: string | undefined;
-  readonly drawing: { readonly temperature: number; readonly width: number } | undefined;
-  readonly kept: Readonly<Record<string, unknown>>;
-  readonly shown: Readonly<Record<string, unknown>>;
-  readonly hash: string;
-}
 
 function settingsOf(work: EvalWork, io: Pick<Io, "cwd">): EvalSettings {
   const { values, sets, targets, chosen, experiment } = work;
@@ -204,7 +167,7 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
       onAnswer: (done, all, known) => progress.add(done, all, known),
     })
   ).finally(() => progress.end());
-  const code = await reported({ ...work, sets }, settings, result, io);
+  const code = await reportEvaluation({ ...work, sets }, settings, result, io);
   return result.failures.size > 0 ? 1 : code;
 }
 
@@ -246,91 +209,6 @@ function evalPlace(
       (own) => use({ ask: askServer(asked, limits, own), clock: own.clock }),
     );
   return { ...outside, alone };
-}
-
-/** Prints and writes the report; gives the exit code. */
-async function reported(
-  { values, sets, targets, chosen, experiment }: EvalWork,
-  { modes, simulated, pace, basis, baseline, drawing, shown, hash }: EvalSettings,
-  result: Evaluation,
-  io: Io,
-): Promise<number> {
-  const { protocol } = chosen;
-  const { seed = DEFAULT_SEED, repeats = 1 } = values;
-  const names = modes.map(({ name }) => name);
-  const diversity = await openEndedDiversity({ records: result.records, sets, modes: names }, values, io);
-  const code = await writeReport(
-    evalReport(result, {
-      origin: originOf({ simulated, where: targets.where, protocol: protocol.name }) +
-        `; ${paceText(pace)}, ${repeats} each; seed ${seed}`,
-      simulated,
-      modes: names,
-      labels: new Map(
-        sets.map(({ name, label, questions, count }) => [name, `${label}: ${questions.length} of ${count}`]),
-      ),
-      settings: shown,
-      hash,
-      experiment,
-      basis,
-      baseline,
-      diversity,
-      remarks: [
-        ...chosen.remarks,
-        ...worldRemarks(targets, pace),
-        ...drawing === undefined ? [] : [drawingRemark(drawing)],
-      ],
-    }),
-    values,
-    io,
-  );
-  const { "lm-eval-output": folder } = values;
-  if (folder !== undefined) {
-    const unixMs = io.clock.unixEpochMs + io.clock.now();
-    const records = countedRecords(result.records);
-    writeLmEvalFiles(folder, { records, sets, protocol, settings: shown, simulated, version, unixMs }, io);
-  }
-  return code;
-}
-
-function writeLmEvalFiles(folder: string, options: LmEvalFilesOptions, io: Io): void {
-  for (const { path, text } of lmEvalFiles(options)) {
-    mkdirSync(dirname(pathOf(join(folder, path), io)), { recursive: true });
-    writeResult(join(folder, path), text, io);
-  }
-}
-
-function originOf(
-  { simulated, where, protocol }: {
-    readonly simulated: boolean;
-    readonly where: string;
-    readonly protocol: string;
-  },
-): string {
-  const what = simulated
-    ? "Simulated engines, so that no figure says anything about models"
-    : "Measured in real time";
-  return `${what}: ${where}, protocol ${protocol}`;
-}
-
-/** What of a configuration is not in effect in virtual time. */
-function worldRemarks({ world }: EvalTargets, pace: EvalPace): string[] {
-  if (world === undefined) return [];
-  return [
-    "in virtual time exits compare answers by their words: no scorer's model runs there; streams come in pieces of " +
-    `${STREAM_INTERVAL} tokens, as of engines with --stream-interval ${STREAM_INTERVAL}`,
-    ...isOneByOne(pace)
-      ? [
-        "each answer has engines of its own, so that nothing of another one is cached, and what is asked before it changes nothing",
-      ]
-      : [],
-  ];
-}
-
-function drawingRemark(
-  { temperature, width }: { readonly temperature: number; readonly width: number },
-): string {
-  return `self-consistency and best-of-N draw ${width} answers at a time, at temperature ${temperature}; their latency and ` +
-    "tokens are those of all answers drawn, but for those that were broken off when the time was up";
 }
 
 function pathOf(path: string, io: Io): string {

@@ -90,6 +90,13 @@ export const EVAL_OPTIONS = {
   },
   ...BASIS_OPTIONS,
   html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
+  pages: {
+    type: "text",
+    value: "FOLDER",
+    help:
+      "Write a page for each question to this folder: its answers, and of graphs the tree, texts and decisions; the " +
+      "page of --html links to them",
+  },
   "lm-eval-output": {
     type: "text",
     value: "FOLDER",

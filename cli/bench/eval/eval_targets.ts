@@ -10,7 +10,7 @@ import type { OptionValues } from "../../kit/command.ts";
 import type { Io } from "../../kit/io.ts";
 import { DEFAULT_URL } from "../../kit/server_place.ts";
 import { reachableUrl, startRouter } from "../../kit/router/local_router.ts";
-import { digestOf } from "./digest.ts";
+import { digestOf } from "../../../bench/records/digest.ts";
 import { COST_OPTION, givenCosts, type NamedCost } from "../model_costs.ts";
 import { type CostOf, listeningEngines, simulatedConfig } from "./simulated_config.ts";
 import { SimulatedWorld } from "./simulated_world.ts";
@@ -152,8 +152,8 @@ function costOfModel(costs: ReadonlyMap<string, NamedCost>): CostOf {
 
 /** How the servers of configurations are simulated: in virtual time, or in real time; else they are real. */
 interface Simulation {
-  readonly world?: SimulatedWorld;
-  readonly speedup?: number;
+  readonly world?: SimulatedWorld | undefined;
+  readonly speedup?: number | undefined;
   /** Of models whose engines take other than their names say. */
   readonly costs?: ReadonlyMap<string, NamedCost>;
 }

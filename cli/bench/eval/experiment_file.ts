@@ -38,7 +38,15 @@ export interface Experiment {
 }
 
 /** Options whose values are paths of what is written. */
-export const OUTPUT_OPTIONS = ["records", "html", "json", "svg", "markdown", "lm-eval-output"] as const;
+export const OUTPUT_OPTIONS = [
+  "records",
+  "html",
+  "pages",
+  "json",
+  "svg",
+  "markdown",
+  "lm-eval-output",
+] as const;
 
 /**
  * Reads an experiment file, or a shipped experiment. Throws `UsageError` where there is none, and `ConfigError` naming

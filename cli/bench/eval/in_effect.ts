@@ -1,4 +1,4 @@
-import { digestOf } from "./digest.ts";
+import { digestOf } from "../../../bench/records/digest.ts";
 import type { ChosenProtocol } from "./eval_protocol.ts";
 import type { EvalTargets } from "./eval_targets.ts";
 import type { PickedSet } from "../question_source.ts";

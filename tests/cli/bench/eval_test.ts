@@ -446,22 +446,34 @@ test("costs of engines, prices and a mode to divide by are as options say, and a
   });
 });
 
-test("the tree of the preset with all four modes is known to be #2, and all others are divided by it", async () => {
-  const io = fakeIo({ cwd: "/", columns: 200 });
-  const modes = ["1-dense", "2-tree", "3-overlap"].flatMap((mode) => ["--mode", mode]);
-  const rest = ["--simulate", "--samples", "1", "--max-tokens", "8", ...modes];
-  const code = await runCommand([benchCommand], [
-    "bench",
-    "eval",
-    "gsm8k",
-    "--config",
-    "faster-moa-modes",
-    ...rest,
-  ], io);
-  assert.equal(code, 0, io.err.text);
-  assert.match(io.out.text, /^Divided by 2-tree, over the same answers$/m);
-  assert.match(io.out.text, /^GSM8K sample .* 1-dense +1 +[\d.]+ .* 1\.462 /m, "19 calls, not 13");
-  assert.match(io.out.text, /^divided by 2-tree: means over the answers that both modes have, as the paper/m);
+test("the tree of the preset with all four modes is #2: others are divided by it, with Fig. 4's plots and a page for each question", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-eval-"));
+  try {
+    const io = fakeIo({ cwd, columns: 200 });
+    const modes = ["1-dense", "2-tree", "3-overlap"].flatMap((mode) => ["--mode", mode]);
+    const files = ["--html", "e.html", "--svg", "e.svg", "--pages", "deep/pages"];
+    const rest = ["--simulate", "--samples", "2", "--max-tokens", "8", ...modes, ...files];
+    const all = ["bench", "eval", "gsm8k", "--config", "faster-moa-modes", ...rest];
+    const code = await runCommand([benchCommand], all, io);
+    assert.equal(code, 0, io.err.text);
+    assert.match(io.out.text, /^Divided by 2-tree, over the same answers$/m);
+    assert.match(io.out.text, /^GSM8K sample .* 1-dense +2 +[\d.]+ .* 1\.462 /m, "19 calls, not 13");
+    assert.match(
+      io.out.text,
+      /^divided by 2-tree: means over the answers that both modes have, as the paper/m,
+    );
+    for (const name of ["i", "ii", "iii"]) {
+      assert.match(readFileSync(join(cwd, `e.fig4-${name}.svg`), "utf8"), /As Fig\. 4\(i+\)/);
+    }
+    const page = readFileSync(join(cwd, "e.html"), "utf8");
+    assert.equal([...page.matchAll(/<figure><svg /g)].length, 4);
+    assert.match(page, /<a href="deep\/pages\/index\.html">A page for each question<\/a>/);
+    assert.match(io.err.text, /^Wrote 3 pages: deep\/pages\/index\.html$/m);
+    assert.deepEqual(readdirSync(join(cwd, "deep/pages/gsm8k")).sort(), ["1.html", "2.html"]);
+    assert.match(readFileSync(join(cwd, "deep/pages/gsm8k/1.html"), "utf8"), /<summary>Tree: 19 agents/);
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
 });
 
 test("bench eval refuses modes and targets that cannot be, before it asks anything", async () => {

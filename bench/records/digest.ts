@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { canonicalJson } from "../../../base/json.ts";
+import { canonicalJson } from "../../base/json.ts";
 
 /** SHA-256 of a value's canonical JSON, in hexadecimal digits. */
 export function digestOf(value: unknown): string {
