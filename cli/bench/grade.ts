@@ -1,19 +1,18 @@
-import { readFileSync, writeFileSync } from "node:fs";
-import { resolve } from "node:path";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { CanopyError } from "../../base/errors.ts";
 import type { EvalQuestion } from "../../bench/datasets/data_set.ts";
 import { gradeAnswer } from "../../bench/grading/grade_answer.ts";
 import type { AnswerGrade } from "../../bench/grading/answer_grade.ts";
 import { partShares, uncheckedReasons } from "../../bench/grading/part_shares.ts";
 import { shareText } from "../../bench/report/report.ts";
-import { sumOf, wilsonInterval } from "../../bench/statistics/statistics.ts";
-import { isJsonObject } from "../../base/json.ts";
+import { clusteredInterval } from "../../bench/statistics/clustered_share.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
+import { writeResult } from "../kit/report_output.ts";
 import { colorsOf, table } from "../kit/terminal.ts";
+import { type GivenAnswer, givenAnswers } from "./graded_answers.ts";
 import { sandboxSource } from "./sandbox_source.ts";
-import { pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
+import { checkSetName, pickedSets, QUESTION_OPTIONS, setNameOf } from "./question_source.ts";
 
 /** `canopy bench grade`: verdicts on answers that are there. */
 export const benchGradeCommand = defineCommand({
@@ -25,137 +24,119 @@ export const benchGradeCommand = defineCommand({
     data: QUESTION_OPTIONS.data,
     seed: {
       ...QUESTION_OPTIONS.seed,
-      help: "Of the order of GPQA's options when it was asked; canopy by default",
+      help: "Of the order of GPQA's options when it was asked; of records theirs by default, else canopy",
     },
     out: { type: "text", value: "FILE", help: "Write each verdict to this file as JSONL" },
   },
   details:
     `SET is a data set (see bench questions) or a JSONL file of your own questions. FILE has a line of JSON for each
-answer, with the "id" of the question and the "text". An answer that states nothing is ungradable, and never right.
+answer, with the "id" of the question and the "text", or it is a file of bench eval --records, as it is: then there is a
+line for each mode. An answer that states nothing is ungradable, and never right.
 
 Examples:
   canopy bench grade gsm8k answers.jsonl
+  canopy bench grade math500 records.jsonl
   canopy bench grade math500 answers.jsonl --data hub --out verdicts.jsonl`,
   run: async (values, [name, file], io) => {
     if (name === undefined || file === undefined) {
       throw new UsageError("Needs a data set and a file of answers: canopy bench grade SET FILE");
     }
-    const [set] = await pickedSets([name], { ...values, samples: undefined, ids: [] }, io);
+    checkSetName(name);
+    const { answers, seed, notes } = givenAnswers(file, setNameOf(name), io);
+    const source = { ...values, seed: values.seed ?? seed, samples: undefined, ids: [] };
+    const [set] = await pickedSets([name], source, io);
     const byId = new Map(set!.questions.map((question) => [question.id, question]));
     const openSandbox = sandboxSource(io);
     const graded: GradedAnswer[] = [];
-    for (const [index, { id, text }] of answersIn(file, io).entries()) {
-      const question = byId.get(id);
+    for (const answer of answers) {
+      const question = byId.get(answer.id);
       if (question === undefined) {
-        throw failure(
-          "no_question",
-          `Line ${index + 1} of ${file} answers "${id}", which is no question of ${set!.label}`,
+        throw new CanopyError(
+          `${answer.place} answers "${answer.id}", which is no question of ${set!.label}`,
+          { code: "no_question", status: 400 },
         );
       }
-      graded.push({ question, verdict: await gradeAnswer(question, text, openSandbox) });
+      graded.push({ answer, question, verdict: await gradeAnswer(question, answer.text, openSandbox) });
     }
-    io.out.write(resultText(set!.label, graded, io));
-    if (values.out !== undefined) writeVerdicts(values.out, graded, io);
+    io.out.write(resultText(set!.label, graded, [...notes, ...changeNotes(graded)], io));
+    if (values.out !== undefined) writeResult(values.out, graded.map(verdictLine).join(""), io);
     return 0;
   },
 });
 
 interface GradedAnswer {
+  readonly answer: GivenAnswer;
   readonly question: EvalQuestion;
   readonly verdict: AnswerGrade;
 }
 
-function answersIn(file: string, io: Io): { readonly id: string; readonly text: string }[] {
-  const lines = readLines(file, io);
-  const answers = lines.flatMap((line, index) => {
-    if (line.trim() === "") return [];
-    const read = parsed(line);
-    const { id, text } = isJsonObject(read) ? read : {};
-    if (typeof id === "string" && typeof text === "string") return [{ id, text }];
-    throw failure(
-      "bad_answers",
-      `Line ${index + 1} of ${file} is no JSON object with the texts "id" and "text"`,
-    );
-  });
-  if (answers.length > 0) return answers;
-  throw failure("bad_answers", `${file} has no answers`);
+/** What these verdicts have otherwise than the file of records. */
+function changeNotes(graded: readonly GradedAnswer[]): string[] {
+  const changed = graded.filter(({ answer: { record }, verdict }) => {
+    const before = record?.readings["canopy"]?.outcome ?? record?.outcome;
+    return before !== undefined && before !== verdict.outcome;
+  }).length;
+  return changed === 0 ? [] : [`other verdicts than in the file of records: ${changed}`];
 }
 
-function readLines(file: string, io: Io): string[] {
-  try {
-    return readFileSync(pathOf(file, io), "utf8").split("\n");
-  } catch (cause) {
-    throw failure("bad_answers", `Cannot read answers from ${file}: ${messageOf(cause)}`);
-  }
-}
-
-function parsed(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
-  }
-}
-
-function resultText(label: string, graded: readonly GradedAnswer[], io: Io): string {
+function resultText(
+  label: string,
+  graded: readonly GradedAnswer[],
+  notes: readonly string[],
+  io: Io,
+): string {
   const colors = colorsOf(io.out, io.env);
   const verdicts = graded.map(({ verdict }) => verdict);
-  const count = (outcome: AnswerGrade["outcome"]) =>
-    verdicts.filter((verdict) => verdict.outcome === outcome).length;
-  const reasons = uncheckedReasons(verdicts);
-  // What could not be checked is in no share.
-  const checked = verdicts.length - sumOf(reasons.map(([, number]) => number));
-  const [right, { low, high }] = [count("right"), wilsonInterval(count("right"), checked)];
-  const row = [verdicts.length, right, count("wrong"), count("ungradable")].map(String);
-  const parts = partShares(verdicts).map((one) => [
-    one.way,
-    `${one.answers}`,
-    shareText(one.allMet),
-    `${one.parts}`,
-    shareText(one.met),
-    `${one.unchecked}`,
-  ]);
+  const modes = Map.groupBy(graded, ({ answer: { record } }) => record?.mode);
+  const isByMode = !modes.has(undefined);
+  const head = ["answers", "right", "wrong", "ungradable", "accuracy", "95 %"];
+  const rows = [...modes].map(([mode, own]) => [...mode === undefined ? [] : [mode], ...countsRow(own)]);
+  const parts = [...modes].flatMap(([mode, own]) =>
+    partShares(own.map(({ verdict }) => verdict)).map((one) => [
+      ...mode === undefined ? [] : [mode],
+      one.way,
+      `${one.answers}`,
+      shareText(one.allMet),
+      `${one.parts}`,
+      shareText(one.met),
+      `${one.unchecked}`,
+    ])
+  );
+  const named = <T>(list: readonly T[], first: T) => isByMode ? [first, ...list] : [...list];
+  const right = (row: readonly string[]) => row.map(() => "right" as const);
   return [
     colors.bold(label),
-    ...table(
-      ["answers", "right", "wrong", "ungradable", "accuracy", "95 %"],
-      [[...row, shareText(right / checked), `${shareText(low)} – ${shareText(high)}`]],
-      row.map(() => "right"),
+    ...table(named(head, "mode"), rows, named(right(head), "left")),
+    ...parts.length === 0 ? [] : table(
+      named(["checked", "answers", "all met", "parts", "met", "not checked"], "mode"),
+      parts,
+      named(["left", "right", "right", "right", "right", "right"] as const, "left"),
     ),
-    ...parts.length === 0
-      ? []
-      : table(["checked", "answers", "all met", "parts", "met", "not checked"], parts, [
-        "left",
-        "right",
-        "right",
-        "right",
-        "right",
-        "right",
-      ]),
-    ...reasons.map(([reason, number]) => `${number} ungradable, in no share: ${reason}`),
+    ...uncheckedReasons(verdicts).map(([reason, number]) => `${number} ungradable, in no share: ${reason}`),
+    ...notes,
   ].map((line) => `${line}\n`).join("");
 }
 
-function writeVerdicts(path: string, graded: readonly GradedAnswer[], io: Io): void {
-  const lines = graded.map(({ question: { id, answer }, verdict }) =>
-    `${JSON.stringify({ id, ...verdict, stated: verdict.stated ?? null, answer })}\n`
+/** What could not be checked is in no share; answers to one question are not independent. */
+function countsRow(graded: readonly GradedAnswer[]): string[] {
+  const count = (outcome: AnswerGrade["outcome"]) =>
+    graded.filter(({ verdict }) => verdict.outcome === outcome).length;
+  const checked = graded.filter(({ verdict }) => verdict.unchecked === undefined);
+  const questions = [...Map.groupBy(checked, ({ question }) => question.id).values()];
+  const { low, high } = clusteredInterval(
+    questions.map((own) => ({
+      hits: own.filter(({ verdict }) => verdict.outcome === "right").length,
+      count: own.length,
+    })),
   );
-  try {
-    writeFileSync(pathOf(path, io), lines.join(""));
-  } catch (cause) {
-    throw new CanopyError(`Cannot write ${path}: ${messageOf(cause)}`, {
-      code: "cannot_write",
-      status: 500,
-      cause,
-    });
-  }
-  io.err.write(`Wrote ${path}\n`);
+  return [
+    ...[graded.length, count("right"), count("wrong"), count("ungradable")].map(String),
+    shareText(count("right") / checked.length),
+    `${shareText(low)} – ${shareText(high)}`,
+  ];
 }
 
-function pathOf(path: string, io: Io): string {
-  return resolve(io.cwd, path);
-}
-
-function failure(code: string, message: string): CanopyError {
-  return new CanopyError(message, { code, status: 400 });
+function verdictLine({ answer: { record }, question: { id, answer }, verdict }: GradedAnswer): string {
+  const of = record === undefined ? {} : { mode: record.mode, repeat: record.repeat };
+  return `${JSON.stringify({ id, ...of, ...verdict, stated: verdict.stated ?? null, answer })}\n`;
 }

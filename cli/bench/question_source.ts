@@ -71,6 +71,11 @@ export function checkSetName(name: string): void {
   );
 }
 
+/** The name that records give a set. */
+export function setNameOf(name: string): string {
+  return /[./\\]/.test(name) ? ownSet(name).name : name;
+}
+
 async function loadedSet(
   name: string,
   { data, seed, progress }: { readonly data: string; readonly seed: string; readonly progress: Progress },

@@ -95,3 +95,55 @@ test("bench grade runs no program where there is no sandbox, and says why", asyn
     /^1 ungradable, in no share: programs run only in bubblewrap, and there is no bwrap here/m,
   );
 });
+
+test("bench grade takes the records of bench eval as they are: a row for each mode, over questions, and says what changed", async () => {
+  const right = { outcome: "right", stated: "25", unchecked: null, parts: null };
+  const record = (mode: string, question: string, text: string, more: object = {}) => ({
+    record: {
+      ...right,
+      set: "gsm8k",
+      question,
+      mode,
+      repeat: 0,
+      readings: { canopy: right },
+      text,
+      latencyMs: 1,
+      completionTokens: 1,
+      ...more,
+    },
+  });
+  const file = [
+    { settings: '{"seed":"canopy"}' },
+    record("tree", "sample/0", "#### 25"),
+    record("tree", "sample/0", "#### 25", { repeat: 1 }),
+    record("tree", "sample/3", "The answer is 42."),
+    record("tree", "sample/3", "The answer is 42.", { repeat: 1 }),
+    record("large", "sample/0", "Hm."),
+    record("large", "sample/0", "#### 25"),
+    record("large", "sample/3", "#### 24", { warmUp: true }),
+    record("large", "1", "x", { set: "mmlu" }),
+  ].map((line) => JSON.stringify(line)).join("\n");
+  const { code, out, err, verdicts } = await grade(file, "gsm8k", "answers.jsonl", "--out", "out.jsonl");
+  assert.equal(code, 0, err);
+  // Two questions, not four answers: Wilson's interval of one of two.
+  assert.match(out, /^tree +4 +2 +2 +0 +50\.0 % +9\.5 % – 90\.5 %$/m);
+  assert.match(
+    out,
+    /^large +1 +1 +0 +0 +100\.0 % /m,
+    "the last of two answers to the same question and repeat",
+  );
+  assert.match(out, /^not graded, since they are answers to other sets: 1$/m);
+  assert.match(out, /^not graded, since they are of the warm-up: 1$/m);
+  assert.match(out, /^other verdicts than in the file of records: 2$/m);
+  const lines = verdicts.trim().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(lines[1], {
+    id: "sample/0",
+    mode: "tree",
+    repeat: 1,
+    outcome: "right",
+    stated: "25",
+    answer: "25",
+  });
+  const other = await grade(file, "bbh", "answers.jsonl");
+  assert.match(other.err, /answers\.jsonl has no answers to bbh: it has some to gsm8k, mmlu/);
+});
