@@ -317,6 +317,11 @@ test("bench emit refuses what no task could do", async () => {
       [["gsm9k", "--shards", "2", ...url], /There is no data set "gsm9k"/],
       [["--experiment", "part.jsonc", "--shards", "2", ...url], /Leave "shard" out of part\.jsonc/],
       [["./own.jsonl", "--shards", "2", ...url], /own\.jsonl is a file here, which pods do not see/],
+      [
+        ["gsm8k", "--shards", "2", "--config", "moa-9-3-1", "--simulate", "--cost", "32b=mine.json"],
+        /mine\.json is a file here, which pods do not see/,
+      ],
+      [["gsm8k", "--shards", "2", ...url, "--prices", "p.jsonc"], /p\.jsonc is a file here, which pods/],
       [["gsm8k", "--shards", "2", "--config", "none.jsonc"], /none\.jsonc: there is no such file/],
       [["gsm8k", "--shards", "2", "--url", "http://me:word@s"], /url has a password/],
       [["gsm8k", "--shard", "1/2", "--shards", "2"], /Unknown option --shard: did you mean --shards\?/],
