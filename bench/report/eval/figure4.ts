@@ -19,10 +19,11 @@ export interface Figure4Options {
 /** Most answers of a mode on a set that are drawn as points. */
 const MAX_POINTS = 300;
 const WIDTH = 300;
-const NO_HEADER = { title: null, labels: false };
 
 /** The plots of the paper's Fig. 4 (i) to (iii), as far as these results have what they show. */
-export function figure4(options: Figure4Options): ReportPlot[] {
+export function figure4(given: Figure4Options): ReportPlot[] {
+  // What stands in brackets would make plots as wide as their heads.
+  const options = { ...given, labelOf: (set: string) => given.labelOf(set).replaceAll(/ \(.*?\)/g, "") };
   const { figures, normalised } = options;
   const isGraph = figures.some(({ layers }) => layers.length > 0);
   return [
@@ -73,6 +74,7 @@ function usePlot({ figures, modes, labelOf }: Figure4Options): Report["plot"] {
         facet: { row: rows },
         spec: {
           width: WIDTH,
+          height: { step: 9, for: "offset" },
           mark: { type: "bar" },
           encoding: {
             y,
@@ -84,7 +86,7 @@ function usePlot({ figures, modes, labelOf }: Figure4Options): Report["plot"] {
       },
       {
         data: { values: parts },
-        facet: { row: { ...rows, header: NO_HEADER } },
+        facet: { row: rows },
         spec: {
           width: WIDTH,
           mark: { type: "bar" },
@@ -129,8 +131,7 @@ function normalisedPlot({ figures, normalised, modes, labelOf }: Figure4Options)
   const x = { field: "mode", type: "nominal", sort: [...modes], title: null } as const;
   const half = (values: readonly object[], title: string, domain?: readonly [number, number]) => ({
     data: { values: [...values] },
-    // The name of a set stands above the left half alone.
-    facet: { row: domain === undefined ? rows : { ...rows, header: NO_HEADER } },
+    facet: { row: rows },
     spec: {
       width: WIDTH,
       height: 140,
