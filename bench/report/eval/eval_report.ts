@@ -55,6 +55,9 @@ export interface EvalReportOptions {
   readonly remarks?: readonly string[] | undefined;
 }
 
+const DIFFERENCE_NOTE =
+  "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test";
+
 /** An evaluation as tables and a plot. */
 export function evalReport({ records: all, failures }: Evaluation, options: EvalReportOptions): Report {
   const { origin, simulated, modes, labels, settings, experiment, basis = PLAIN_BASIS, baseline, diversity } =
@@ -66,13 +69,14 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
   const parts = [...Map.groupBy(records, ({ set, mode }) => `${set}\0${mode}`).values()].flatMap((group) =>
     partShares(group).map((shares): ModeParts => ({ set: group[0]!.set, mode: group[0]!.mode, ...shares }))
   );
-  const labelOf = (set: string) => labels.get(set) ?? set;
+  // That samples are by Canopy stands above the first tables: in each row it would be most of its width.
+  const labelOf = (set: string) => (labels.get(set) ?? set).replace(/ \([^)]*by Canopy[^)]*\)/, "");
   const isOpenOnly = diversity !== undefined && figures.every(({ accuracy }) => Number.isNaN(accuracy));
   return {
     title: isOpenOnly ? "Answers to open-ended prompts" : "Right answers on data sets",
     origin,
     tables: [
-      ...accuracyTables(figures, labels),
+      ...accuracyTables(figures, labels, labelOf),
       ...diversity === undefined ? [] : diversityTables(diversity, labelOf),
       ...spendingTables(figures, labelOf),
       ...normalisedTables(normalised, labelOf),
@@ -83,8 +87,7 @@ export function evalReport({ records: all, failures }: Evaluation, options: Eval
       ...accuracyNotes(figures, records),
       ...diversity === undefined ? [] : diversityNotes(diversity),
       ...options.remarks ?? [],
-      "difference: of the shares of right answers; behind it its 95 % interval for pairs (Agresti & Min); gained, lost: answers that only this mode, only the first one got right; p: McNemar's exact test",
-      ...PAIRED_NOTES,
+      ...pairs.length === 0 ? [] : [DIFFERENCE_NOTE, ...PAIRED_NOTES],
       ...repeatNotes(pairs),
       "mean, p50, p90: from the request to the last word of the answer; written: tokens of all agents for an answer, drawn: answers that it was chosen from",
       ...spendingNotes(figures, { simulated }),

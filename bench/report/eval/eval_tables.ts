@@ -4,10 +4,11 @@ import { countText, durationText, type ReportTable, shareText } from "../report.
 import { answersText, intervalText } from "./paired_texts.ts";
 import type { SetLabel } from "./spending_tables.ts";
 
-/** Tables of right answers: a table for each of `labels`, the sets' names for people. */
+/** Tables of right answers: a table for each of `labels`, the sets' names for people; `labelOf` are shorter ones. */
 export function accuracyTables(
   figures: readonly EvalFigures[],
   labels: ReadonlyMap<string, string>,
+  labelOf: SetLabel,
 ): ReportTable[] {
   return [
     ...[...labels].map(([set, label]) => ({
@@ -41,7 +42,7 @@ export function accuracyTables(
         one.drawn.toFixed(1),
       ]),
     })),
-    filterTable(figures, (set) => labels.get(set) ?? set),
+    filterTable(figures, labelOf),
   ].filter(({ rows }) => rows.length > 0);
 }
 

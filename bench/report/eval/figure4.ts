@@ -21,9 +21,7 @@ const MAX_POINTS = 300;
 const WIDTH = 300;
 
 /** The plots of the paper's Fig. 4 (i) to (iii), as far as these results have what they show. */
-export function figure4(given: Figure4Options): ReportPlot[] {
-  // What stands in brackets would make plots as wide as their heads.
-  const options = { ...given, labelOf: (set: string) => given.labelOf(set).replaceAll(/ \(.*?\)/g, "") };
+export function figure4(options: Figure4Options): ReportPlot[] {
   const { figures, normalised } = options;
   const isGraph = figures.some(({ layers }) => layers.length > 0);
   return [

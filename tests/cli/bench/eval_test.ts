@@ -28,7 +28,7 @@ test("bench eval asks all models that a server lists, calls samples samples, and
     }
     assert.match(
       whole.out,
-      /^GSM8K sample .* org\/n +2 +0\.0 % +-49\.0 % – 49\.0 % +0 +0 +1\.000 +0\.0 % – 0\.0 % +1\.000$/m,
+      /^GSM8K sample: .* org\/n +2 +0\.0 % +-49\.0 % – 49\.0 % +0 +0 +1\.000 +0\.0 % – 0\.0 % +1\.000$/m,
     );
     const again = await evaluated(cwd, [...args, "--html", "e.html"]);
     assert.deepEqual([again.requests, again.out], [0, whole.out]);
@@ -240,9 +240,9 @@ test("bench eval --protocol lm-eval asks as its tasks do, and gives each filter'
     assert.equal(code, 0, err);
     assert.match(out, /protocol lm-eval; 1 at a time/);
     // "So it is \\boxed{15}." and "Never mind.": lm-eval's pattern takes the full stop for a part of the number.
-    assert.match(out, /^GSM8K sample .* org\/m +flexible-extract +2 +50\.0 % +50\.0 % +1$/m);
-    assert.match(out, /^GSM8K sample .* org\/m +strict-match +2 +0\.0 % +0\.0 % +2$/m);
-    assert.match(out, /^GSM8K sample .* org\/m +canopy +2 +50\.0 % /m);
+    assert.match(out, /^GSM8K sample: .* org\/m +flexible-extract +2 +50\.0 % +50\.0 % +1$/m);
+    assert.match(out, /^GSM8K sample: .* org\/m +strict-match +2 +0\.0 % +0\.0 % +2$/m);
+    assert.match(out, /^GSM8K sample: .* org\/m +canopy +2 +50\.0 % /m);
     assert.match(out, /prompts, stops, limits and filters are those of lm-eval \d/);
     const { settings } = JSON.parse(readFileSync(join(cwd, "e.json"), "utf8"));
     assert.deepEqual(settings.tasks, ["gsm8k_cot_zeroshot"]);
@@ -362,20 +362,20 @@ test("simulated configurations are asked in virtual time: cut off anywhere and g
     // Three agents each, all of one model.
     assert.match(
       whole,
-      /^GSM8K sample .* moa-vllm +[\d.]+ m?s +3\.0 +\d+ +\d+\.\d % +\d+ +0 +0 +– +\d\.\d\d s$/m,
+      /^GSM8K sample: .* moa-vllm +[\d.]+ m?s +3\.0 +\d+ +\d+\.\d % +\d+ +0 +0 +– +\d\.\d\d s$/m,
     );
     assert.match(
       whole,
-      /^GSM8K sample .* moa-vllm +4b +3\.0 +100 % +\d+ +\d+\.\d % +24 +100 % +\d\.\d\d s$/m,
+      /^GSM8K sample: .* moa-vllm +4b +3\.0 +100 % +\d+ +\d+\.\d % +24 +100 % +\d\.\d\d s$/m,
     );
     assert.match(whole, /^As it is read\nset +mode +first word +gaps: mean +p50 /m);
     // Two agents, then one that reads both.
     assert.match(
       whole,
-      /^GSM8K sample .* moa-vllm +1 +2\.0 +2\.0 .*\nGSM8K sample .* moa-vllm +2 +1\.0 +1\.0 /m,
+      /^GSM8K sample: .* moa-vllm +1 +2\.0 +2\.0 .*\nGSM8K sample: .* moa-vllm +2 +1\.0 +1\.0 /m,
     );
     assert.match(whole, /^not divided by #2 as the paper does: none of these modes is known/m);
-    assert.match(whole, /^GSM8K sample .* best-of-2:4b +[\d.]+ m?s +2\.0 /m);
+    assert.match(whole, /^GSM8K sample: .* best-of-2:4b +[\d.]+ m?s +2\.0 /m);
     const records = text("whole.jsonl");
     for (const share of [0.3, 0.7]) {
       writeFileSync(join(cwd, "cut.jsonl"), records.slice(0, share * records.length));
@@ -457,7 +457,7 @@ test("the tree of the preset with all four modes is #2: others are divided by it
     const code = await runCommand([benchCommand], all, io);
     assert.equal(code, 0, io.err.text);
     assert.match(io.out.text, /^Divided by 2-tree, over the same answers$/m);
-    assert.match(io.out.text, /^GSM8K sample .* 1-dense +2 +[\d.]+ .* 1\.462 /m, "19 calls, not 13");
+    assert.match(io.out.text, /^GSM8K sample: .* 1-dense +2 +[\d.]+ .* 1\.462 /m, "19 calls, not 13");
     assert.match(
       io.out.text,
       /^divided by 2-tree: means over the answers that both modes have, as the paper/m,

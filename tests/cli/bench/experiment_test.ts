@@ -210,7 +210,7 @@ test("the shipped experiment on open-ended prompts tells how unlike answers are,
   const code = await runCommand([benchCommand], ["bench", "eval", "--experiment", "diversity", ...less], io);
   assert.equal(code, 0, io.err.text);
   assert.match(io.out.text, /^Answers to open-ended prompts$/m);
-  assert.match(io.out.text, /^Open-ended prompts \(24, by Canopy\): 2 of 24 +exit +2 +4 +\d+ +0\.\d{3} /m);
+  assert.match(io.out.text, /^Open-ended prompts: 2 of 24 +exit +2 +4 +\d+ +0\.\d{3} /m);
   assert.match(io.out.text, /^Beside tree, over the same prompts$/m);
   assert.match(io.out.text, /^16 ungradable, in no share, .*: an open-ended prompt has no right answer$/m);
   assert.match(io.out.text, /embedder: lexical, which knows words but not their meaning/);
