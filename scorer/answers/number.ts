@@ -22,7 +22,7 @@ const words =
 const tens = "twenty thirty forty fifty sixty seventy eighty ninety".split(" ");
 /** Behind a number these make it something else than that number of things. */
 const NOT_UNITS =
-  /^(?:and|or|to|plus|minus|times|divided|x|y|z|n|k|i|e|more|less|out|of|through|per cent of|followed|different|if|where|when|either|but)\b/u;
+  /^(?:and|or|to|plus|minus|times|divided|over|[xyznkie]|pi|sqrt|log|ln|sin|cos|tan|mod|factorial|dozen|half|halves|thirds|more|less|out|of|through|per cent of|followed|different|if|where|when|either|but)\b/u;
 /** Words behind a number and its unit that make it another answer. */
 const CONDITIONS = /\s(?:if|when|where|unless|otherwise|or|not|except|than|but)\s/u;
 /** The name of a number before it. */
@@ -33,6 +33,8 @@ const BOUND =
   /[<>≤≥≠]|!=|\\(?:leq?|geq?|neq?|lt|gt)(?![a-z])|\b(?:at least|at most|more than|less than|fewer than|greater than|no more than|between|up to|cannot|isn't|is not|not equal)\b/iu;
 /** The left side of an equation: a number of something, or letters that are calculated with. */
 const EQUATION = /(?:\d\s?[a-z]|\b[a-z]\s?[-+*/^]\s?\w+|[-+*/^]\s?[a-z])(?:\s?\^\s?\w+)?\s*$/u;
+/** One or two letters that, where they are no unit, are variables: 6 r^2, 2 xy. */
+const LETTERS = /^(?!(?:am|pm|hp|px|pt|qt|cc|ha|bc|ad)$)\p{Ll}{1,2}(?:\s?\^?\{?\d\}?)?$/u;
 const ATTACHED_UNITS =
   /^(?:%|°[CF]?|km|cm|mm|m|kg|mg|g|s|ms|h|hrs?|min|mins|mph|ft|in|lbs?|oz|l|ml|L|J|N|W|V|Hz|kWh|USD|EUR|€|£|元|个|個|円|人|台|天|岁|小时|米|公里|美元)$/u;
 
@@ -170,12 +172,17 @@ function isUnit(rest: string): boolean {
   if (trimmed === "" || ATTACHED_UNITS.test(trimmed) || /^\^\{?\\circ\}?$|^degrees?$/u.test(trimmed)) {
     return true;
   }
-  if (/^\([^()\d]{1,40}\)$/u.test(trimmed)) return true;
+  // A remark in words, not the rest of a product.
+  if (/^\([^()\d+*^=-]{2,40}\)$/u.test(trimmed) && /\p{L}{2}/u.test(trimmed)) return true;
   // A unit in words needs a blank, so that 5x is no five of x.
-  if (!/^\s/u.test(rest) && !/^[-]?[a-z]{3,}/u.test(rest)) return false;
+  if (!/^\s/u.test(rest)) {
+    if (!/^[-]?[a-z]{3,}/u.test(rest)) return false;
+  } // What begins with a sign goes on with the formula: 4 - x, 2 / x.
+  else if (!/^[\p{L}%°€£$'²³]/u.test(trimmed)) return false;
+  if (LETTERS.test(trimmed) && unitOf(trimmed) === undefined) return false;
   if (NOT_UNITS.test(trimmed.toLowerCase()) || CONDITIONS.test(trimmed.toLowerCase())) return false;
   return trimmed.split(/\s+/u).length <= 8 && /^[\p{L}%°€£$/'^{}\-\s()²³.]+(?:\^?[23])?$/u.test(trimmed) &&
-    !/\s[-+]\s/u.test(trimmed);
+    !/\s[-+]\s|\/\s?\d$/u.test(trimmed);
 }
 
 function scaled({ numerator, denominator }: Fraction, rest: string): Omit<Fraction, "rest"> {
