@@ -4,11 +4,13 @@ import { type FileHandle, mkdir, open, rename, rm, stat } from "node:fs/promises
 import { dirname } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import { type IncomingResponse, TransportError } from "../../base/transport.ts";
-import { discard, type HubClient } from "./client.ts";
+import { discard, type HubClient, HubError } from "./client.ts";
 
 /** Attempts in a row that bring nothing new before a file is given up. */
 const MAX_ATTEMPTS = 5;
 const FIRST_PAUSE_MS = 500;
+/** The status of an answer to a range that lies behind the end of the file. */
+const NOTHING_THERE = 416;
 
 /** A file to fetch, and the way to it. */
 export interface BlobRequest {
@@ -69,7 +71,12 @@ async function fetchRest(
   }
   onBytes(have);
   if (size !== undefined && have === size && size > 0) return;
-  const response = await client.get(url, have > 0 ? { range: `bytes=${have}-` } : {});
+  const response = await client.get(url, have > 0 ? { range: `bytes=${have}-` } : {}).catch(async (error) => {
+    if (!(error instanceof HubError) || error.status !== NOTHING_THERE || have === 0) throw error;
+    // All of it is there, or what is there is longer than the file: from the beginning.
+    await rm(partial, { force: true });
+    throw new TransportError("invalid_response", url);
+  });
   if (response === undefined) throw new Error(`${url} is not there any more`);
   const resumed = response.status === 206 && rangeStart(response) === have;
   if (response.status !== 200 && !resumed) {
