@@ -9,6 +9,19 @@ import { routerFlag } from "./table.ts";
 const PREFIX = "router-";
 /** Flags that name workers: there, the servers are started by the same command. */
 const WORKERS = ["worker-urls", "prefill", "decode", "service-discovery", "discovery-provider", "enable-igw"];
+/** Flags that say of workers what the configuration says of those that are started by the same command. */
+const STARTED = [
+  "worker-startup-timeout-secs",
+  "backend",
+  "pd-disaggregation",
+  "mini-lb",
+  "vllm-pd-disaggregation",
+  "service-discovery-port",
+  "service-discovery-namespace",
+  "kubernetes-api",
+  "disable-tokenizer-autoload",
+  "disable-load-monitoring",
+];
 
 /** A command line in two parts. */
 export interface SplitArgs {
@@ -59,7 +72,10 @@ export function routerOverrides(
     value: leaf,
     origin,
   }));
-  return { overrides: [...made, ...overrides], notes };
+  const idle = STARTED.filter((name) => flags.given.has(name)).map((name) =>
+    `Option --${PREFIX}${name}: the servers are those that are started here, as the configuration says`
+  );
+  return { overrides: [...made, ...overrides], notes: [...notes, ...idle] };
 }
 
 function leavesOf(value: unknown, path: readonly string[]): { path: readonly string[]; leaf: unknown }[] {

@@ -35,3 +35,20 @@ test("a router's flags that name workers, and unknown ones, are refused", () => 
     /Option --router-jwt-issuer: tokens/,
   );
 });
+
+test("a router's flags that can have no effect on servers that are started here are told", () => {
+  const line = "--router-worker-startup-timeout-secs 5 --router-backend vllm --router-mini-lb " +
+    "--router-service-discovery-port 81 --router-kubernetes-api http://127.0.0.1:8001";
+  const { overrides, notes } = routerOverrides(line.split(" "), ["a"]);
+  assert.deepEqual(overrides, []);
+  assert.deepEqual(
+    notes.map((note) => note.split(":")[0]),
+    [
+      "Option --router-worker-startup-timeout-secs",
+      "Option --router-backend",
+      "Option --router-mini-lb",
+      "Option --router-service-discovery-port",
+      "Option --router-kubernetes-api",
+    ],
+  );
+});
