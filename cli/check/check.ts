@@ -5,6 +5,7 @@ import { checkLoaded, loadConfig, type LoadedConfig } from "../../cfgs/load/load
 import { ConfigError, type ConfigProblem, configProblemText } from "../../cfgs/load/problems.ts";
 import { presetNames } from "../../cfgs/presets/presets.ts";
 import { configJsonSchema } from "../../cfgs/schema/json_schema.ts";
+import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { configFileOf, OVERRIDE_OPTIONS, overridesOf, refuseIdleBasePort } from "../kit/config_file.ts";
 import type { Io } from "../kit/io.ts";
@@ -42,6 +43,10 @@ Examples:
       io.out.write(`${JSON.stringify(configJsonSchema(), null, 2)}\n`);
       return 0;
     }
+    if (values.to !== undefined && (values.json || values.effective)) {
+      const other = values.json ? "json" : "effective";
+      throw new UsageError(`Options --to and --${other} exclude each other: ask for one of them`);
+    }
     const path = configFileOf(file, io);
     let loaded: LoadedConfig | undefined;
     let problems: readonly ConfigProblem[];
@@ -74,8 +79,9 @@ Examples:
       const effective = values.effective && loaded !== undefined ? effectiveValues(loaded) : undefined;
       const outcome = { ok, file: path, format: loaded?.format, problems, effective };
       io.out.write(`${JSON.stringify(outcome, null, 2)}\n`);
-    } else if (!ok || loaded === undefined) reportProblems(problems, io);
-    else report(loaded, problems, values, io);
+    } else if (!ok || loaded === undefined) {
+      reportProblems(problems, values.to === undefined && !values.effective ? io.out : io.err, io);
+    } else report(loaded, problems, values, io);
     return ok ? 0 : 1;
   },
 });
@@ -104,12 +110,12 @@ function report(
   io.out.write(`server: ${host}:${port}${threads}\n`);
 }
 
-function reportProblems(problems: readonly ConfigProblem[], io: Io): void {
-  const colors = colorsOf(io.out, io.env);
+function reportProblems(problems: readonly ConfigProblem[], out: Io["out"], io: Io): void {
+  const colors = colorsOf(out, io.env);
   for (const problem of problems) {
     const color = problem.severity === "error" ? colors.red : colors.yellow;
-    io.out.write(`${color(configProblemText(problem))}\n`);
+    out.write(`${color(configProblemText(problem))}\n`);
   }
   const errors = problems.filter((problem) => problem.severity === "error").length;
-  io.out.write(`${errors} ${errors === 1 ? "error" : "errors"}\n`);
+  out.write(`${errors} ${errors === 1 ? "error" : "errors"}\n`);
 }

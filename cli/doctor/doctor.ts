@@ -8,6 +8,7 @@ import { checkTokenizers } from "./check_tokenizers.ts";
 import { checkWeights } from "./check_weights.ts";
 import { checkWorkers, type DoctorFinding } from "./check_workers.ts";
 import { hostFacts } from "./host_facts.ts";
+import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import { DEFAULT_CONFIG_FILES, findConfigFile } from "../kit/config_file.ts";
 import { isCanopy } from "../kit/client.ts";
@@ -47,6 +48,9 @@ Examples:
   canopy doctor
   canopy doctor canopy.jsonc --live`,
   run: async (values, [file], io) => {
+    if (values.port !== undefined && !values.live) {
+      throw new UsageError("Option --port is that of a running router: give --live, too");
+    }
     const findings: DoctorFinding[] = [{
       level: "ok",
       subject: "runtime",
@@ -67,6 +71,9 @@ Examples:
         ...await checkTokenizers(config.config, live, io),
         ...live?.findings ?? [],
       );
+    } else if (values.live) {
+      const text = "not asked: its address and key are in the configuration";
+      findings.push({ level: "warning", subject: "router", text });
     }
     io.stop.throwIfAborted();
     io.out.write(values.json ? `${JSON.stringify({ findings }, null, 2)}\n` : reportText(findings, io));

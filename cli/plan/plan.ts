@@ -69,6 +69,12 @@ Examples:
     if (values.json && values.emit !== undefined) {
       throw new UsageError("Options --json and --emit exclude each other: ask for one of them");
     }
+    if (values.json && values.out !== undefined) {
+      throw new UsageError("Options --json and --out exclude each other: the plan goes to standard output");
+    }
+    if (values.force && values.out === undefined) {
+      throw new UsageError("Option --force is of files that are written: give --out, too");
+    }
     for (const name of ["canopy-image", "canopy-binary"] as const) {
       if (values[name] !== undefined && values.emit === undefined) {
         throw new UsageError(`Option --${name} needs --emit: it is written into its files`);

@@ -161,9 +161,10 @@ const cancelCommand = defineCommand({
   run: async (values, [id], io) => {
     if (id === undefined) throw new UsageError("runs cancel needs a run: RUN");
     const server = serverOf(values.url, io);
-    const path = `/v1/runs/${encodeURIComponent(await askedRunId(server, id, io))}/cancel`;
+    const asked = await askedRunId(server, id, io);
+    const path = `/v1/runs/${encodeURIComponent(asked)}/cancel`;
     await postJson(io.transport, server, { path, body: {} }, io.stop);
-    io.out.write(`${id} is cancelled\n`);
+    io.out.write(`${asked} is cancelled\n`);
     return 0;
   },
 });

@@ -129,6 +129,19 @@ test("canopy check --to canopy prints a configuration that is fine and means the
   assert.match(converted.out, /http:\/\/localhost:8010|http:\/\/127\.0\.0\.1:8010/);
 });
 
+test("what is wrong never gets into the file of a conversion, and one form of output is asked for", async () => {
+  for (const form of [["--to", "canopy"], ["--effective"]]) {
+    const { code, out, err } = await checkFile("canopy.jsonc", GOOD.replace('"vllm"', "1"), ...form);
+    assert.deepEqual([code, out], [1, ""]);
+    assert.match(err, /models\.small\.engine is 1.*\n1 error\n$/);
+  }
+  for (const other of ["--json", "--effective"]) {
+    const { code, err } = await checkFile("canopy.jsonc", GOOD, "--to", "canopy", other);
+    assert.equal(code, 2);
+    assert.match(err, new RegExp(`Options --to and ${other} exclude each other`));
+  }
+});
+
 test("canopy check --schema prints the JSON Schema", async () => {
   const { code, out } = await check("--schema");
   assert.equal(code, 0);

@@ -101,6 +101,20 @@ test("canopy doctor names what would not work, with the fix, and ends with 1", a
   }
 });
 
+test("canopy doctor says of a running router that it cannot be asked without a configuration", async () => {
+  const cwd = mkdtempSync(join(tmpdir(), "canopy-doctor-"));
+  try {
+    await withSystem(async (io) => {
+      await runCommand([doctorCommand], ["doctor", "--live", "--port", "8000"], { ...io, cwd });
+      assert.match(io.out.text, /^! router: not asked: its address and key are in the configuration$/m);
+    });
+  } finally {
+    rmSync(cwd, { recursive: true });
+  }
+  const { code, err } = await doctor({}, 0, "--port", "8000");
+  assert.deepEqual([code, /Option --port.*give --live/.test(err)], [2, true]);
+});
+
 test("canopy doctor says whether the weights of embedded models are here, and how to get them", async () => {
   const { code, out } = await doctor({
     here: { model: TINY_FOLDER, engine: "onnx", onnx: { file: "../tiny-qwen3-onnx/model.onnx" } },

@@ -114,6 +114,18 @@ test("what is there already is overwritten only with --force, and the configurat
   }
 });
 
+test("options of files are refused where none is written", async () => {
+  const refused = async (...args: string[]) => {
+    const { code, out, err } = await plan("launch-2-gpus-vllm", "--gpus", "2xH200", ...args);
+    assert.deepEqual([code, out], [2, ""]);
+    return err;
+  };
+  assert.match(await refused("--json", "--out", "deploy"), /Options --json and --out exclude each other/);
+  assert.match(await refused("--canopy-image", "canopy:1"), /Option --canopy-image needs --emit/);
+  assert.match(await refused("--canopy-binary", "/bin/canopy"), /Option --canopy-binary needs --emit/);
+  assert.match(await refused("--emit", "slurm", "--force"), /Option --force.*give --out/);
+});
+
 test("canopy plan says in one sentence why it cannot", async () => {
   assert.deepEqual(await plan("moa-9-3-1", "--gpus", "six"), {
     code: 2,

@@ -165,6 +165,7 @@ test("canopy runs lists, shows, compares and exports what a server has done; tun
       assert.equal((await canopy(url, "runs", "diff", id)).code, 2);
       assert.equal((await canopy(url, "runs", "cancel")).code, 2);
       assert.match((await canopy(url, "runs", "cancel", "run_nope")).err, /There is no run "run_nope"/);
+      assert.match((await canopy(url, "runs", "cancel", "last")).out, /^run_\w+ is cancelled\n$/);
       const replayed = await canopy(url, "runs", "replay", id);
       assert.equal(replayed.err, "Asking moa-dense again …\n");
       assert.match(replayed.out, /^A run_\w+: moa-dense, done.*\nB run_\w+: moa-dense, done/);

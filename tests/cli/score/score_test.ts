@@ -226,3 +226,8 @@ test("bounds turned around, other roots and other ranges end no cluster; the sam
   const same = ["x \\geq 5", "5 \\leq x", "[5, \\infty)"].map((answer) => `So \\boxed{${answer}}`);
   assert.deepEqual(await decisions(...same), [true, true]);
 });
+
+test("a calibration without the model that it is of is refused", async () => {
+  const { code, err } = await score([{ text: "a" }], "--whitening", "whitening.json");
+  assert.deepEqual([code, /Option --whitening needs --model/.test(err)], [2, true]);
+});
