@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest.ts";
+import { withoutMark } from "../../base/without_mark.ts";
 import { type ConfigFormat, type Converted, detectFormat } from "../formats/format.ts";
 import { convertMoaVllm, DEFAULT_BASE_PORT } from "../formats/moa_vllm.ts";
 import { readModelPorts } from "../formats/model2port.ts";
@@ -88,7 +89,7 @@ function readSource(
     ? "jsonc"
     : undefined;
   const syntax = given ?? byExtension;
-  if (text !== undefined) return { text: tidy(text), source: path ?? "the configuration", syntax };
+  if (text !== undefined) return { text: withoutMark(text), source: path ?? "the configuration", syntax };
   if (path === undefined) {
     throw ConfigError.of("the configuration", "no configuration was given: name a file or a preset");
   }
@@ -102,20 +103,15 @@ function readSource(
       `there is no such file, and no preset has this name${hint} (presets: ${names})`,
     );
   }
-  return { text: tidy(preset), source: `preset ${path}`, syntax: "jsonc" };
+  return { text: withoutMark(preset), source: `preset ${path}`, syntax: "jsonc" };
 }
 
 function readText(path: string): string {
   try {
-    return tidy(readFileSync(path, "utf8"));
+    return withoutMark(readFileSync(path, "utf8"));
   } catch (error) {
     throw ConfigError.of(path, `this file cannot be read: ${messageOf(error)}`);
   }
-}
-
-/** Windows editors put a byte order mark first. */
-function tidy(text: string): string {
-  return text.startsWith("\ufeff") ? text.slice(1) : text;
 }
 
 function parseSource(text: string, source: string, syntax: "jsonc" | "yaml" | undefined): SourceNode {

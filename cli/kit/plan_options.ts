@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { CanopyError } from "../../base/errors.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
+import { withoutMark } from "../../base/without_mark.ts";
 import type { LoadedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "./args.ts";
 import type { OptionValues } from "./command.ts";
@@ -90,6 +91,14 @@ export async function planFromOptions(request: PlanRequest): Promise<LaunchPlan>
   });
 }
 
+function textOf(path: string, given: string): string {
+  try {
+    return withoutMark(readFileSync(path, "utf8"));
+  } catch (cause) {
+    throw new UsageError(`Option --gpus names the file ${given}, which cannot be read: ${messageOf(cause)}`);
+  }
+}
+
 async function hostOf({ loaded, values, io }: PlanRequest, run: RunTool): Promise<HostGpus> {
   const { gpus } = values;
   if (gpus !== undefined) {
@@ -99,7 +108,7 @@ async function hostOf({ loaded, values, io }: PlanRequest, run: RunTool): Promis
       throw new UsageError(`Option --gpus names the file ${gpus}, which does not exist`);
     }
     try {
-      return path === undefined ? describedGpus(gpus) : recordedGpus(readFileSync(path, "utf8"), gpus);
+      return path === undefined ? describedGpus(gpus) : recordedGpus(textOf(path, gpus), gpus);
     } catch (error) {
       if (CanopyError.is(error) && error.code === "bad_gpus") throw new UsageError(error.message);
       throw error;

@@ -3,6 +3,7 @@ import { resolve } from "node:path";
 import { z } from "zod";
 import { fieldError } from "../../../router/http/gate/fields.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
+import { withoutMark } from "../../../base/without_mark.ts";
 import type { Io } from "../io.ts";
 
 /** Log-probabilities of an answer's tokens: engines' -inf is no JSON, and is written as null. */
@@ -173,11 +174,11 @@ export async function jsonLinesOf(file: string, io: Io, what: LinesOf): Promise<
 }
 
 async function contentOf(file: string, io: Io, what: LinesOf): Promise<string> {
-  if (file === "-") return await io.readInput();
+  if (file === "-") return withoutMark(await io.readInput());
   const path = resolve(io.cwd, file);
   if (!existsSync(path)) throw invalidLines({ file, what }, "there is no such file");
   try {
-    return readFileSync(path, "utf8");
+    return withoutMark(readFileSync(path, "utf8"));
   } catch (cause) {
     throw invalidLines({ file, what }, messageOf(cause));
   }

@@ -114,6 +114,22 @@ test("what is there already is overwritten only with --force, and the configurat
   }
 });
 
+test("a host's GPUs are read from a file that Windows' editors have saved; what is no file is told", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "canopy-plan-"));
+  try {
+    const host = join(folder, "host.txt");
+    const text = readFileSync(join(fixtures, "a100x2.txt"), "utf8");
+    writeFileSync(host, `\ufeff${text.replaceAll("\n", "\r\n")}`);
+    const { out } = await plan("launch-2-gpus-vllm", "--gpus", host);
+    assert.equal(out.match(/^ {2}GPU \d: /gm)?.length, 2, out);
+    const { code, err } = await plan("launch-2-gpus-vllm", "--gpus", folder);
+    assert.equal(code, 2);
+    assert.match(err, /Option --gpus names the file .*, which cannot be read: EISDIR/);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 test("options of files are refused where none is written", async () => {
   const refused = async (...args: string[]) => {
     const { code, out, err } = await plan("launch-2-gpus-vllm", "--gpus", "2xH200", ...args);

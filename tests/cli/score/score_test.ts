@@ -231,3 +231,8 @@ test("a calibration without the model that it is of is refused", async () => {
   const { code, err } = await score([{ text: "a" }], "--whitening", "whitening.json");
   assert.deepEqual([code, /Option --whitening needs --model/.test(err)], [2, true]);
 });
+
+test("answers are read from a file that Windows' editors have saved", async () => {
+  const { code, out } = await score(['\ufeff{"text":"a"}\r', '{"text":"b"}\r']);
+  assert.deepEqual([code, out.map(({ id }) => id)], [0, ["1", "2"]]);
+});
