@@ -31,6 +31,7 @@ export function checkConfig(config: Config): ConfigFinding[] {
   findings.push(...checkFallbacks(config));
   findings.push(
     ...checkServer(config),
+    ...checkMetrics(config),
     ...checkLimits(config),
     ...checkThreads(config),
     ...checkRecords(config),
@@ -61,6 +62,15 @@ function checkServer({ server }: Config): ConfigFinding[] {
     findings.push(findingAt(["server", "worker_hosts"], message, { severity: "warning" }));
   }
   return findings;
+}
+
+function checkMetrics({ server: { host, port, metrics } }: Config): ConfigFinding[] {
+  const shares = metrics?.required === true && port !== 0 && metrics.port === port &&
+    (metrics.host === host || [metrics.host, host].some((one) => one === "0.0.0.0" || one === "::"));
+  if (!shares) return [];
+  const message =
+    `is ${port}, as server.port, which has GET /metrics, too: choose another one, or leave it out`;
+  return [findingAt(["server", "metrics", "port"], message)];
 }
 
 /** Keys with limits must be known, and have one name. */

@@ -114,6 +114,14 @@ interface Launching {
   readonly io: Io;
 }
 
+/** Minutes of loading would be for nothing. Throws `address_in_use`. */
+async function checkPorts({ host, port, metrics }: Config["server"]): Promise<void> {
+  for (const place of [{ host, port }, ...(metrics?.required === true ? [metrics] : [])]) {
+    const taken = place.port === 0 ? undefined : await portProblem(place.host, place.port);
+    if (taken !== undefined) throw new CanopyError(taken, { code: "address_in_use", status: 500 });
+  }
+}
+
 async function launch(launching: Launching): Promise<number> {
   const { loaded, values, folder, name, io } = launching;
   const { config: { server } } = loaded;
@@ -121,9 +129,7 @@ async function launch(launching: Launching): Promise<number> {
   const table = systemProcessTable();
   const rules = rulesOf(values);
   await makeRoom(folder, name, { table, graceMs: rules.graceMs, io });
-  // Minutes of loading would be for nothing.
-  const taken = server.port === 0 ? undefined : await portProblem(server.host, server.port);
-  if (taken !== undefined) throw new CanopyError(taken, { code: "address_in_use", status: 500 });
+  await checkPorts(server);
   const plan = await planFromOptions({ loaded, values, canopy: selfCommand([]), severalHosts: false, io });
   io.out.write(`${planText(plan)}\n`);
   if (loaded.format !== "canopy") writeModelPorts(loaded, plan, io);

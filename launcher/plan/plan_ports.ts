@@ -29,7 +29,9 @@ export async function assignPorts(
 ): Promise<PlannedPorts> {
   const launch = launchOf(config);
   const ports = new Ports(ENGINE_HOST, options.probe);
-  if (config.server.port !== 0) ports.reserve(config.server.port);
+  for (const port of [config.server.port, config.server.metrics?.port ?? 0]) {
+    if (port !== 0) ports.reserve(port);
+  }
   const http = new Map<string, number>();
   const bootstrap = new Map<string, number>();
   const base = options.basePort ?? launch.base_port;

@@ -301,6 +301,11 @@ test("on two GPUs: a port of the router that is taken is told before any engine 
         `canopy launch: Cannot listen on 127.0.0.1:${port}: the port is taken; choose another one, or stop what uses it\n`,
       );
       assert.equal(launched.out(), "");
+      const metrics = `server.metrics={"port":${port}}`;
+      const other = here(...launchArgs(stage, "a100x2.txt"), "--set", metrics);
+      assert.equal(await other.ended(), 1);
+      assert.match(other.err(), new RegExp(`Cannot listen on 0\\.0\\.0\\.0:${port}: the port is taken`));
+      assert.equal(other.out(), "");
     } finally {
       server.close();
     }

@@ -288,6 +288,17 @@ test("clients' keys without an operator's say what is refused to everybody", () 
   assert.deepEqual(check({ api_keys: ["k"], admin_keys: ["boss"] }), []);
 });
 
+test("a port for metrics is another one than the server's", () => {
+  const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
+  const check = (metrics: object) => complaints(configText({ models, server: { port: 9000, metrics } }));
+  assert.deepEqual(check({ port: 9000 }), [
+    "canopy.jsonc:1:116: server.metrics.port is 9000, as server.port, which has GET /metrics, too: choose another one, or leave it out",
+  ]);
+  assert.deepEqual(check({ port: 9001 }), []);
+  assert.deepEqual(check({ port: 9000, required: false }), []);
+  assert.deepEqual(check({ port: 9000, host: "127.0.0.2" }), []);
+});
+
 test("Settings of records that are not in effect raise a warning: without a file, or where nothing is kept", () => {
   const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
   const check = (records: object) =>

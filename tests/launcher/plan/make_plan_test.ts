@@ -182,6 +182,11 @@ test("A rehearsal needs no GPU: simulated engines on the configuration's ports, 
     "canopy sim --engine sglang --model Qwen/Qwen3-VL-8B-Instruct --cost 8b --host 127.0.0.1 --port 30001",
     "canopy sim --engine sglang --model Qwen/Qwen3-VL-32B-Instruct --cost 32b --host 127.0.0.1 --port 30002",
   ]);
+  const watched = configOf(
+    oneModel({ engine: "vllm" }, { server: { port: 30_000, metrics: { port: 30_001 } } }),
+  );
+  const [engine] = (await planned(watched, noGpus, { engine: "sim" })).engines;
+  assert.equal(engine?.port, 30_002, "the router's ports are its own");
   const config = configOf(oneModel({ engine: "sglang-pd" }, { launch: { sim_args: ["--speedup", "100"] } }));
   const pair = await planned(config, recorded("h200x6.txt"), { engine: "sim", basePort: 31_000 });
   assert.deepEqual(
