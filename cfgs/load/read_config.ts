@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { dirname, extname, join } from "node:path";
 import { messageOf } from "../../base/errors.ts";
 import { didYouMean } from "../../base/nearest.ts";
-import { withoutMark } from "../../base/without_mark.ts";
+import { withoutMark } from "./without_mark.ts";
 import { type ConfigFormat, type Converted, detectFormat } from "../formats/format.ts";
 import { convertMoaVllm, DEFAULT_BASE_PORT } from "../formats/moa_vllm.ts";
 import { readModelPorts } from "../formats/model2port.ts";

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
-import { withoutMark } from "../../base/without_mark.ts";
+import { withoutMark } from "../../cfgs/load/without_mark.ts";
 import type { LoadedConfig } from "../../cfgs/load/load.ts";
 import { UsageError } from "./args.ts";
 import type { OptionValues } from "./command.ts";

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { z } from "zod";
 import { fieldError } from "../../../router/http/gate/fields.ts";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
-import { withoutMark } from "../../../base/without_mark.ts";
+import { withoutMark } from "../../../cfgs/load/without_mark.ts";
 import type { Io } from "../io.ts";
 
 /** Log-probabilities of an answer's tokens: engines' -inf is no JSON, and is written as null. */
