@@ -19,5 +19,5 @@ sleep_on_idle=--sleep-on-idle
 # float32: as vLLM beside it, so that texts can be compared.
 exec nice -n "${NICE:-10}" "$engines_dir/sglang-base/bin/python" -m sglang.launch_server \
   --host 127.0.0.1 --port "$port" --model-path "$(basename "$model")" --dtype float32 --device cpu \
-  --attention-backend torch_native --sampling-backend pytorch --disable-cuda-graph --mem-fraction-static 0.05 \
+  --attention-backend torch_native --sampling-backend pytorch --disable-cuda-graph --mem-fraction-static 0.1 \
   --max-total-tokens 65536 --enable-metrics --enable-cache-report $sleep_on_idle "$@"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # serve_sglang_half.sh VERSION prefill|decode PORT REGISTRY_PORT [flags]: one server of a prefill/decode pair, in the
 # foreground. REGISTRY_PORT is the prefill server's bootstrap_port.
-set -euo pipefail
+source "$(dirname "$0")/common.sh"
 version=$1 role=$2 port=$3 registry=$4
 shift 4
 
@@ -16,5 +16,5 @@ decode) half=("${own[@]}") ;;
 esac
 # Tests of failures should not take the default's five minutes.
 export SGLANG_DISAGGREGATION_BOOTSTRAP_TIMEOUT=30 SGLANG_DISAGGREGATION_WAITING_TIMEOUT=30
-exec "$(dirname "$0")/serve_sglang.sh" "$version" "$port" --disaggregation-mode "$role" \
+exec taskset -c "$(own_cpu "$role")" "$here/serve_sglang.sh" "$version" "$port" --disaggregation-mode "$role" \
   --disaggregation-transfer-backend "$backend" "${half[@]}" "$@"
