@@ -33,7 +33,7 @@ export function spendingNotes(
         "first word: until the answer's first text, of answers that are chosen from several the whole time; read, cached: prompt tokens of all calls, and the share of them that was found in a cache; wasted: written, and read by nobody; saved: estimate of what exits spared; cost: of the tokens, by the price table or else the models' prices, – where one has none",
         `GPU: seconds of ${
           simulated ? "simulated " : ""
-        }GPUs for an answer: those of a server count while a call or warm of the answer is under way on it, a pair of servers as two; GPUs that wait, or work for other questions, are in it only as far as they share these seconds`,
+        }GPUs for an answer: those of a server count while a call or warm of the answer is under way on it, calls at the same time once; GPUs that wait, or work for other questions, are in it only as far as they share these seconds`,
       ]
       : [],
     ...isAny(({ layers }) => layers.length > 0)

@@ -47,6 +47,18 @@ export function spendingBasis(
   };
 }
 
+/** How many GPUs a server is taken to have. */
+export function gpuRemark(
+  { prices }: SpendingBasis,
+  { content }: Pick<EvalTargets, "content">,
+): string {
+  const table = Object.values(prices?.models ?? {}).some(({ gpus }) => gpus !== undefined);
+  const named = table ? ", where --prices does not say another number" : "; --prices says another number";
+  return content["url"] === undefined
+    ? `GPUs of a server: one, or as many as tensor_parallel in its launch says, twice that of a pair, none of a model in this process${named}`
+    : `GPUs of a server: one, since servers do not say how many they have, or whether they are pairs${named}`;
+}
+
 function priceTableAt(path: string, { cwd }: Pick<Io, "cwd">): PriceTable {
   let text: string;
   try {

@@ -11,6 +11,7 @@ import type { Io } from "../../kit/io.ts";
 import { writeQuietly, writeReport } from "../../kit/report_output.ts";
 import { version } from "../../kit/version.ts";
 import { DEFAULT_SEED, type PickedSet } from "../question_source.ts";
+import { gpuRemark } from "./eval_basis.ts";
 import type { EvalValues } from "./eval_options.ts";
 import { type EvalPace, isOneByOne, paceText } from "./eval_pace.ts";
 import type { ChosenProtocol } from "./eval_protocol.ts";
@@ -77,6 +78,7 @@ export async function reportEvaluation(
         ...chosen.remarks,
         ...worldRemarks(targets, pace),
         ...drawing === undefined ? [] : [drawingRemark(drawing)],
+        gpuRemark(basis, targets),
       ],
     }),
     values,

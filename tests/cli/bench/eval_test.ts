@@ -224,6 +224,7 @@ test("bench eval asks at a rate and behind a warm-up, and says what does not cou
     assert.match(slower.err, /it was begun with rate 50, and now it is rate 2; name another file/);
     const free = await evaluated(cwd, ["gsm8k", "--samples", "2", "--mode", "org/m", "--rate", "5"]);
     assert.match(free.out, /; 5 questions a second at random, 1 each; /);
+    assert.match(free.out, /^GPUs of a server: one, since servers do not say how many they have/m);
     assert.doesNotMatch(free.out, /held back|warm-up/);
   } finally {
     rmSync(cwd, { recursive: true });
@@ -429,6 +430,8 @@ test("costs of engines, prices and a mode to divide by are as options say, and a
     assert.ok(Math.abs(after.tokenCost - (after.promptTokens + 2 * after.completionTokens) / 1e6) < 1e-12);
     assert.deepEqual([one.mode, one.by, one.answers], ["moa", "moa-vllm", 1]);
     assert.match(priced.out, /^Divided by moa-vllm, over the same answers$/m);
+    assert.match(plain.out, /^GPUs of a server: one, or as many as .*; --prices says another number$/m);
+    assert.match(priced.out, /^GPUs of a server: .*, where --prices does not say another number$/m);
     const slow = await bench("--cost", "4b=32b", "--json", "c.json");
     assert.equal(slow.code, 0, slow.err);
     assert.match(slow.out, /simulated H200 GPUs in virtual time, but 4b as 32b \(--cost\)/);
