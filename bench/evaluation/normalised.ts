@@ -2,7 +2,7 @@ import { bootstrapRatio, type PairedBootstrap } from "../statistics/paired_boots
 import { meanOf } from "../statistics/statistics.ts";
 import type { EvalRecord } from "./eval_record.ts";
 import { isRight, pairRecords, pairSums, type RecordPair } from "./paired_records.ts";
-import { perTokenMs } from "./reading_figures.ts";
+import { tpotMs } from "./reading_figures.ts";
 import { type SpendingBasis, spendingOf } from "./spending.ts";
 
 /** Figures of a mode divided by those of another one, over the answers of both; NaN where one of them has none. */
@@ -17,7 +17,7 @@ export interface NormalisedFigures {
   /** Over questions. */
   readonly latencyBootstrap: PairedBootstrap;
   readonly ttft: number;
-  readonly perToken: number;
+  readonly tpot: number;
   readonly calls: number;
   readonly promptTokens: number;
   readonly completionTokens: number;
@@ -60,7 +60,7 @@ function ratios(pairs: readonly RecordPair[], basis: SpendingBasis) {
     latency: ratio(({ latencyMs }) => latencyMs),
     latencyBootstrap: bootstrapRatio(pairSums(pairs, ({ latencyMs }) => latencyMs)),
     ttft: ratio(({ ttftMs }) => ttftMs),
-    perToken: ratio(perTokenMs),
+    tpot: ratio(tpotMs),
     calls: ratio(({ work }) => work?.calls),
     promptTokens: ratio(({ promptTokens }) => promptTokens),
     completionTokens: ratio(({ completionTokens }) => completionTokens),

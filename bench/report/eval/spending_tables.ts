@@ -25,7 +25,7 @@ export function spendingNotes(
   return [
     ...isAny(hasReading)
       ? [
-        "as it is read: time to the answer's first text, between two pieces of text of all answers (an engine that streams several tokens at once has fewer and longer gaps), and for each token after the first text; answers that are chosen from several come in one piece",
+        "as it is read: time to the answer's first text; ITL (inter-token latency): between two pieces of text, over all pieces of all answers (an engine that streams several tokens at once has fewer and longer ones); TPOT (time per output token): for each token after the first text; answers that are chosen from several come in one piece",
       ]
       : [],
     ...isAny(({ work }) => work !== undefined)
@@ -57,17 +57,17 @@ export function spendingNotes(
 }
 
 function hasReading({ reading }: EvalFigures): boolean {
-  return !Number.isNaN(reading.gapMs.mean);
+  return !Number.isNaN(reading.itlMs.mean);
 }
 
 function readingTable(figures: readonly EvalFigures[], labelOf: SetLabel): ReportTable {
   return {
     title: "As it is read",
-    head: ["set", "mode", "first word", "gaps: mean", "p50", "p90", "p99", "longest", "a token"],
-    rows: figures.filter(hasReading).map(({ set, mode, ttftMs, reading: { gapMs, perTokenMs } }) => [
+    head: ["set", "mode", "first word", "ITL mean", "p50", "p90", "p99", "longest", "TPOT"],
+    rows: figures.filter(hasReading).map(({ set, mode, ttftMs, reading: { itlMs, tpotMs } }) => [
       labelOf(set),
       mode,
-      ...[ttftMs, gapMs.mean, gapMs.p50, gapMs.p90, gapMs.p99, gapMs.max, perTokenMs].map(durationText),
+      ...[ttftMs, itlMs.mean, itlMs.p50, itlMs.p90, itlMs.p99, itlMs.max, tpotMs].map(durationText),
     ]),
   };
 }
@@ -170,7 +170,7 @@ export function normalisedTables(figures: readonly NormalisedFigures[], labelOf:
         "latency",
         "95 %",
         "first word",
-        "a token",
+        "TPOT",
         "calls",
         "read",
         "written",
@@ -185,7 +185,7 @@ export function normalisedTables(figures: readonly NormalisedFigures[], labelOf:
         countText(one.answers),
         ratioText(one.latency),
         ratioIntervalText(one.latencyBootstrap.interval),
-        ...[one.ttft, one.perToken, one.calls, one.promptTokens, one.completionTokens],
+        ...[one.ttft, one.tpot, one.calls, one.promptTokens, one.completionTokens],
         ...[one.wastedTokens, one.gpuSeconds, one.tokenCost, one.accuracy],
       ].map((cell) => typeof cell === "number" ? ratioText(cell) : cell)
     ),

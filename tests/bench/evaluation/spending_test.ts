@@ -48,9 +48,9 @@ function record(mode: string, question: string, more: Partial<EvalRecord> = {}):
 
 test("Gaps are those of all answers' texts together, and a token's time is that after the first text", () => {
   const [figures] = evalFigures([record("m", "1"), record("m", "2", { gaps: undefined, latencyMs: 5000 })]);
-  const { gapMs, perTokenMs } = figures!.reading;
-  assert.ok(Math.abs(gapMs.mean - 20) < 1e-9 && Math.abs(gapMs.p50 - 20) < 0.2);
-  assert.deepEqual([gapMs.max, perTokenMs], [30, 20], "an answer that came in one piece has neither");
+  const { itlMs, tpotMs } = figures!.reading;
+  assert.ok(Math.abs(itlMs.mean - 20) < 1e-9 && Math.abs(itlMs.p50 - 20) < 0.2);
+  assert.deepEqual([itlMs.max, tpotMs], [30, 20], "an answer that came in one piece has neither");
 });
 
 test("A histogram is the same again when it was kept in parts", () => {
@@ -94,8 +94,8 @@ test("Figures are divided by those of one mode over the answers of both, each by
     basis: PLAIN_BASIS,
   });
   assert.equal(rest.length, 0);
-  const { answers, latency, completionTokens, accuracy, perToken, wastedTokens, tokenCost } = figures!;
+  const { answers, latency, completionTokens, accuracy, tpot, wastedTokens, tokenCost } = figures!;
   assert.deepEqual([answers, latency, completionTokens, accuracy], [2, 0.5, 0.75, 2]);
-  assert.ok(Math.abs(perToken - (150 / 3) / (340 / 3)) < 1e-12, "of the one question that has both");
+  assert.ok(Math.abs(tpot - (150 / 3) / (340 / 3)) < 1e-12, "of the one question that has both");
   assert.ok(Number.isNaN(wastedTokens) && Number.isNaN(tokenCost), "nothing is divided by nothing");
 });

@@ -369,7 +369,7 @@ test("simulated configurations are asked in virtual time: cut off anywhere and g
       whole,
       /^GSM8K sample: .* moa-vllm +4b +3\.0 +100 % +\d+ +\d+\.\d % +24 +100 % +\d\.\d\d s$/m,
     );
-    assert.match(whole, /^As it is read\nset +mode +first word +gaps: mean +p50 /m);
+    assert.match(whole, /^As it is read\nset +mode +first word +ITL mean +p50 /m);
     // Two agents, then one that reads both.
     assert.match(
       whole,
