@@ -140,8 +140,7 @@ async function recordOf(task: EvalTask, options: EvaluateOptions): Promise<EvalR
     ...isWarmUp ? { warmUp: true } : {},
     ...waitedMs > 0 ? { waitedMs } : {},
   };
-  file.add(record);
-  return record;
+  return file.add(record);
 }
 
 /** An answer as it is kept, with what the protocol has read in it. */

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { CanopyError } from "../../base/errors.ts";
 import { KeptLines, readKeptLines } from "../records/kept_lines.ts";
 import type { LaboratoryRow } from "./ask.ts";
@@ -15,11 +15,10 @@ export class RowStore {
 
   /** `settings` are those that rows depend on. Throws 400 `other_settings` for a file of other ones. */
   constructor(path: string | undefined, settings: string) {
-    this.#kept = new KeptLines(path, settings);
-    for (const read of this.#kept.before) {
+    this.#kept = new KeptLines(path, settings, (read) => {
       if ("row" in read) this.#rows.set(keyOf(read.row), read.row);
       else this.#proposals.set(read.proposals.question, read.proposals);
-    }
+    });
   }
 
   row(condition: string, question: string): LaboratoryRow | undefined {
@@ -48,7 +47,7 @@ function keyOf({ condition, question }: Pick<LaboratoryRow, "condition" | "quest
 /** The rows in a file of another experiment. Throws 400 `no_rows` when there are none. */
 export function readRows(path: string): LaboratoryRow[] {
   const rows = existsSync(path)
-    ? readKeptLines<Line>(readFileSync(path, "utf8")).flatMap((line) => "row" in line ? [line.row] : [])
+    ? [...readKeptLines<Line>(path)].flatMap((line) => "row" in line ? [line.row] : [])
     : [];
   if (rows.length > 0) return rows;
   throw new CanopyError(`Cannot compare with ${path}: it has no rows of canopy bench laboratory --resume`, {

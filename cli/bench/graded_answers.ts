@@ -1,9 +1,10 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
 import type { EvalRecord } from "../../bench/evaluation/eval_record.ts";
 import { readRecords } from "../../bench/evaluation/read_records.ts";
+import { readKeptLines } from "../../bench/records/kept_lines.ts";
 import type { Io } from "../kit/io.ts";
 
 /** An answer of a file that is graded. */
@@ -31,12 +32,8 @@ export interface GivenAnswers {
  */
 export function givenAnswers(file: string, set: string, io: Pick<Io, "cwd">): GivenAnswers {
   const path = resolve(io.cwd, file);
-  const lines = linesOf(path, file);
-  const first = parsed(lines.find((line) => line.trim() !== "") ?? "");
-  if (isJsonObject(first) && typeof first["settings"] === "string") {
-    return recordedAnswers({ path, file, set, settings: first["settings"] });
-  }
-  const answers = lines.flatMap((line, index): GivenAnswer[] => {
+  if (isRecordFile(path)) return recordedAnswers({ path, file, set });
+  const answers = linesOf(path, file).flatMap((line, index): GivenAnswer[] => {
     if (line.trim() === "") return [];
     const read = parsed(line);
     const { id, text } = isJsonObject(read) ? read : {};
@@ -48,13 +45,17 @@ export function givenAnswers(file: string, set: string, io: Pick<Io, "cwd">): Gi
   throw badAnswers(`${file} has no answers`);
 }
 
-function recordedAnswers({ path, file, set, settings }: {
-  readonly path: string;
-  readonly file: string;
-  readonly set: string;
-  readonly settings: string;
-}): GivenAnswers {
-  const { records } = readRecords(path);
+/** True for a file that begins as those of bench eval do. */
+function isRecordFile(path: string): boolean {
+  if (!existsSync(path)) return false;
+  for (const first of readKeptLines(path)) return "settings" in first;
+  return false;
+}
+
+function recordedAnswers(
+  { path, file, set }: { readonly path: string; readonly file: string; readonly set: string },
+): GivenAnswers {
+  const { records, settings } = readRecords(path);
   const own = records.filter((record) => record.set === set);
   if (own.length === 0) {
     const sets = [...new Set(records.map((record) => record.set))].join(", ");
@@ -64,7 +65,7 @@ function recordedAnswers({ path, file, set, settings }: {
     id: record.question,
     text: record.text,
     record,
-    place: `${file}`,
+    place: file,
   }));
   const others = records.length - own.length;
   const warmUp = own.length - answers.length;

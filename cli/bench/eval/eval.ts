@@ -162,7 +162,9 @@ async function evaluated(work: EvalWork, io: Io): Promise<number> {
       arrivalSeed: shard === undefined ? seed : `${seed}/${shard.part}-of-${shard.parts}`,
       warmUp: pace.warmUp ?? 0,
       seed,
-      file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(settings.kept)),
+      file: new RecordFile(values.records && pathOf(values.records, io), JSON.stringify(settings.kept), {
+        holdsTexts: values.pages !== undefined,
+      }),
       signal: io.stop,
       onAnswer: (done, all, known) => progress.add(done, all, known),
     })

@@ -1,8 +1,7 @@
-import { existsSync, writeFileSync } from "node:fs";
+import { closeSync, existsSync, openSync, renameSync, writeSync } from "node:fs";
 import { resolve } from "node:path";
 import { CanopyError } from "../../../base/errors.ts";
-import type { EvalRecord } from "../../../bench/evaluation/eval_record.ts";
-import { readRecords, recordKey } from "../../../bench/evaluation/read_records.ts";
+import { readRecords, recordKey, recordLines } from "../../../bench/evaluation/read_records.ts";
 import { differentSettings, settingSides } from "../../../bench/records/different_settings.ts";
 import { UsageError } from "../../kit/args.ts";
 import { defineCommand } from "../../kit/command.ts";
@@ -40,7 +39,7 @@ Example:
     const parts = files.flatMap((file) => {
       try {
         // A part may have had no question: there can be more parts than questions.
-        return [{ file, ...readRecords(pathOf(file), { mayBeEmpty: true }) }];
+        return [{ file, settings: readRecords(pathOf(file), { mayBeEmpty: true }).settings }];
       } catch (error) {
         if (!values.partial || !(error instanceof CanopyError)) throw error;
         left.push(error);
@@ -50,20 +49,42 @@ Example:
     const [first] = parts;
     if (first === undefined) throw left[0]!;
     for (const { message } of left) io.err.write(`Left out: ${message}\n`);
-    const all = new Map<string, EvalRecord>();
-    for (const { file, settings, records } of parts) {
-      if (settings !== first.settings) {
-        const [others, own] = settingSides(differentSettings(settings, first.settings));
-        throw new CanopyError(
-          `Cannot merge ${file}: it was made with ${others}, and ${first.file} with ${own}`,
-          { code: "other_settings", status: 400 },
-        );
-      }
-      for (const record of records) all.set(recordKey(record), record);
+    for (const { file, settings } of parts) {
+      if (settings === first.settings) continue;
+      const [others, own] = settingSides(differentSettings(settings, first.settings));
+      throw new CanopyError(
+        `Cannot merge ${file}: it was made with ${others}, and ${first.file} with ${own}`,
+        { code: "other_settings", status: 400 },
+      );
     }
-    const lines = [{ settings: first.settings }, ...[...all.values()].map((record) => ({ record }))];
-    writeFileSync(target, lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
-    io.out.write(`${all.size} answers of ${parts.length} files: ${out}\n`);
+    const count = writeMerged(target, first.settings, parts.map(({ file }) => pathOf(file)));
+    io.out.write(`${count} answers of ${parts.length} files: ${out}\n`);
     return Promise.resolve(0);
   },
 });
+
+/** Writes the last record of each answer, as it is, one by one: all of them may be more than memory holds. Gives their number. */
+function writeMerged(target: string, settings: string, files: readonly string[]): number {
+  const lines = function* () {
+    for (const file of files) {
+      for (const line of recordLines(file)) if ("record" in line) yield line;
+    }
+  };
+  const last = new Map<string, number>();
+  let number = 0;
+  for (const { record } of lines()) last.set(recordKey(record), number++);
+  number = 0;
+  // The file may be one of those that are read.
+  const written = `${target}.merging`;
+  const file = openSync(written, "w");
+  try {
+    writeSync(file, `${JSON.stringify({ settings })}\n`);
+    for (const line of lines()) {
+      if (last.get(recordKey(line.record)) === number++) writeSync(file, `${JSON.stringify(line)}\n`);
+    }
+  } finally {
+    closeSync(file);
+  }
+  renameSync(written, target);
+  return last.size;
+}

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { appendFileSync, mkdtempSync, rmSync } from "node:fs";
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { LaboratoryRow } from "../../../bench/laboratory/ask.ts";
 import { RowStore } from "../../../bench/laboratory/row_store.ts";
-import { KeptLines } from "../../../bench/records/kept_lines.ts";
+import { KeptLines, readKeptLines } from "../../../bench/records/kept_lines.ts";
+import { fc } from "../../properties.ts";
 
 const inFile = (use: (path: string) => void) => {
   const folder = mkdtempSync(join(tmpdir(), "canopy-lines-"));
@@ -18,13 +19,20 @@ const inFile = (use: (path: string) => void) => {
 
 test("a line that was cut off by a kill is left out, and does not swallow the one behind it", () => {
   inFile((path) => {
-    new KeptLines<{ row: number }>(path, "a").append({ row: 1 });
+    const opened = () => {
+      const before: { row: number }[] = [];
+      return { before, kept: new KeptLines<{ row: number }>(path, "a", (line) => before.push(line)) };
+    };
+    opened().kept.append({ row: 1 });
     appendFileSync(path, '{"row": 2, "answ');
-    const next = new KeptLines<{ row: number }>(path, "a");
+    const next = opened();
     assert.deepEqual(next.before, [{ row: 1 }]);
-    next.append({ row: 3 });
-    assert.deepEqual(new KeptLines<{ row: number }>(path, "a").before, [{ row: 1 }, { row: 3 }]);
-    assert.throws(() => new KeptLines(path, "b"), /it was begun with a, and now it is b; name another file/);
+    next.kept.append({ row: 3 });
+    assert.deepEqual(opened().before, [{ row: 1 }, { row: 3 }]);
+    assert.throws(
+      () => new KeptLines(path, "b", () => {}),
+      /it was begun with a, and now it is b; name another file/,
+    );
   });
 });
 
@@ -52,4 +60,30 @@ test("the laboratory's rows are whole after a kill in the middle of one", () => 
     const store = new RowStore(path, "a");
     assert.deepEqual(["one", "two"].map((question) => store.row("l", question)?.question), ["one", "two"]);
   });
+});
+
+test("lines are read in pieces: long ones, characters at a piece's end, and files without a last line's end", () => {
+  fc.assert(
+    fc.property(
+      fc.array(
+        fc.record({
+          text: fc.string({ unit: "grapheme", maxLength: 40 }),
+          times: fc.integer({ min: 1, max: 60_000 }),
+        }),
+        {
+          maxLength: 6,
+        },
+      ),
+      fc.boolean(),
+      (rows, endsWhole) => {
+        inFile((path) => {
+          const lines = rows.map(({ text, times }) => ({ row: text.repeat(times).slice(0, 3_000_000) }));
+          const all = [{ settings: "a" }, ...lines].map((line) => JSON.stringify(line)).join("\n");
+          writeFileSync(path, all + (endsWhole ? "\n" : ""));
+          assert.deepEqual([...readKeptLines(path)], [{ settings: "a" }, ...lines]);
+        });
+      },
+    ),
+    { numRuns: 30 },
+  );
 });

@@ -72,6 +72,10 @@ test("parts of an evaluation are merged into one that asks nothing, and two are 
     assert.deepEqual(requests, [14, 14, 14], "two models, seven questions each");
     const merged = await bench("merge", "all.jsonl", "1.jsonl", "2.jsonl", "3.jsonl");
     assert.deepEqual([merged.code, merged.out], [0, "42 answers of 3 files: all.jsonl\n"]);
+    const into = await bench("merge", "--force", "all.jsonl", "1.jsonl", "all.jsonl");
+    assert.deepEqual([into.code, into.out], [0, "42 answers of 2 files: all.jsonl\n"]);
+    assert.equal(readFileSync(join(cwd, "all.jsonl"), "utf8").trim().split("\n").length, 43);
+    assert.deepEqual(readdirSync(cwd).filter((name) => name.includes("merging")), []);
     const whole = await evaluated(cwd, ["gsm8k", "--records", "all.jsonl"]);
     assert.equal(whole.requests, 0);
     assert.match(whole.out, /^GSM8K sample \(21 questions by Canopy, not the data set\): 21 of 21$/m);
@@ -474,6 +478,23 @@ test("the tree of the preset with all four modes is #2: others are divided by it
     assert.match(io.err.text, /^Wrote 3 pages: deep\/pages\/index\.html$/m);
     assert.deepEqual(readdirSync(join(cwd, "deep/pages/gsm8k")).sort(), ["1.html", "2.html"]);
     assert.match(readFileSync(join(cwd, "deep/pages/gsm8k/1.html"), "utf8"), /<summary>Tree: 19 agents/);
+    // The file has what agents wrote, also of a run that had no use for it.
+    const kept = [
+      "--simulate",
+      "--samples",
+      "1",
+      "--max-tokens",
+      "8",
+      "--mode",
+      "2-tree",
+      "--records",
+      "r.jsonl",
+    ];
+    for (const more of [[], ["--pages", "again"]]) {
+      const run = ["bench", "eval", "gsm8k", "--config", "faster-moa-modes", ...kept, ...more];
+      assert.equal(await runCommand([benchCommand], run, io), 0, io.err.text);
+    }
+    assert.match(readFileSync(join(cwd, "again/gsm8k/1.html"), "utf8"), /<summary>Texts: of 13 agents/);
   } finally {
     rmSync(cwd, { recursive: true });
   }
