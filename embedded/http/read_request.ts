@@ -9,7 +9,7 @@ import type { SamplingDefaults } from "../model/model_files.ts";
 import type { GeneratorFacts, SamplingParameters, SequenceRequest } from "../scheduler/generator.ts";
 import { NEUTRAL_SAMPLING } from "../scheduler/sampling.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
-import { renderInTurns } from "../../ml/tokenizers/render_chat.ts";
+import { renderInTurns, textToContinue, toBeContinued } from "../../ml/tokenizers/render_chat.ts";
 import { tokenise, type TokeniseOptions } from "../../ml/tokenizers/tokenise.ts";
 import { fieldError, isSet } from "../../router/http/gate/fields.ts";
 import { modelNotFound } from "../../router/http/gate/find_model.ts";
@@ -286,11 +286,14 @@ async function readConversation(
     add_generation_prompt: request.add_generation_prompt !== false && !continues,
     ...request.chat_template_kwargs,
   };
-  const text = await turnByTurn(clock, renderInTurns(messages, tokenizer, { templateArguments }));
-  if (!continues) return text;
-  const last = messages.at(-1)?.content ?? "";
-  const at = text.lastIndexOf(last);
-  return at < 0 ? text : text.slice(0, at + last.length);
+  const asked = continues ? toBeContinued(messages) : messages;
+  const text = await turnByTurn(clock, renderInTurns(asked, tokenizer, { templateArguments }));
+  const whole = continues ? textToContinue(text) : text;
+  if (whole !== undefined) return whole;
+  throw badRequest(
+    "continue_final_message",
+    "continue_final_message cannot be used: the model's chat template leaves the last message out",
+  );
 }
 
 /** A message's content; its parts are joined. */

@@ -2,6 +2,7 @@ import { isJsonObject, type Json, type JsonObject } from "../../base/json.ts";
 import { Random } from "../../base/random.ts";
 import type { ChatMessage } from "../../ml/tokenizers/chat_message.ts";
 import type { ModelTokenizer } from "../../ml/tokenizers/model_tokenizer.ts";
+import { textToContinue, toBeContinued } from "../../ml/tokenizers/render_chat.ts";
 import type { Choice, ChoiceOptions, Collector } from "../engine/choice.ts";
 import { type CostModel, costModel } from "../engine/cost.ts";
 import type { Strike } from "../engine/faults.ts";
@@ -278,11 +279,11 @@ export class Backend {
       : {};
     if (Array.isArray(body["tools"]) && body["tools"].length > 0) templateArguments["tools"] = body["tools"];
     const flat = messages.map(flatMessage);
-    const text = this.tokenizer.renderChat(flat, { templateArguments });
-    if (body["continue_final_message"] !== true) return text;
-    const last = flat[flat.length - 1]?.content;
-    const at = typeof last === "string" ? text.lastIndexOf(last) : -1;
-    return at < 0 || typeof last !== "string" ? text : text.slice(0, at + last.length);
+    if (body["continue_final_message"] !== true) {
+      return this.tokenizer.renderChat(flat, { templateArguments });
+    }
+    const text = this.tokenizer.renderChat(toBeContinued(flat), { templateArguments });
+    return textToContinue(text) ?? text;
   }
 
   #source(generation: Generation): TokenSource {

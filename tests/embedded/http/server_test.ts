@@ -5,6 +5,8 @@ import { CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import { Random } from "../../../base/random.ts";
 import { EmbeddedServer } from "../../../embedded/http/server.ts";
+import type { ChatMessage, RenderOptions } from "../../../ml/tokenizers/chat_message.ts";
+import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import { MemoryTransport } from "../../../router/transport/memory.ts";
 import { FakeGenerator } from "../fake_generator.ts";
 import { tinyTokenizer } from "../tiny_model.ts";
@@ -14,13 +16,16 @@ const END = 1913;
 const SECOND_END = 1911;
 const HELLO = tokenizer.encode("Hello world, again");
 
-function start(answer: (typeof FakeGenerator.prototype)["answer"] = () => [...HELLO, END]) {
+function start(
+  answer: (typeof FakeGenerator.prototype)["answer"] = () => [...HELLO, END],
+  own: ModelTokenizer = tokenizer,
+) {
   const generator = new FakeGenerator();
   generator.answer = answer;
   const server = new EmbeddedServer({
     model: "tiny",
     generator,
-    tokenizer,
+    tokenizer: own,
     endIds: [END, SECOND_END],
     clock: new SystemClock(),
     random: new Random("server"),
@@ -367,4 +372,49 @@ test("models, health, metrics and the tokenizer are asked for as of vLLM", async
     rendered.tokens,
     tokenizer.encode("<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n"),
   );
+});
+
+test("continue_final_message ends the prompt behind the last message, whatever it says", async () => {
+  const trims = {
+    vocabSize: tokenizer.vocabSize,
+    hasChatTemplate: true,
+    encode: (text: string) => tokenizer.encode(text),
+    decode: (ids: readonly number[]) => tokenizer.decode(ids),
+    // As Llama's template does.
+    renderChat: (messages: readonly ChatMessage[], options?: RenderOptions) =>
+      tokenizer.renderChat(
+        messages.map((message) => ({ ...message, content: String(message.content).trim() })),
+        options,
+      ),
+  };
+  // The template gives the last answer an empty thought.
+  const before = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+  for (
+    const [content, rest, own] of [
+      ["It is", "It is", tokenizer],
+      // These letters stand in the mark of a turn's end, too.
+      ["im", "im", tokenizer],
+      ["", "", tokenizer],
+      ["It is ", "It is ", tokenizer],
+      ["It is ", "It is", trims],
+    ] as const
+  ) {
+    const { tokens } = (await start(undefined, own).ask("/tokenize", {
+      messages: [...chat.messages, { role: "assistant", content }],
+      continue_final_message: true,
+      add_generation_prompt: false,
+    })).body;
+    const text = tokenizer.decode(Array.isArray(tokens) ? tokens.map(Number) : [], {
+      skipSpecialTokens: false,
+    });
+    assert.equal(text, `${before}${rest}`);
+  }
+  const { status, body } = await start(undefined, { ...trims, renderChat: () => "nothing" }).ask(
+    "/tokenize",
+    {
+      ...chat,
+      continue_final_message: true,
+    },
+  );
+  assert.deepEqual([status, object(body.error).param], [400, "continue_final_message"]);
 });
