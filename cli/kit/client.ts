@@ -71,10 +71,18 @@ export async function* streamChat(
   for await (const bytes of response.body) {
     for (const data of parser.push(bytes)) {
       if (data === DONE) done = true;
-      else yield* eventsOf(server, JSON.parse(data));
+      else yield* eventsOf(server, chunkOf(server, data));
     }
   }
   if (!done) throw failure(server, "its answer broke off before the end");
+}
+
+function chunkOf(server: Server, data: string): unknown {
+  try {
+    return JSON.parse(data);
+  } catch (cause) {
+    throw failure(server, `its stream has no JSON: ${oneLine(data.slice(0, 300))}`, { cause });
+  }
 }
 
 function* eventsOf(server: Server, chunk: unknown): Generator<ChatEvent, void, undefined> {

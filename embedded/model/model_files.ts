@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { CanopyError } from "../../base/errors.ts";
+import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { Environment } from "../../ml/hub/environment.ts";
 import { findExport, type OnnxSource } from "../../ml/hub/onnx_files.ts";
@@ -79,15 +79,31 @@ function defaultsOf(generation: JsonObject): SamplingDefaults {
   };
 }
 
+function jsonOf(text: string, path: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new CanopyError(
+      `Cannot read ${path}: ${messageOf(cause)}; pull the model again, or write it anew`,
+      {
+        code: "weights_unavailable",
+        status: 500,
+        cause,
+      },
+    );
+  }
+}
+
 async function readFirst(folders: readonly string[], name: string): Promise<JsonObject> {
   for (const folder of folders) {
+    const path = join(folder, name);
     let text: string;
     try {
-      text = await readFile(join(folder, name), "utf8");
+      text = await readFile(path, "utf8");
     } catch {
       continue;
     }
-    const value: unknown = JSON.parse(text);
+    const value = jsonOf(text, path);
     if (isJsonObject(value)) return value;
   }
   return {};

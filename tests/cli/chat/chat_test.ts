@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -382,5 +383,24 @@ test("canopy chat asks its folder's server with the configuration's key, and doe
     }
   } finally {
     rmSync(folder, { recursive: true });
+  }
+});
+
+test("canopy chat names the server whose stream is no JSON", async () => {
+  const server = createServer((_, response) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.end("data: oops\n\ndata: [DONE]\n\n");
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  const url = `http://127.0.0.1:${typeof address === "object" ? address?.port : 0}`;
+  try {
+    await withSystem(async (io) => {
+      const { code, err } = await chat(io, QUESTION, "--model", "m", "--url", url);
+      assert.equal(code, 1);
+      assert.match(err, new RegExp(`The server at ${url} did not answer: its stream has no JSON: oops`));
+    });
+  } finally {
+    server.close();
   }
 });
