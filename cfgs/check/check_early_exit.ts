@@ -1,5 +1,6 @@
 import { didYouMean, quoteList } from "../../base/nearest.ts";
 import { promptNeeds } from "./check_prompt.ts";
+import { idleExitSettings } from "./idle_exit_settings.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
 import type { Config, GraphConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
@@ -32,6 +33,7 @@ export function checkEarlyExit(
       }${didYouMean(name, known)}`;
       findings.push(findingAt([...at, "never_skip", index], message, { value: name }));
     }
+    findings.push(...idleExitSettings(settings, at, expanded));
     const { model } = settings.verdict;
     if (model !== undefined && !Object.hasOwn(models, model)) {
       findings.push(

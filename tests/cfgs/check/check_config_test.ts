@@ -168,6 +168,37 @@ test("What a flag has broken is blamed on the flag", () => {
   ]);
 });
 
+test("Settings of early exit that nothing looks at raise a warning", () => {
+  const layers = [{ agents: [agent, { model: "8b" }] }, { agents: [agent] }];
+  const idle = (settings: object) =>
+    complaints(configText({ graphs: { moa: { layers, early_exit: settings } } }))
+      .map((complaint) => complaint.replace(/^.*warning: graphs\.moa\.early_exit\./, ""));
+  assert.deepEqual(idle({ tau: 0.9, min_agents: 2, verdict: { model: "8b" } }), [
+    'min_agents has no effect with metric "none"',
+    'tau has no effect with metric "none"',
+    'verdict has no effect with metric "none"',
+  ]);
+  assert.deepEqual(idle({ metric: "answer", threshold: 0.9, keep: "all" }), [
+    'threshold has no effect with metric "answer"',
+  ]);
+  assert.deepEqual(idle({ metric: "q", tau: 0.9, threshold: 0.9 }), [
+    'threshold has no effect without decide "threshold"',
+  ]);
+  assert.deepEqual(idle({ metric: "q", decide: "threshold", threshold: 0.9, similarity: "cosine" }), []);
+  assert.deepEqual(idle({ metric: "answer", answer: { level: 0.9, window: 3 } }), [
+    'answer.level has no effect without stop "posterior"',
+    'answer.window has no effect without stop "window"',
+  ]);
+  assert.deepEqual(idle({ metric: "agreement", min_agents: 3, veto_below: 0.2 }), [
+    "min_agents is never reached: the largest cluster to which this applies has 2",
+  ]);
+  assert.deepEqual(idle({ scope: "run", consensus: { agree: 2 }, never_skip: ["8b"], deadline_ms: 100 }), [
+    'deadline_ms has no effect with scope "run"',
+  ]);
+  // A run with little effort reads final answers by the rules of its graph.
+  assert.deepEqual(idle({ answer: { extract: ["boxed"] }, never_skip: ["8b"] }), []);
+});
+
 test("Early exit that names nobody is refused, and a skip_root without effect is doubted", () => {
   const layers = [{ agents: [agent, { model: "8b" }] }, { agents: [agent] }];
   const exit = (settings: object) =>
