@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { applyEdits, modify, parse } from "jsonc-parser";
+import { applyEdits, findNodeAtLocation, modify, parse, parseTree } from "jsonc-parser";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { isJsonObject, type Json } from "../../../base/json.ts";
 import type { Io } from "../../kit/io.ts";
@@ -25,11 +25,15 @@ export function writeRules({ file, graph }: RulesPlace, rules: WrittenRules, io:
     const name = graphIn(file, parse(text), graph);
     const formattingOptions = { insertSpaces: true, tabSize: 2 };
     const at = ["graphs", name, "early_exit"];
-    for (const [member, value] of [["scope", "run"], ["consensus", rules]] as const) {
+    const metric = findNodeAtLocation(parseTree(text)!, [...at, "metric"])?.value;
+    // Rules for whole runs and the metrics of clusters exclude each other.
+    const members = [["scope", "run"], ["metric", undefined], ["consensus", rules]] as const;
+    for (const [member, value] of members) {
       text = applyEdits(text, modify(text, [...at, member], value, { formattingOptions }));
     }
     writeFileSync(path, text);
-    io.err.write(`Wrote graphs.${name}.early_exit in ${file}\n`);
+    const instead = metric === undefined || metric === "none" ? "" : `, in place of metric "${metric}"`;
+    io.err.write(`Wrote graphs.${name}.early_exit in ${file}${instead}\n`);
   } catch (cause) {
     if (CanopyError.is(cause)) throw cause;
     throw new CanopyError(`Cannot write ${file}: ${messageOf(cause)}`, {

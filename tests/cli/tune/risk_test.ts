@@ -7,6 +7,7 @@ import { test } from "node:test";
 import { SystemClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { Random } from "../../../base/random.ts";
+import { loadCheckedConfig } from "../../../cfgs/load/load.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import type { RecordedRun } from "../../../cli/tune/runs/recorded_run.ts";
@@ -148,6 +149,32 @@ test("a rule with a promise comes out of records of runs, and is written into a 
   assert.equal(audit, 0.01);
   assert.equal(tuned?.["risk"], 0.05);
   assert.match(String(tuned?.["records_sha256"]), /^[0-9a-f]{64}$/);
+});
+
+test("rules for whole runs take the place of a metric for clusters: both at once are refused by canopy check", async () => {
+  const random = new Random("records");
+  const records = Array.from({ length: 400 }, (_, index) => recordOf(drawn(random), index));
+  const config = JSON.stringify({
+    models: Object.fromEntries(
+      ["small", "middle", "large"].map((
+        model,
+      ) => [model, { model, engine: "vllm", workers: [`http://${model}:1`] }]),
+    ),
+    graphs: {
+      moa: {
+        layers: [{ agents: ["small", "middle", "large"].map((model) => ({ model })) }, {
+          agents: [{ model: "large" }],
+        }],
+        early_exit: { metric: "agreement", never_skip: ["large"] },
+      },
+    },
+  });
+  const { code, err, written } = await tune(records, ["--risk", "0.05", "--write", "canopy.jsonc"], config);
+  assert.equal(code, 0, err);
+  assert.match(err, /Wrote graphs\.moa\.early_exit in canopy\.jsonc, in place of metric "agreement"\n/);
+  const { config: { graphs } } = loadCheckedConfig({ text: written, env: {} });
+  const { scope, metric, never_skip: neverSkip } = graphs["moa"]!.early_exit;
+  assert.deepEqual([scope, metric, neverSkip], ["run", "none", ["large"]]);
 });
 
 test("too few runs are refused with the number that it takes, and runs that ended early are left out", async () => {
