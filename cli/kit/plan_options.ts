@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { withoutMark } from "../../cfgs/load/without_mark.ts";
@@ -102,9 +102,12 @@ function textOf(path: string, given: string): string {
 async function hostOf({ loaded, values, io }: PlanRequest, run: RunTool): Promise<HostGpus> {
   const { gpus } = values;
   if (gpus !== undefined) {
-    const file = join(io.cwd, gpus);
-    const path = existsSync(gpus) ? gpus : existsSync(file) ? file : undefined;
-    if (path === undefined && /[/\\]|\.\w+$/.test(gpus)) {
+    const isPath = /[/\\]|\.\w+$/.test(gpus);
+    // A folder may be called 6xH200, for what was planned for them.
+    const path = [gpus, join(io.cwd, gpus)].find((path) =>
+      existsSync(path) && (isPath || !statSync(path).isDirectory())
+    );
+    if (path === undefined && isPath) {
       throw new UsageError(`Option --gpus names the file ${gpus}, which does not exist`);
     }
     try {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
@@ -124,6 +124,11 @@ test("a host's GPUs are read from a file that Windows' editors have saved; what 
     assert.equal(out.match(/^ {2}GPU \d: /gm)?.length, 2, out);
     const { code, err } = await plan("launch-2-gpus-vllm", "--gpus", folder);
     assert.equal(code, 2);
+    mkdirSync(join(folder, "2xH200"));
+    const io = fakeIo({ cwd: folder, env: { HF_HOME: "/nowhere", HF_ENDPOINT: "http://hub" } });
+    const named = ["plan", "launch-2-gpus-vllm", "--gpus", "2xH200"];
+    assert.equal(await runCommand([planCommand], named, io), 0, io.err.text);
+    assert.match((await plan("launch-2-gpus-vllm", "--gpus", "")).err, /Option --gpus must be like 6xH200/);
     assert.match(err, /Option --gpus names the file .*, which cannot be read: EISDIR/);
   } finally {
     rmSync(folder, { recursive: true });
