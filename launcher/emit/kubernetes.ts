@@ -1,5 +1,6 @@
 import { stringify } from "yaml";
 import { CanopyError } from "../../base/errors.ts";
+import { fnv1a } from "../../base/random.ts";
 import type { Config } from "../../cfgs/schema/config.ts";
 import { DOCKERFILE } from "./container_file.ts";
 import {
@@ -91,11 +92,26 @@ function workloadsOf(engines: readonly PlannedEngine[]): Workload[] {
     if (same === undefined) groups.set(key, [engine]);
     else same.push(engine);
   }
-  return [...groups.values()].map((group) => ({
+  const taken = new Set<string>();
+  return [...groups.values()].map((group): Workload => {
     // Names of services begin with a letter, and one of them is the router's.
-    name: `engine-${group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, "")}`,
-    engines: group,
-  }));
+    const plain = shortened(
+      `engine-${group.length === 1 ? group[0].name : group[0].name.replace(/-\d+$/, "")}`,
+    );
+    let name = plain;
+    for (let copy = 2; taken.has(name); copy++) name = `${plain}-${copy}`;
+    taken.add(name);
+    return { name, engines: group };
+  });
+}
+
+/** Kubernetes puts numbers and hashes behind a workload's name in labels of its pods, which have 63 characters at most. */
+const MAX_NAME_LENGTH = 48;
+
+function shortened(name: string): string {
+  if (name.length <= MAX_NAME_LENGTH) return name;
+  const hash = fnv1a(name).toString(16).padStart(8, "0");
+  return `${name.slice(0, MAX_NAME_LENGTH - hash.length - 1).replace(/-+$/, "")}-${hash}`;
 }
 
 /** One volume with the Hub's cache, for all pods on all nodes. */

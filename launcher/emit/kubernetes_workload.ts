@@ -91,7 +91,8 @@ function labelsOf({ name, engines: [first] }: Workload): Record<string, string> 
   return {
     "app.kubernetes.io/name": name,
     "app.kubernetes.io/part-of": "canopy",
-    "canopy.dev/model": first.modelKey.replace(/[^\w.-]+/g, "-").slice(0, 63),
+    // Begins and ends with a letter or a digit.
+    "canopy.dev/model": first.modelKey.replace(/[^\w.-]+/g, "-").slice(0, 63).replace(/^[\W_]+|[\W_]+$/g, ""),
     "canopy.dev/role": first.role,
   };
 }

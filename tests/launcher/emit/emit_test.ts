@@ -452,6 +452,29 @@ test("Whatever arguments and environment hold, they stay what they are in every 
   assert.equal(containers[0].env.find(({ name }: { name: string }) => name === "ODD").value, written);
 });
 
+test("Names of Kubernetes' own length and form come of any model's key, each once", async () => {
+  const long = "RedHatAI/Mistral-Small-3.1-24B-Instruct-2503-quantized.w4a16-x/y";
+  const model = { model: "Qwen/Qwen3-8B", engine: "vllm" };
+  const models = {
+    [long]: model,
+    [`${long}!`]: model,
+    "_odd_": model,
+    "small": { ...model, launch: { replicas: 2 } },
+    "Small": model,
+  };
+  const text = fileOf(await filesOf("kubernetes", { models }, describedGpus("6xH200")), "canopy.yaml");
+  const manifests = parseAllDocuments(text).map((document) => document.toJS());
+  const sets = manifests.filter(({ kind }) => kind === "StatefulSet");
+  const names = sets.map(({ metadata }) => metadata.name);
+  assert.equal(new Set(names).size, 5, names.join());
+  for (const { metadata: { name, labels } } of sets) {
+    assert.match(name, /^[a-z][-a-z0-9]{0,46}[a-z0-9]$/);
+    for (const value of Object.values(labels)) {
+      assert.match(String(value), /^[A-Za-z0-9](?:[-\w.]{0,61}[A-Za-z0-9])?$/);
+    }
+  }
+});
+
 test("Models that are called as the router's own service or unit stand beside it", async () => {
   const model = { model: "Qwen/Qwen3-8B", engine: "vllm" };
   const host = describedGpus("2xH200");
