@@ -91,7 +91,14 @@ export function emitSlurm(input: EmitInput): EmittedFile[] {
     `${quoted(input.canopyBinary)} serve canopy.jsonc &`,
     "router=$!",
     `trap 'kill -TERM "$router" 2>/dev/null || true' TERM INT`,
-    'wait "$router" || wait "$router" || true',
+    "code=0",
+    'wait "$router" || code=$?',
+    "# A signal ends the wait, not the router.",
+    "if ((code > 128)); then",
+    "  code=0",
+    '  wait "$router" || code=$?',
+    "fi",
+    'exit "$code"',
     "",
   );
   return [

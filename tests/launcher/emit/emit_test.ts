@@ -221,6 +221,25 @@ test("Slurm: scripts are valid, count GPUs from 0, and stop engines when the job
   }
 });
 
+test("Slurm: a job whose router fails has failed, and one that is told to end has not", async () => {
+  const far = { models: { far: { model: "m", engine: "vllm", workers: ["http://far:8000"] } } };
+  const script = fileOf(await filesOf("slurm", far, noGpus), "canopy.sbatch");
+  const folder = mkdtempSync(join(tmpdir(), "canopy-slurm-"));
+  const codeOf = (router: string) => {
+    writeFileSync(join(folder, "canopy.sbatch"), script.replace("/bin/true serve canopy.jsonc", router));
+    return spawnSync("bash", ["canopy.sbatch"], { cwd: folder, timeout: 20_000 }).status;
+  };
+  try {
+    assert.equal(codeOf("bash -c 'exit 3'"), 3);
+    assert.equal(codeOf("true"), 0);
+    // The router ends its requests first.
+    const router = `bash -c 'trap "sleep 0.2; exit 0" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'`;
+    assert.equal(codeOf(router), 0);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 /** Kubernetes' own schemas, as the package kubernetes-models has compiled them. */
 const KINDS: Readonly<Record<string, (data: unknown) => boolean>> = {
   StatefulSet: validateStatefulSet,
