@@ -8,10 +8,13 @@ import { printEmitted, writeEmitted } from "../kit/emitted_files.ts";
 import { prefillWarnings } from "../kit/router/prefill_warnings.ts";
 import { PLAN_OPTIONS, planFromOptions } from "../kit/plan_options.ts";
 import { emit, EMIT_TARGETS } from "../../launcher/emit/emit.ts";
+import { hostFileSettings } from "../../launcher/emit/host_files.ts";
 import { DOCKERFILE } from "../../launcher/emit/container_file.ts";
 import { modelPortsOf } from "../../launcher/plan/launch_plan.ts";
 import { planJson, planText } from "../../launcher/plan/plan_text.ts";
 import { version } from "../kit/version.ts";
+import type { Config } from "../../cfgs/schema/config.ts";
+import type { Io } from "../kit/io.ts";
 import { placeProgram } from "./place_program.ts";
 
 /** `canopy plan`: where the engines of a configuration would run, and how. */
@@ -107,6 +110,7 @@ Examples:
       buildsImage: values["canopy-image"] === undefined,
       canopyBinary: values["canopy-binary"] ?? "/usr/local/bin/canopy",
     });
+    if (values.emit === "kubernetes" || values.emit === "compose") tellHostFiles(loaded.config, io);
     if (values.out !== undefined) {
       if (ports !== undefined) {
         files.push({ path: "model2port.json", text: `${JSON.stringify(ports, null, 2)}\n` });
@@ -124,3 +128,11 @@ Examples:
     return 0;
   },
 });
+
+function tellHostFiles(config: Config, io: Io): void {
+  for (const setting of hostFileSettings(config)) {
+    io.err.write(
+      `${setting} names a file or folder of this host: mount it into the router's container, which does not have it\n`,
+    );
+  }
+}

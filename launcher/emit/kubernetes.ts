@@ -162,7 +162,12 @@ function routerManifests(config: Config, image: string): Manifest[] {
     name,
     valueFrom: { secretKeyRef: { name: KEYS_SECRET, key: name, optional: true } },
   }));
-  const probe = (path: string) => ({ httpGet: { path, port: "http" }, periodSeconds: 5, timeoutSeconds: 5 });
+  const scheme = config.server.tls === undefined ? {} : { scheme: "HTTPS" };
+  const probe = (path: string) => ({
+    httpGet: { path, port: "http", ...scheme },
+    periodSeconds: 5,
+    timeoutSeconds: 5,
+  });
   return [
     {
       apiVersion: "v1",

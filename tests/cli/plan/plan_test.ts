@@ -135,6 +135,27 @@ test("a host's GPUs are read from a file that Windows' editors have saved; what 
   }
 });
 
+test("files of this host that the router's container has not are told", async () => {
+  const settings = [
+    "server.records.file=runs.sqlite",
+    'server.worker_tls={"ca":["/etc/ca.pem"]}',
+    "scorer.model=./embedder",
+    "models.8b.tokenizer=/models/8b",
+  ];
+  const args = ["launch-2-gpus-vllm", "--gpus", "2xH200", ...settings.flatMap((one) => ["--set", one])];
+  const { err } = await plan(...args, "--emit", "compose");
+  assert.deepEqual(
+    [...err.matchAll(/^(\S+) names a file or folder of this host: mount it/gm)].map(([, path]) => path),
+    [
+      "server.worker_tls.ca[0]",
+      "server.records.file",
+      "scorer.model",
+      "models.8b.tokenizer",
+    ],
+  );
+  assert.doesNotMatch((await plan(...args, "--emit", "slurm")).err, /of this host/);
+});
+
 test("options of files are refused where none is written", async () => {
   const refused = async (...args: string[]) => {
     const { code, out, err } = await plan("launch-2-gpus-vllm", "--gpus", "2xH200", ...args);

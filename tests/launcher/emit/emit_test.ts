@@ -471,6 +471,17 @@ test("Whatever arguments and environment hold, they stay what they are in every 
   assert.equal(containers[0].env.find(({ name }: { name: string }) => name === "ODD").value, written);
 });
 
+test("Kubernetes: a router that serves HTTPS is asked by it", async () => {
+  const tls = { cert: "/etc/tls/cert.pem", key: "/etc/tls/key.pem" };
+  const served = { models: { m: { model: "Qwen/Qwen3-8B", engine: "vllm" } }, server: { tls } };
+  const text = fileOf(await filesOf("kubernetes", served, describedGpus("1xH200")), "canopy.yaml");
+  const manifests = parseAllDocuments(text).map((document) => document.toJS());
+  const [router] = manifests.find(({ kind }) => kind === "Deployment").spec.template.spec.containers;
+  for (const { httpGet } of [router.readinessProbe, router.livenessProbe]) {
+    assert.equal(httpGet.scheme, "HTTPS");
+  }
+});
+
 test("Names of Kubernetes' own length and form come of any model's key, each once", async () => {
   const long = "RedHatAI/Mistral-Small-3.1-24B-Instruct-2503-quantized.w4a16-x/y";
   const model = { model: "Qwen/Qwen3-8B", engine: "vllm" };
