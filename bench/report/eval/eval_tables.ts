@@ -1,7 +1,7 @@
 import type { EvalFigures, EvalPair } from "../../evaluation/eval_figures.ts";
 import type { PartShares } from "../../grading/part_shares.ts";
 import { countText, durationText, type ReportTable, shareText } from "../report.ts";
-import { answersText, intervalText } from "./paired_texts.ts";
+import { answersText, COMPARED_HEADS, comparedCells, intervalText } from "./paired_texts.ts";
 import type { SetLabel } from "./spending_tables.ts";
 
 /** Tables of right answers: a table for each of `labels`, the sets' names for people; `labelOf` are shorter ones. */
@@ -52,18 +52,12 @@ export function pairTables(pairs: readonly EvalPair[], labelOf: SetLabel): Repor
   if (first === undefined) return [];
   return [{
     title: `Beside ${first.against}, over the same answers`,
-    head: ["set", "mode", "answers", "difference", "95 %", "gained", "lost", "p", "bootstrap 95 %", "p"],
+    head: ["set", "mode", "answers", ...COMPARED_HEADS],
     rows: pairs.map((one) => [
       labelOf(one.set),
       one.mode,
       answersText(one),
-      shareText(one.difference),
-      intervalText(one.interval),
-      countText(one.gained),
-      countText(one.lost),
-      one.p.toFixed(3),
-      intervalText(one.bootstrap.interval),
-      one.bootstrap.p.toFixed(3),
+      ...comparedCells(one),
     ]),
   }];
 }

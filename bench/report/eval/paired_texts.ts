@@ -1,3 +1,4 @@
+import type { ComparedAnswers } from "../../evaluation/paired_records.ts";
 import type { PairedAnswers } from "../../statistics/paired_answers.ts";
 import type { Interval } from "../../statistics/statistics.ts";
 import { countText, ratioText, shareText } from "../report.ts";
@@ -16,6 +17,22 @@ export function intervalText({ low, high }: Interval): string {
 /** `0.912 – 1.034`. */
 export function ratioIntervalText({ low, high }: Interval): string {
   return `${ratioText(low)} – ${ratioText(high)}`;
+}
+
+/** Heads of `comparedCells`. */
+export const COMPARED_HEADS = ["difference", "95 %", "gained", "lost", "p", "bootstrap 95 %", "p"];
+
+/** What two ways over the same answers differ by. */
+export function comparedCells(one: ComparedAnswers): string[] {
+  return [
+    shareText(one.difference),
+    intervalText(one.interval),
+    countText(one.gained),
+    countText(one.lost),
+    one.p.toFixed(3),
+    intervalText(one.bootstrap.interval),
+    one.bootstrap.p.toFixed(3),
+  ];
 }
 
 /** How two ways are compared. */
