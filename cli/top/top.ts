@@ -1,3 +1,5 @@
+import { CanopyError } from "../../base/errors.ts";
+import { TransportError } from "../../base/transport.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
@@ -31,17 +33,26 @@ Examples:
     const server = serverOf(values.url, io);
     const colors = colorsOf(io.out, io.env);
     const region = new LiveRegion(io.out);
-    const served = new Map<string, number>();
     const everyMs = 1000 * (values.every ?? DEFAULT_SECONDS);
+    let lines: readonly string[] = [];
+    let before: Look | undefined;
     while (true) {
-      const snapshot = await takeSnapshot(server, io);
-      const lines = drawTop({ url: server.url, snapshot, served, everyMs }, io, colors);
-      if (values.once || !region.live) {
-        io.out.write(`${lines.join("\n")}\n`);
-        return 0;
+      try {
+        const look = { snapshot: await takeSnapshot(server, io), atMs: io.clock.now() };
+        lines = drawTop({ url: server.url, look, before }, io, colors);
+        before = look;
+        if (values.once || !region.live) {
+          io.out.write(`${lines.join("\n")}\n`);
+          return 0;
+        }
+        region.draw(lines);
+      } catch (error) {
+        // One that has answered is waited for: it may just be started anew.
+        const isGone = CanopyError.is(error) || error instanceof TransportError;
+        if (io.stop.aborted || lines.length === 0 || !isGone) throw error;
+        before = undefined;
+        region.draw([...lines, "", colors.red(error.message)]);
       }
-      region.draw(lines);
-      for (const worker of snapshot.workers) served.set(worker.id, worker.served);
       try {
         await io.clock.sleep(everyMs, io.stop);
       } catch {
@@ -51,17 +62,24 @@ Examples:
   },
 });
 
-/** A look at a server, and the one before it. */
-interface TopView {
-  readonly url: string;
+/** A look at a server. */
+interface Look {
   readonly snapshot: ServerSnapshot;
-  /** Requests of each worker at the look before; empty at the first. */
-  readonly served: ReadonlyMap<string, number>;
-  readonly everyMs: number;
+  readonly atMs: number;
 }
 
-function drawTop({ url, snapshot, served, everyMs }: TopView, io: Io, colors: Colors): string[] {
+/** A look at a server, and the one before it; undefined where there is none to compare with. */
+interface TopView {
+  readonly url: string;
+  readonly look: Look;
+  readonly before: Look | undefined;
+}
+
+function drawTop({ url, look, before }: TopView, io: Io, colors: Colors): string[] {
+  const { snapshot, atMs } = look;
   const { workers, runs, inFlight, queued } = snapshot;
+  const served = new Map(before?.snapshot.workers.map((worker) => [worker.id, worker.served]));
+  const seconds = before === undefined ? 0 : (atMs - before.atMs) / 1000;
   const ill = workers.filter((worker) => !isWell(worker));
   const parts = [
     url,
@@ -71,8 +89,10 @@ function drawTop({ url, snapshot, served, everyMs }: TopView, io: Io, colors: Co
   ];
   const right = "right" as const;
   const rows = workers.map((worker) => {
-    const before = served.get(worker.id);
-    const rate = before === undefined ? "" : ((worker.served - before) / everyMs * 1000).toFixed(1);
+    const earlier = served.get(worker.id);
+    // Fewer than before: the server has begun to count anew.
+    const isKnown = earlier !== undefined && earlier <= worker.served && seconds > 0;
+    const rate = isKnown ? ((worker.served - earlier) / seconds).toFixed(1) : "";
     const { id, model, engine, worker_type: type } = worker;
     const role = type === "regular" ? engine : `${engine} ${type}`;
     return [id, model, role, stateOf(worker), worker.in_flight, worker.served, rate, worker.failures].map(

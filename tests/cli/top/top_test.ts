@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { JsonObject } from "../../../base/json.ts";
-import type { Transport } from "../../../base/transport.ts";
+import { type Transport, TransportError } from "../../../base/transport.ts";
 import { runCommand } from "../../../cli/kit/dispatch.ts";
 import { topCommand } from "../../../cli/top/top.ts";
 import { type FakeIo, fakeIo } from "../fake_io.ts";
@@ -109,4 +109,40 @@ test("canopy top draws again on a terminal until Ctrl-C: ill workers with their 
   assert.match(out, /^b: no route to host$/m);
   assert.match(out, /^run_1 +moa +\d+ s +13 +77$/m);
   assert.doesNotMatch(out, /run_2/);
+});
+
+test("canopy top waits for a server that is started anew, and has no rates of what it counts from there", async () => {
+  const held: { io?: FakeIo } = {};
+  let looks = 0;
+  const transport: Transport = {
+    send: ({ url }) => {
+      if (url.endsWith("/workers")) looks++;
+      if (looks === 2) return Promise.reject(new TransportError("connect_failed", url));
+      if (looks === 5) held.io?.interrupt();
+      const served = looks === 3 ? 1_000 : looks;
+      const text = JSON.stringify(url.endsWith("/workers") ? { workers: [worker("a", { served })] } : {});
+      return Promise.resolve({
+        status: 200,
+        headers: {},
+        body: (async function* () {
+          yield await Promise.resolve(new TextEncoder().encode(text));
+        })(),
+      });
+    },
+    close: () => Promise.resolve(),
+  };
+  const io = held.io = fakeIo({ transport, terminal: true, columns: 120, env: { NO_COLOR: "1" } });
+  const ended = top(io, "--url", "http://s", "--every", "2");
+  const { clock } = io;
+  assert.ok("advance" in clock && typeof clock.advance === "function");
+  for (let look = 1; look <= 5; look++) {
+    for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+    await clock.advance(2000 * look);
+  }
+  const { code, out, err } = await ended;
+  assert.deepEqual([code, err], [0, ""]);
+  assert.match(out, /^Cannot reach a server at http:\/\/s/m);
+  for (const row of ["1", "1000", "4", "5 +0\\.5"]) {
+    assert.match(out, new RegExp(`^a +m +sglang decode +healthy +2 +${row} +0$`, "m"));
+  }
 });
