@@ -4,9 +4,10 @@ import { checkEarlyExit, checkEffort } from "./check_early_exit.ts";
 import { checkFallbacks } from "./check_fallbacks.ts";
 import { checkPrefill } from "./prefill.ts";
 import { checkPrompt } from "./check_prompt.ts";
+import { checkScorer } from "./check_scorer.ts";
 import { checkStaircase } from "./check_staircase.ts";
 import { builtinPrompts, promptNamed } from "../prompts/builtin.ts";
-import type { Config, ModelConfig } from "../schema/config.ts";
+import { type Config, DEFAULT_PAIR_WINDOW, type ModelConfig } from "../schema/config.ts";
 import type { ConfigPath } from "../schema/config_path.ts";
 import { type ConfigFinding, findingAt, notOneOf } from "../schema/explain.ts";
 import { apiKeysOf } from "../schema/limits.ts";
@@ -35,6 +36,7 @@ export function checkConfig(config: Config): ConfigFinding[] {
     ...checkLimits(config),
     ...checkThreads(config),
     ...checkRecords(config),
+    ...checkScorer(config),
   );
   return unique(findings);
 }
@@ -147,7 +149,16 @@ function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
     findings.push(findingAt([...path, "workers", index], message, { severity: "warning" }));
   }
   findings.push(...checkHedge(path, model));
+  if (model.pair_window !== DEFAULT_PAIR_WINDOW && !model.engine.endsWith("-pd")) {
+    const message = `is not in effect: the engine "${model.engine}" has whole servers; use max_in_flight`;
+    findings.push(findingAt([...path, "pair_window"], message, { severity: "warning" }));
+  }
   if (model.engine === "onnx") {
+    if (model.launch !== undefined) {
+      const message =
+        'is not in effect: the engine "onnx" runs in this process, and nothing is started for it';
+      findings.push(findingAt([...path, "launch"], message, { severity: "warning" }));
+    }
     if (model.workers.length > 0) {
       const message = 'is not empty, but the engine "onnx" runs in this process: leave the workers out';
       findings.push(findingAt([...path, "workers"], message));

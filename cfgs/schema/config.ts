@@ -10,6 +10,9 @@ import { scorerSchema } from "./scorer.ts";
 import { rootStartSchema, staircaseSchema } from "./staircase.ts";
 import { tracingSchema } from "./tracing.ts";
 
+/** Requests of one prefill and one decode server that may be before their first token. */
+export const DEFAULT_PAIR_WINDOW = 64;
+
 const workerUrl = z.url({ protocol: /^https?$/ });
 
 /** A server of a model, or a pair of them. */
@@ -59,7 +62,7 @@ export const modelSchema = z.strictObject({
     "Each data-parallel rank of a SGLang server is a place of its own, chosen here; false: the server chooses",
   ),
   max_in_flight: z.int().min(1).default(256).describe("Requests in flight per worker, or rank"),
-  pair_window: z.int().min(1).default(64).describe(
+  pair_window: z.int().min(1).default(DEFAULT_PAIR_WINDOW).describe(
     "Requests of one prefill and one decode server that may be before their first token; the others wait here",
   ),
   hedge_idle_pair_ms: z.number().positive().optional().describe(

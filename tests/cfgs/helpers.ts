@@ -24,7 +24,13 @@ export function complaints(text: string, options: Partial<LoadConfigOptions> = {
 
 /** A config with the models `4b` and `8b`, and the given graphs, prompts and model fields. */
 export function configText(
-  parts: { graphs?: unknown; prompts?: unknown; models?: Record<string, unknown>; server?: unknown },
+  parts: {
+    graphs?: unknown;
+    prompts?: unknown;
+    models?: Record<string, unknown>;
+    server?: unknown;
+    scorer?: unknown;
+  },
 ): string {
   const model = (size: string) => ({
     model: `Qwen/Qwen3-${size}`,

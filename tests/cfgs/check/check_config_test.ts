@@ -319,6 +319,41 @@ test("clients' keys without an operator's say what is refused to everybody", () 
   assert.deepEqual(check({ api_keys: ["k"], admin_keys: ["boss"] }), []);
 });
 
+test("Settings of the scorer that its embedder does not look at raise a warning, and one without its endpoint is refused", () => {
+  const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
+  const check = (scorer: object) =>
+    complaints(configText({ models, scorer })).map((complaint) =>
+      complaint.replace(/^.*?(?=scorer\.|models\.)/, "")
+    );
+  assert.deepEqual(check({ url: "http://h:2", model: "Q/E" }), [
+    'scorer.url has no effect with embedder "auto": set embedder to "http"',
+  ]);
+  assert.deepEqual(check({ embedder: "http", url: "http://h:2", model: "Q/E", threads: 2 }), [
+    'scorer.threads has no effect with embedder "http"',
+  ]);
+  assert.deepEqual(check({ embedder: "lexical", max_tokens: 100, whitening: "w" }), [
+    'scorer.whitening has no effect with embedder "lexical"',
+  ]);
+  assert.deepEqual(check({ embedder: "onnx", model: "Q/E", threads: 2, span: "tail" }), []);
+  assert.deepEqual(check({ embedder: "http" }), [
+    'scorer.url is missing: embedder "http" needs the address of an endpoint',
+  ]);
+});
+
+test("Settings of models that their engine does not look at raise a warning", () => {
+  const models = {
+    whole: { model: "Q/4B", engine: "vllm", workers: ["http://h:1"], pair_window: 8 },
+    here: { model: "Q/E", engine: "onnx", launch: {} },
+  };
+  assert.deepEqual(
+    complaints(configText({ models })).map((complaint) => complaint.replace(/^.*?(?=scorer\.|models\.)/, "")),
+    [
+      'models.whole.pair_window is not in effect: the engine "vllm" has whole servers; use max_in_flight',
+      'models.here.launch is not in effect: the engine "onnx" runs in this process, and nothing is started for it',
+    ],
+  );
+});
+
 test("a port for metrics is another one than the server's", () => {
   const models = { "4b": { model: "Q/4B", engine: "vllm", workers: ["http://h:1"] } };
   const check = (metrics: object) => complaints(configText({ models, server: { port: 9000, metrics } }));
