@@ -4,7 +4,7 @@ import { type AppliedOverride, applyOverrides, type Override, overrideOf } from 
 import { ConfigError, type ConfigProblem, type Location, problemOf } from "./problems.ts";
 import { type ConfigSource, readConfig } from "./read_config.ts";
 import { type Config, configSchema } from "../schema/config.ts";
-import { type ConfigPath, isWithin, valueAt } from "../schema/config_path.ts";
+import { type ConfigPath, formatPath, isWithin, valueAt } from "../schema/config_path.ts";
 import { type ConfigFinding, explain } from "../schema/explain.ts";
 
 /** Source of a configuration, and what to put over it. */
@@ -119,14 +119,19 @@ function lookUpKeys(
     unset?: (variable: string) => string,
   ): T => {
     const variable = holder.api_key_env;
-    if (variable === undefined || holder.api_key !== undefined) return holder;
+    if (variable === undefined) return holder;
+    const at = { path: [...path, "api_key_env"], atKey: false, value: variable };
+    if (holder.api_key !== undefined) {
+      const message = `${formatPath(at.path)} is not in effect beside api_key: leave one of them out`;
+      findings.push({ severity: "warning", message, ...at });
+      return holder;
+    }
     const key = env[variable];
     if (key !== undefined && key !== "") {
       applied.push({ path: [...path, "api_key"], kind: "env", name: variable });
       return { ...holder, api_key: key };
     }
     const message = unset?.(variable);
-    const at = { path: [...path, "api_key_env"], atKey: false, value: variable };
     if (message !== undefined) findings.push({ severity: "warning", message, ...at });
     return holder;
   };

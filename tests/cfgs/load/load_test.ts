@@ -291,14 +291,17 @@ test("A key is taken from the environment variable that api_key_env names", () =
     models: {
       a: { model: "x", engine: "openai", workers: ["http://h:1"], api_key_env: "MY_KEY" },
       b: { model: "y", engine: "openai", workers: ["http://h:1"], api_key_env: "MY_OTHER_KEY" },
+      c: { model: "z", engine: "openai", workers: ["http://h:1"], api_key: "open", api_key_env: "MY_KEY" },
     },
   });
   const loaded = load(text, { env: { MY_KEY: "secret" } });
+  assert.equal(loaded.config.models["c"]?.api_key, "open");
   assert.equal(loaded.config.models["a"]?.api_key, "secret");
   assert.equal(loaded.config.models["b"]?.api_key, undefined);
   assert.deepEqual(loaded.provenance(["models", "a", "api_key"]), { kind: "env", name: "MY_KEY" });
   assert.deepEqual(loaded.warnings.map((warning) => warning.message), [
     "models.b.api_key_env names MY_OTHER_KEY, which is not set: no key will be sent",
+    "models.c.api_key_env is not in effect beside api_key: leave one of them out",
   ]);
 });
 
