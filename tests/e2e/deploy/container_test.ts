@@ -13,11 +13,11 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import "../loopback.ts";
-import { DOCKERFILE, PROGRAM_IN_CONTAINER } from "../../launcher/emit/container_file.ts";
-import { mortalEnv } from "../lifeline.ts";
-import { HANG_MS, until } from "../until.ts";
-import { binaryPath } from "./binary.ts";
+import "../../loopback.ts";
+import { DOCKERFILE, PROGRAM_IN_CONTAINER } from "../../../launcher/emit/container_file.ts";
+import { mortalEnv } from "../../lifeline.ts";
+import { HANG_MS, until } from "../../until.ts";
+import { binaryPath } from "../binary.ts";
 
 // The binary in a root that has what its image has, as far as that can be had without a network: no shell, no other
 // program, the C and C++ libraries of this host, and the user of the image.
@@ -37,7 +37,7 @@ const enter = (
 ) => ["--mount", "--pid", "--fork", "--kill-child", "bash", "-c", ENTER, "enter", ...args];
 
 const canEnter = process.platform === "linux" && process.getuid?.() === 0 &&
-  spawnSync("unshare", ["--mount", "--pid", "--fork", "true"]).status === 0;
+  spawnSync("unshare", ["--mount", "--pid", "--fork", "--mount-proc", "true"]).status === 0;
 const skip = canEnter ? false : "it takes root and the right to mount to be in another root";
 
 /** Shared libraries by name, where the host has them. */
@@ -96,7 +96,7 @@ function run(root: string, words: readonly string[]) {
   return { status, said: `${stdout}${stderr}` };
 }
 
-const LABORATORY = readFileSync(new URL("../../cfgs/presets/laboratory.jsonc", import.meta.url), "utf8");
+const LABORATORY = readFileSync(new URL("../../../cfgs/presets/laboratory.jsonc", import.meta.url), "utf8");
 const PLAIN = JSON.stringify({
   models: { m: { model: "m", engine: "openai", workers: ["http://127.0.0.1:9"] } },
   graphs: { duo: { layers: [{ agents: [{ model: "m" }, { model: "m" }] }, { agents: [{ model: "m" }] }] } },

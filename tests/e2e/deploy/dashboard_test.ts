@@ -6,11 +6,11 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import "../loopback.ts";
-import { mortalEnv } from "../lifeline.ts";
-import { takePorts } from "../ports.ts";
-import { until } from "../until.ts";
-import { startBinary } from "./binary.ts";
+import "../../loopback.ts";
+import { mortalEnv } from "../../lifeline.ts";
+import { takePorts } from "../../ports.ts";
+import { until } from "../../until.ts";
+import { startBinary } from "../binary.ts";
 
 // The dashboard's queries, asked of a real Prometheus that looks at a router whose clients meet all that it shows.
 
@@ -38,7 +38,7 @@ async function startIll(): Promise<{ readonly urls: readonly string[]; close(): 
 
 /** The tree of small models, a model whose servers fail, and room for two requests at once. */
 const configOf = (ill: readonly string[]) =>
-  readFileSync(new URL("../../cfgs/presets/laboratory.jsonc", import.meta.url), "utf8").replace(
+  readFileSync(new URL("../../../cfgs/presets/laboratory.jsonc", import.meta.url), "utf8").replace(
     '"models": {',
     `"server": { "max_running": 2, "max_queued": 1, "log_level": "fatal", "readiness": "any" },
      "models": {
@@ -50,7 +50,7 @@ const configOf = (ill: readonly string[]) =>
 
 /** Panels' titles with their queries, as Grafana would ask them of a minute. */
 function queries(): [title: string, query: string][] {
-  const text = readFileSync(new URL("../../docs/grafana-dashboard.json", import.meta.url), "utf8");
+  const text = readFileSync(new URL("../../../docs/grafana-dashboard.json", import.meta.url), "utf8");
   const { panels }: { panels: { title: string; targets?: { expr: string }[] }[] } = JSON.parse(text);
   return panels.flatMap(({ title, targets = [] }) =>
     targets.map(({ expr }): [string, string] => [title, expr.replaceAll("$__rate_interval", "1m")])
