@@ -4,6 +4,7 @@ import type { Call, Env } from "../gate/context.ts";
 import { queryFlag } from "../gate/query_flag.ts";
 import { guarded, type Operation } from "../gate/route.ts";
 import type { HttpServices } from "../gate/services.ts";
+import { endedRunSchema, runEventSchema, runListSchema, runSchema } from "./response_schema.ts";
 import { recordBody } from "./run_bodies.ts";
 import { endedEventStream, runEventStream } from "./run_event_stream.ts";
 import { RUN_PAGE_QUERY, runList, runPage, usableArchive } from "./run_list.ts";
@@ -20,6 +21,7 @@ export function runRoutes(http: HttpServices): Hono<Env> {
     guard({
       summary: "Runs, live ones first, then the newest, without prompts and texts.",
       query: RUN_PAGE_QUERY,
+      response: runListSchema,
     }),
     async (call) => {
       const key = call.req.header("authorization");
@@ -31,7 +33,10 @@ export function runRoutes(http: HttpServices): Hono<Env> {
   );
   routes.get(
     "/v1/runs/:id",
-    guard({ summary: "One run with all prompts, texts and events, as far as they are kept." }),
+    guard({
+      summary: "One run with all prompts, texts and events, as far as they are kept.",
+      response: runSchema,
+    }),
     async (call) => {
       const record = recordInMemory(http, call);
       if (record !== undefined) return call.json(recordBody(record));
@@ -40,12 +45,15 @@ export function runRoutes(http: HttpServices): Hono<Env> {
   );
   routes.delete(
     "/v1/runs/:id",
-    guard({ summary: "Cancel a run; answers when no engine works for it any more." }),
+    guard({
+      summary: "Cancel a run; answers when no engine works for it any more.",
+      response: endedRunSchema,
+    }),
     (call) => cancel(http, call),
   );
   routes.post(
     "/v1/runs/:id/cancel",
-    guard({ summary: "Cancel a run; the same as DELETE." }),
+    guard({ summary: "Cancel a run; the same as DELETE.", response: endedRunSchema }),
     (call) => cancel(http, call),
   );
   routes.get(
@@ -53,6 +61,7 @@ export function runRoutes(http: HttpServices): Hono<Env> {
     guard({
       summary: "The trace of a run, past events first, as server-sent events.",
       query: { texts: "true: what agents write, too" },
+      response: runEventSchema,
       contentType: "text/event-stream",
     }),
     async (call) => {

@@ -4,6 +4,7 @@ import { isJsonObject } from "../../../base/json.ts";
 import { EngineError } from "../../../router/worker/engine_error.ts";
 import { graphApp } from "./graph/graph_app.ts";
 import { parseEvents } from "./fakes.ts";
+import { runSchema } from "../../../router/http/runs/response_schema.ts";
 
 const refused = new EngineError("Worker w1 answered with status 401: wrong key", {
   code: "worker_refused",
@@ -36,6 +37,7 @@ test("an answer for which agents failed says so in a header, its usage and the r
     assert.deepEqual(usage.degraded, { agents: 2, failed });
     assert.deepEqual(canopy.usage.degraded, { agents: 2, failed });
     const run = await (await app.request(`/v1/runs/${response.headers.get("x-canopy-run-id")}`)).json();
+    runSchema.parse(run);
     assert.deepEqual(run.usage.degraded, { agents: 2, failed });
     const { data } = await (await app.request("/v1/runs")).json();
     assert.deepEqual(data[0].usage.degraded, { agents: 2, failed });

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
 import { ExitWorld } from "../../simulation/exit_world.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
+import { runSchema } from "../../../router/http/runs/response_schema.ts";
 
 const agents = sizes.map(({ name }) => ({ model: name }));
 const early_exit = { metric: "random", probability: 1 };
@@ -46,6 +47,7 @@ test("an exit of a virtual model is in its usage, its record, its trace and the 
     const decided = canopy.trace.find(({ type }: { type: string }) => type === "exit_decided");
     assert.deepEqual([decided.data.exit, decided.data.metric, decided.data.completions], [true, "random", 2]);
     const record = await (await app.request(`/v1/runs/${canopy.run_id}`)).json();
+    runSchema.parse(record);
     assert.deepEqual(record.exits.map(({ exit }: { exit: boolean }) => exit), [true]);
     assert.equal(record.root_skipped, false);
     const metrics = await (await app.request("/metrics")).text();
@@ -159,6 +161,7 @@ async function sampledExits(worldSeed: string, requests: readonly object[]) {
       const body = { model: "moa", messages, canopy: { include: ["usage"] }, ...request };
       const { canopy } = await (await app.request("/v1/chat/completions", post(body))).json();
       const record = await (await app.request(`/v1/runs/${canopy.run_id}`)).json();
+      runSchema.parse(record);
       const decisions = record.events.filter(({ type }: Json) => type === "exit_decided");
       records.push({ draw_seed: record.draw_seed, decisions });
     }

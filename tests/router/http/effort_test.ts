@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ExitWorld } from "../../simulation/exit_world.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
+import { runSchema } from "../../../router/http/runs/response_schema.ts";
 
 const agents = sizes.map(({ name }) => ({ model: name }));
 const layers = [{ agents }, { agents: [{ model: "32b" }] }];
@@ -37,6 +38,7 @@ async function asked(graphs: Record<string, object>, effort: unknown) {
     const answer = await response.json();
     const id = answer.canopy?.run_id;
     const record = id === undefined ? undefined : await (await app.request(`/v1/runs/${id}`)).json();
+    if (record !== undefined) runSchema.parse(record);
     const metrics = await (await app.request("/metrics")).text();
     await close();
     return { status: response.status, answer, record, metrics };

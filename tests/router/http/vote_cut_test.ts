@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { services } from "../moa/fake_scorer.ts";
 import { engineTotals, makeWorld } from "../../simulation/world.ts";
+import { runSchema } from "../../../router/http/runs/response_schema.ts";
 
 /** Two of three say the same at once; the third one, of a larger model, would write long. */
 const ANSWERS = {
@@ -40,6 +41,7 @@ test("an agent whose vote cannot matter is idle on its engine, and the cut is in
     const { canopy, choices } = await response.json();
     assert.equal(choices[0].message.content, ANSWERS["8b"]);
     const record = await (await app.request(`/v1/runs/${canopy.run_id}`)).json();
+    runSchema.parse(record);
     const [cut, ...others] = record.cuts;
     assert.deepEqual([cut.agent, cut.cluster, others], ["l1.c1.a3", "l1.c1", []]);
     assert.ok(cut.at_ms > 0 && cut.saved_tokens >= 0);

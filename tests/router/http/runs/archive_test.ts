@@ -3,6 +3,12 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { SystemClock } from "../../../../base/clock.ts";
 import { RunArchive } from "../../../../router/archive/run_archive.ts";
+import {
+  endedRunSchema,
+  runEventSchema,
+  runListSchema,
+  runSchema,
+} from "../../../../router/http/runs/response_schema.ts";
 import { archivedRun } from "../../../../router/http/runs/archived_run.ts";
 import type { RunRecord } from "../../../../router/moa/record/run_record.ts";
 import { inlineArchive } from "../../archive/inline_archive.ts";
@@ -102,6 +108,23 @@ test("a run on disk is what it was, without texts unless they were asked for", a
       assert.deepEqual(JSON.parse(cancelled.text), { id: "old_1", object: "run", state: "done" });
       assert.equal((await ask("/v1/runs/old_9/events")).status, 404);
       assert.equal((await ask("/v1/runs/old_9/cancel", "", "POST")).status, 404);
+    }, { texts });
+  }
+});
+
+test("runs in memory and on disk are as /openapi.json describes them", async () => {
+  for (const texts of [false, true]) {
+    await withArchive(async (fake, ask) => {
+      await (await fake.chat()).text();
+      for (const id of ["run_5", "old_1"]) {
+        const { text } = await ask(`/v1/runs/${id}`);
+        assert.equal(runSchema.parse(JSON.parse(text)).agents.length, 3);
+        for (const line of parseEvents((await ask(`/v1/runs/${id}/events`)).text).slice(0, -1)) {
+          runEventSchema.parse(line);
+        }
+        endedRunSchema.parse(JSON.parse((await ask(`/v1/runs/${id}`, "", "DELETE")).text));
+      }
+      assert.equal(runListSchema.parse(JSON.parse((await ask("/v1/runs")).text)).data.length, 4);
     }, { texts });
   }
 });
