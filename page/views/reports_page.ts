@@ -10,6 +10,8 @@ import { textField } from "../state/json_fields.ts";
 import { pathOfReport, reportEntries, type ReportEntry } from "../state/report_list.ts";
 
 const POLL_MS = 10_000;
+/** Some browsers read what is saved only after the click that saves it. */
+const SAVED_MS = 60_000;
 
 /** The bench reports in the router's folder of reports. */
 export function ReportsPage({ page }: { readonly page: PageContext }): VNode {
@@ -35,7 +37,7 @@ export function ReportsPage({ page }: { readonly page: PageContext }): VNode {
           : html`<p class="hint" role="status">${
             folder === ""
               ? html`No folder of reports: <code>canopy serve --reports DIR</code> lists those that${" "}
-                <code>canopy bench … --html FILE</code> has written there.`
+                <code>canopy bench eval … --html FILE</code> has written there.`
               : `${reports.length} ${reports.length === 1 ? "report" : "reports"} in ${folder}`
           }</p>`}
         ${reports.length === 0 ? null : html`
@@ -79,5 +81,5 @@ async function saveReport(api: Api, name: string): Promise<void> {
   link.href = url;
   link.download = name;
   link.click();
-  URL.revokeObjectURL(url);
+  setTimeout(() => URL.revokeObjectURL(url), SAVED_MS);
 }
