@@ -9,7 +9,7 @@ import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { writeResult } from "../kit/report_output.ts";
-import { colorsOf, table } from "../kit/terminal.ts";
+import { colorsOf, table, tableColumns } from "../kit/terminal.ts";
 import { type GivenAnswer, givenAnswers } from "./graded_answers.ts";
 import { sandboxSource } from "./sandbox_source.ts";
 import { checkSetName, pickedSets, QUESTION_OPTIONS, setNameOf } from "./question_source.ts";
@@ -106,11 +106,12 @@ function resultText(
   const right = (row: readonly string[]) => row.map(() => "right" as const);
   return [
     colors.bold(label),
-    ...table(named(head, "mode"), rows, named(right(head), "left")),
+    ...table(named(head, "mode"), rows, named(right(head), "left"), tableColumns(io.out)),
     ...parts.length === 0 ? [] : table(
       named(["checked", "answers", "all met", "parts", "met", "not checked"], "mode"),
       parts,
       named(["left", "right", "right", "right", "right", "right"] as const, "left"),
+      tableColumns(io.out),
     ),
     ...uncheckedReasons(verdicts).map(([reason, number]) => `${number} ungradable, in no share: ${reason}`),
     ...notes,

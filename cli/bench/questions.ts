@@ -5,7 +5,7 @@ import { CanopyError } from "../../base/errors.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { writeResult } from "../kit/report_output.ts";
-import { colorsOf, oneLine, table, truncate } from "../kit/terminal.ts";
+import { colorsOf, oneLine, table, tableColumns, truncate } from "../kit/terminal.ts";
 import { type PickedSet, pickedSets, QUESTION_OPTIONS } from "./question_source.ts";
 
 /** Characters of a question that are shown. */
@@ -61,7 +61,7 @@ function setsText(io: Io): string {
   const head = ["set", "title", "questions", "on the Hub", "licence"];
   return [
     colors.bold("Data sets"),
-    ...table(head, rows, ["left", "left", "right", "left", "left"]),
+    ...table(head, rows, ["left", "left", "right", "left", "left"], tableColumns(io.out)),
     "",
     `${OPEN_ENDED}: prompts of Canopy's own that have no right answer, for how unlike answers are.`,
     "Without --data hub, or files of yours, samples are asked: questions by Canopy in the same shape, not the data sets.",
@@ -80,7 +80,7 @@ function questionsText(set: PickedSet, io: Io): string {
   return [
     colors.bold(set.label),
     `${set.questions.length} of ${set.count} questions; ${set.source}`,
-    ...table(["id", "subject", "grader", "answer", "question"], rows, rows.map(() => "left")),
+    ...table(["id", "subject", "grader", "answer", "question"], rows, [], tableColumns(io.out)),
     "",
   ].map((line) => `${line}\n`).join("");
 }

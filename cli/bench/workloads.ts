@@ -19,7 +19,7 @@ import { ConfigError } from "../../cfgs/load/problems.ts";
 import { UsageError } from "../kit/args.ts";
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
-import { colorsOf, table } from "../kit/terminal.ts";
+import { colorsOf, table, tableColumns } from "../kit/terminal.ts";
 
 /** Workloads of the experiments where nothing else is said: answers of the others take minutes to play. */
 const DEFAULT_WORKLOADS = ["chat", "maths", "documents"] as const satisfies readonly WorkloadName[];
@@ -130,6 +130,6 @@ function shownWorkload(workload: BenchWorkload, io: Io): string {
     ["all of it", samples === undefined ? "" : `${samples} questions`, source],
   ];
   const colors = colorsOf(io.out, io.env);
-  const lines = table(["part", "figures", "source"], rows, ["left", "left", "left"]);
+  const lines = table(["part", "figures", "source"], rows, [], tableColumns(io.out));
   return [colors.bold(`${name}: ${summary}`), ...lines, ""].join("\n");
 }

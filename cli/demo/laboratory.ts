@@ -17,7 +17,7 @@ import { drawRun } from "../kit/run_view/tree_view.ts";
 import { streamChat } from "../kit/client.ts";
 import type { Io } from "../kit/io.ts";
 import { reachableUrl, startRouter } from "../kit/router/local_router.ts";
-import { colorsOf, fit, printable, table, wrap } from "../kit/terminal.ts";
+import { colorsOf, fit, printable, table, tableColumns, wrap } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
 import { shippedFolder } from "../../ml/hub/shipped_models.ts";
 
@@ -81,7 +81,9 @@ export async function laboratoryDemo(options: LaboratoryDemoOptions, io: Io): Pr
     for (const [index, one] of asked.entries()) {
       await askInAllModes(stage, one, `Question ${index + 1} of ${asked.length}`, runs);
     }
-    io.out.write(`\n${lastTree(runs, io).join("\n")}\n\n${figures(runs, asked).join("\n")}\n`);
+    io.out.write(
+      `\n${lastTree(runs, io).join("\n")}\n\n${figures(runs, asked, tableColumns(io.out)).join("\n")}\n`,
+    );
     io.out.write(`\n${closing(asked, io).join("\n")}\n`);
   } finally {
     await router.close();
@@ -162,7 +164,11 @@ function lastTree(runs: ReadonlyMap<string, readonly DemoRun[]>, io: Io): string
 }
 
 /** The table of modes: right answers, means of times and tokens, exits. */
-function figures(runs: ReadonlyMap<string, readonly DemoRun[]>, asked: readonly Asked[]): string[] {
+function figures(
+  runs: ReadonlyMap<string, readonly DemoRun[]>,
+  asked: readonly Asked[],
+  columns: number,
+): string[] {
   const rows = [...runs].map(([mode, list]) => {
     const sum = (of: (run: DemoRun) => number) => list.reduce((total, run) => total + of(run), 0);
     const right = list.filter((run, index) => {
@@ -180,7 +186,7 @@ function figures(runs: ReadonlyMap<string, readonly DemoRun[]>, asked: readonly 
     ];
   });
   const head = ["measured on this machine", "right", "answer", "first token", "tokens", "exits"];
-  return table(head, rows, ["left", "right", "right", "right", "right", "right"]);
+  return table(head, rows, ["left", "right", "right", "right", "right", "right"], columns);
 }
 
 function closing(asked: readonly Asked[], io: Io): string[] {

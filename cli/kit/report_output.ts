@@ -6,7 +6,7 @@ import { markdownOf } from "../../bench/report/markdown.ts";
 import type { Report } from "../../bench/report/report.ts";
 import { svgOf } from "../../bench/report/svg.ts";
 import type { Io } from "./io.ts";
-import { colorsOf, table } from "./terminal.ts";
+import { colorsOf, table, tableColumns } from "./terminal.ts";
 import { version } from "./version.ts";
 
 /** Options of all commands that print a report. */
@@ -30,7 +30,8 @@ export async function writeReport(
   const colors = colorsOf(io.out, io.env);
   const lines = [colors.bold(report.title), colors.yellow(report.origin)];
   for (const { title, head, rows } of report.tables) {
-    lines.push("", colors.bold(title), ...table(head, rows, head.map((_, i) => i === 0 ? "left" : "right")));
+    const align = head.map((_, i) => i === 0 ? "left" as const : "right" as const);
+    lines.push("", colors.bold(title), ...table(head, rows, align, tableColumns(io.out)));
   }
   lines.push("", ...report.notes.map((note) => colors.dim(note)));
   io.out.write(lines.map((line) => `${line}\n`).join(""));

@@ -112,19 +112,61 @@ export function textColumns(output: Output): number {
   return output.isTerminal ? Math.min(output.columns, MAX_TEXT_COLUMNS) : Infinity;
 }
 
-/** A table with a line under its head; the first column is aligned left, the others as told. */
+/** Columns that a table may take on an output; without end where no person looks at it. */
+export function tableColumns(output: Output): number {
+  return output.isTerminal ? output.columns : Infinity;
+}
+
+/** Stands between two columns of a table. */
+const GAP = "  ";
+/** No column of a table is made narrower. */
+const MIN_CELL_COLUMNS = 6;
+
+/**
+ * A table with a line under its head; the first column is aligned left, the others as told. Where it is wider than
+ * `columns`, its widest columns are broken, cell by cell.
+ */
 export function table(
   head: readonly string[],
   rows: readonly (readonly string[])[],
   align: readonly ("left" | "right")[] = [],
+  columns = Infinity,
 ): string[] {
-  const widths = head.map((name, column) =>
+  const natural = head.map((name, column) =>
     Math.max(widthOf(name), ...rows.map((row) => widthOf(row[column] ?? "")))
   );
-  const line = (cells: readonly string[]) =>
-    widths.map((width, column) => fit(cells[column] ?? "", width, align[column] ?? "left")).join("  ")
-      .trimEnd();
-  return [line(head), widths.map((width) => "─".repeat(width)).join("  "), ...rows.map(line)];
+  const widths = narrowed(natural, columns - GAP.length * (head.length - 1));
+  const lines = (cells: readonly string[]): string[] => {
+    const broken = widths.map((width, column) => brokenCell(cells[column] ?? "", width));
+    const height = Math.max(...broken.map(({ length }) => length));
+    return Array.from(
+      { length: height },
+      (_, at) =>
+        widths.map((width, column) => fit(broken[column]?.[at] ?? "", width, align[column] ?? "left")).join(
+          GAP,
+        )
+          .trimEnd(),
+    );
+  };
+  const rule = widths.map((width) => "─".repeat(width)).join(GAP);
+  return [...lines(head), rule, ...rows.flatMap(lines)];
+}
+
+/** The widths of columns that take no more than `room` together, as far as the narrowest allow it: the widest give way. */
+function narrowed(natural: readonly number[], room: number): number[] {
+  const widths = [...natural];
+  let excess = widths.reduce((sum, width) => sum + width, 0) - room;
+  while (excess > 0) {
+    const widest = widths.indexOf(Math.max(...widths));
+    if (widths[widest]! <= MIN_CELL_COLUMNS) break;
+    widths[widest]!--;
+    excess--;
+  }
+  return widths;
+}
+
+function brokenCell(text: string, width: number): string[] {
+  return widthOf(text) <= width ? [text] : wrapAnsi(text, width, { hard: true }).split("\n");
 }
 
 /**

@@ -5,7 +5,7 @@ import { defineCommand } from "../kit/command.ts";
 import { commandGroup } from "../kit/command_group.ts";
 import { Progress } from "../kit/progress.ts";
 import { progressOf } from "../kit/pull_progress.ts";
-import { table } from "../kit/terminal.ts";
+import { table, tableColumns } from "../kit/terminal.ts";
 import { checkModel, recordModel } from "./check_model.ts";
 import { listedModels } from "./listed_models.ts";
 import { isHubId } from "../../ml/hub/cache.ts";
@@ -149,7 +149,7 @@ const listCommand = defineCommand({
   canopy models list`,
   run: async (_values, _arguments, io) => {
     const rows = await listedModels(io.env);
-    io.out.write(`${table(["model", "size", "place"], rows).join("\n")}\n`);
+    io.out.write(`${table(["model", "size", "place"], rows, [], tableColumns(io.out)).join("\n")}\n`);
     return 0;
   },
 });

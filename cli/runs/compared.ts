@@ -2,8 +2,8 @@ import { table } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
 import type { ShownRun } from "./shown_run.ts";
 
-/** Two runs side by side: their sums, and a line per agent; `same` and `other` tell of texts, `not kept` of records without. */
-export function compared(a: ShownRun, b: ShownRun): string[] {
+/** Two runs side by side: their sums, and a line per agent; in at most so many columns; `same` and `other` tell of texts, `not kept` of records without. */
+export function compared(a: ShownRun, b: ShownRun, columns = Infinity): string[] {
   const ids = [...new Set([...a.agents, ...b.agents].map(({ id }) => id))];
   const rows = ids.map((id) => {
     const [left, right] = [agentOf(a, id), agentOf(b, id)];
@@ -16,7 +16,7 @@ export function compared(a: ShownRun, b: ShownRun): string[] {
     `A ${sums(a)}`,
     `B ${sums(b)}`,
     "",
-    ...table(["agent", "A", "tokens", "took", "B", "tokens", "took", "text"], rows, align),
+    ...table(["agent", "A", "tokens", "took", "B", "tokens", "took", "text"], rows, align, columns),
   ];
 }
 

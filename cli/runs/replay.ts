@@ -8,6 +8,7 @@ import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
 import { Progress } from "../kit/progress.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
+import { tableColumns } from "../kit/terminal.ts";
 import { getRun, LAST_RUN } from "./asked_run.ts";
 import { compared } from "./compared.ts";
 import { replayNotes } from "./replay_notes.ts";
@@ -66,7 +67,11 @@ Examples:
     else {
       const [a, b] = [readShownRun(first), readShownRun(second)];
       const notes = replayNotes(a, b, addedSeed);
-      io.out.write(`${[...compared(a, b), ...(notes.length === 0 ? [] : ["", ...notes])].join("\n")}\n`);
+      io.out.write(
+        `${
+          [...compared(a, b, tableColumns(io.out)), ...(notes.length === 0 ? [] : ["", ...notes])].join("\n")
+        }\n`,
+      );
     }
     return 0;
   },

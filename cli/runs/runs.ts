@@ -4,7 +4,7 @@ import { defineCommand } from "../kit/command.ts";
 import { commandGroup } from "../kit/command_group.ts";
 import type { Io } from "../kit/io.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";
-import { colorsOf, oneLine, printable, table } from "../kit/terminal.ts";
+import { colorsOf, oneLine, printable, table, tableColumns } from "../kit/terminal.ts";
 import { seconds } from "../kit/units.ts";
 import { askedRunId, getRun, LAST_RUN, listRuns } from "./asked_run.ts";
 import { compared } from "./compared.ts";
@@ -72,7 +72,7 @@ function listTable(runs: readonly RunSummary[], io: Io): string[] {
     right,
     right,
     right,
-  ]);
+  ], tableColumns(io.out));
 }
 
 /** `12 s`, `4 min`, `3 h`, `2 d`. */
@@ -145,7 +145,7 @@ const diffCommand = defineCommand({
       readShownRun(await getRun(server, first, io)),
       readShownRun(await getRun(server, second, io)),
     ];
-    io.out.write(`${compared(a, b).join("\n")}\n`);
+    io.out.write(`${compared(a, b, tableColumns(io.out)).join("\n")}\n`);
     return 0;
   },
 });

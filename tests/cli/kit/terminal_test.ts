@@ -153,3 +153,20 @@ test("a live region prints plain lines elsewhere", () => {
   assert.equal(region.live, false);
   assert.equal(output.text, "done\n");
 });
+
+test("a table that is wider than the terminal breaks its widest columns, cell by cell", () => {
+  const rows = [["a", "one two three four", "12"], ["木木", "five", "3"]];
+  const wide = table(["name", "text", "n"], rows, ["left", "left", "right"]);
+  assert.deepEqual(table(["name", "text", "n"], rows, ["left", "left", "right"], 28), wide);
+  assert.deepEqual(table(["name", "text", "n"], rows, ["left", "left", "right"], 20), [
+    "name  text         n",
+    "────  ──────────  ──",
+    "a     one two     12",
+    "      three four",
+    "木木  five         3",
+  ]);
+  for (let columns = 20; columns < 40; columns++) {
+    const lines = table(["x", "y"], [["word ".repeat(9).trim(), "unbreakable".repeat(3)]], [], columns);
+    assert.ok(lines.every((line) => line.length <= columns), lines.join("\n"));
+  }
+});
