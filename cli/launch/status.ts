@@ -1,6 +1,6 @@
 import { defineCommand } from "../kit/command.ts";
 import type { Io } from "../kit/io.ts";
-import { table as textTable } from "../kit/terminal.ts";
+import { table, tableColumns } from "../kit/terminal.ts";
 import { LAUNCH_NAME_OPTIONS } from "./options.ts";
 import { phaseText } from "./progress.ts";
 import { type EngineStatus, problemSentence } from "../../launcher/supervise/engine_status.ts";
@@ -69,6 +69,7 @@ function statusText(
     String(engine.restarts),
     problemSentence({ name: engine.name, problem: engine.problem }),
   ]);
-  const lines = textTable(["ENGINE", "STATE", "PROCESS", "URL", "RESTARTS", "LAST PROBLEM"], rows);
+  const columns = tableColumns(io.out);
+  const lines = table(["ENGINE", "STATE", "PROCESS", "URL", "RESTARTS", "LAST PROBLEM"], rows, [], columns);
   return head + lines.map((line) => `${line}\n`).join("");
 }
