@@ -38,7 +38,7 @@ export function readComplaint(body: unknown): WorkerComplaint {
   const status = Number(error.code ?? error.status_code);
   return {
     message,
-    param: typeof error.param === "string" && error.param !== "" ? error.param : param,
+    param: typeof error.param === "string" && error.param !== "" ? withoutBody(error.param) : param,
     status: Number.isInteger(status) && status >= 400 && status <= 599 ? status : undefined,
   };
 }
@@ -244,7 +244,12 @@ function shortened(text: string): string {
 /** The parts of a place as Python writes it. */
 function partsOf(place: string): string[] {
   const parts = place.startsWith("(") ? place.slice(1, -1).split(/,\s*/) : [place];
-  return parts.map((part) => part.replace(/^['"]|['"]$/g, ""));
+  return parts.map((part) => withoutBody(part.replace(/^['"]|['"]$/g, "")));
+}
+
+/** Newer vLLM writes one text, such as body.prompt.1. */
+function withoutBody(place: string): string {
+  return place.replace(/^body\./, "");
 }
 
 function pathOf(parts: readonly string[]): string {

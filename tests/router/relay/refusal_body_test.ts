@@ -23,6 +23,15 @@ test("a list of FastAPI names the fields, and repeats nothing of the request", (
   });
 });
 
+test("vLLM's place of an error is the field's, without body before it", () => {
+  const message = "1 validation error:\n  {'type': 'string_type', 'loc': 'body.stop.0', " +
+    "'msg': 'Input should be a valid string', 'input': 'secret'}\n\n  File \"/x.py\", line 1\n    POST /v1/completions";
+  const error = { message, type: "BadRequestError", param: "body.stop.0", code: 400 };
+  const body = refusalBody(worker, 400, new TextEncoder().encode(JSON.stringify({ error })));
+  const { error: shown } = JSON.parse(new TextDecoder().decode(body));
+  assert.deepEqual([shown.message, shown.param], ["stop.0: Input should be a valid string", "stop.0"]);
+});
+
 test("a refusal that repeats the request is read at once, whatever stands in that", () => {
   // What looks for a stack trace from each of these lines to the last one takes minutes.
   const error = { message: `Cannot read${"\n".repeat(400_000)}`, type: "BadRequestError" };
