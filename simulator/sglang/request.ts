@@ -112,6 +112,18 @@ export function checkGenerateSchema(body: JsonObject, version: string): void {
       }}`,
     ]);
   }
+  // Text of no letters, such as an empty list's, would keep the engine busy without end.
+  const strange = Array.isArray(text) ? text.findIndex((one) => typeof one !== "string") : -1;
+  if (Array.isArray(text) && strange >= 0) {
+    throw refuseSglangSchema("/generate", [
+      `{'type': 'string_type', 'loc': ('body', 'text', 'str'), 'msg': 'Input should be a valid string', 'input': ${
+        pythonRepr(text)
+      }}`,
+      `{'type': 'string_type', 'loc': ('body', 'text', 'list[str]', ${strange}), 'msg': 'Input should be a valid string', 'input': ${
+        pythonRepr(text[strange] ?? null)
+      }}`,
+    ]);
+  }
   if (sampling !== undefined && sampling !== null && !Array.isArray(sampling) && !isJsonObject(sampling)) {
     throw refuseSglangSchema("/generate", [
       `{'type': 'list_type', 'loc': ('body', 'sampling_params', 'list[dict[str,any]]'), 'msg': 'Input should be a valid list', 'input': ${

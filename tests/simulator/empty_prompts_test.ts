@@ -5,6 +5,8 @@ import { makeWorld } from "../simulation/world.ts";
 const BODIES: readonly [string, object][] = [
   ["/generate", { model: "32b", text: "" }],
   ["/generate", { model: "32b", text: ["a", ""], rid: ["x", "y"] }],
+  ["/generate", { model: "32b", text: [[]] }],
+  ["/generate", { model: "32b", text: ["a", 1] }],
   ["/generate", { model: "32b", input_ids: [] }],
   ["/v1/completions", { model: "32b", prompt: "" }],
   ["/v1/completions", { model: "32b", prompt: ["a", ""] }],
