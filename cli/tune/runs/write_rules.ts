@@ -1,10 +1,16 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
-import { applyEdits, findNodeAtLocation, modify, parse, parseTree } from "jsonc-parser";
+import { applyEdits, findNodeAtLocation, getNodeValue, modify, parse, parseTree } from "jsonc-parser";
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { isJsonObject, type Json } from "../../../base/json.ts";
 import type { Io } from "../../kit/io.ts";
 import type { WrittenRules } from "./run_rules.ts";
+
+/** Members of `early_exit.consensus` that say when a run ends, and how that is watched. */
+const DECIDING = [
+  ...["agree", "share", "posterior", "skills", "coincidence", "difficulties"],
+  ...["audit", "most_wrong", "tuned"],
+];
 
 /** Place of the rules in a configuration. */
 export interface RulesPlace {
@@ -26,11 +32,22 @@ export function writeRules({ file, graph }: RulesPlace, rules: WrittenRules, io:
     const formattingOptions = { insertSpaces: true, tabSize: 2 };
     const at = ["graphs", name, "early_exit"];
     const metric = findNodeAtLocation(parseTree(text)!, [...at, "metric"])?.value;
+    const put = (place: readonly string[], value: unknown) => {
+      text = applyEdits(text, modify(text, [...at, ...place], value, { formattingOptions }));
+    };
+    put(["scope"], "run");
     // Rules for whole runs and the metrics of clusters exclude each other.
-    const members = [["scope", "run"], ["metric", undefined], ["consensus", rules]] as const;
-    for (const [member, value] of members) {
-      text = applyEdits(text, modify(text, [...at, member], value, { formattingOptions }));
-    }
+    put(["metric"], undefined);
+    const old = findNodeAtLocation(parseTree(text)!, [...at, "consensus"]);
+    if (old?.type === "object") {
+      const written: Json = getNodeValue(old);
+      // The others, such as whose text is the answer, stay: no rule says anything of them.
+      const replaced = isJsonObject(written)
+        ? DECIDING.filter((member) => Object.hasOwn(written, member))
+        : [];
+      for (const member of replaced) put(["consensus", member], undefined);
+      for (const [member, value] of Object.entries(rules)) put(["consensus", member], value);
+    } else put(["consensus"], rules);
     writeFileSync(path, text);
     const instead = metric === undefined || metric === "none" ? "" : `, in place of metric "${metric}"`;
     io.err.write(`Wrote graphs.${name}.early_exit in ${file}${instead}\n`);

@@ -177,6 +177,33 @@ test("rules for whole runs take the place of a metric for clusters: both at once
   assert.deepEqual([scope, metric, neverSkip], ["run", "none", ["large"]]);
 });
 
+test("rules take the place of those that were there, and what else is said of consensus stays", async () => {
+  const random = new Random("records");
+  const records = Array.from({ length: 400 }, (_, index) => recordOf(drawn(random), index));
+  const config = `{
+  "graphs": {
+    "moa": {
+      "layers": [],
+      "early_exit": {
+        "consensus": {
+          "share": 0.5,
+          "coincidence": 0.3,
+          "finish": "rewrite", // As a person would write it.
+          "best": "first"
+        }
+      }
+    }
+  }
+}
+`;
+  const { written, err } = await tune(records, ["--risk", "0.05", "--write", "canopy.jsonc"], config);
+  assert.match(written, /\/\/ As a person would write it\./, err);
+  const { early_exit } = JSON.parse(written.replace(/\/\/.*$/gm, "")).graphs.moa;
+  const { consensus } = earlyExitSchema.parse(early_exit);
+  assert.deepEqual([consensus.finish, consensus.best, consensus.audit], ["rewrite", "first", 0.01]);
+  assert.deepEqual([consensus.share, early_exit.consensus.coincidence], [undefined, undefined]);
+});
+
 test("too few runs are refused with the number that it takes, and runs that ended early are left out", async () => {
   const random = new Random("few");
   const records = Array.from({ length: 150 }, (_, index) => recordOf(drawn(random), index));
