@@ -259,7 +259,10 @@ test("ARCHITECTURE.md and CONTRIBUTING.md name files, folders and symbols that a
 });
 
 test("source files that README and docs/ name are there", () => {
-  const pages = ["README.md", ...readdirSync(join(ROOT, "docs")).map((name) => `docs/${name}`)];
+  const pages = [
+    "README.md",
+    ...readdirSync(join(ROOT, "docs")).filter((name) => name.endsWith(".md")).map((name) => `docs/${name}`),
+  ];
   assertNone(pages.flatMap((page) => {
     const text = readFileSync(join(ROOT, page), "utf8");
     return [...text.matchAll(/(?<![\w/.-])((?:[\w-]+\/)+[\w-]+\.ts)\b/g)]
