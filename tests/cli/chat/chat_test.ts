@@ -269,16 +269,16 @@ test("canopy chat says which agents failed and why, --show beside their names, t
   }
 });
 
+/** A server of `org/a` that takes no time. */
+function instantSimulator() {
+  const clock = new SystemClock();
+  return startSimulator({ engine: "vllm", models: ["org/a"], cost: "instant", seed: "x", clock });
+}
+
 test("canopy chat --config answers beside a service that has the configuration's port for metrics", async () => {
   const ports = await takePorts();
   const held = await holdPort(ports.base);
-  const simulator = await startSimulator({
-    engine: "vllm",
-    models: ["org/a"],
-    cost: "instant",
-    seed: "x",
-    clock: new SystemClock(),
-  });
+  const simulator = await instantSimulator();
   const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
   try {
     const file = join(folder, "canopy.json");
@@ -316,13 +316,7 @@ test("canopy chat asks the server that the folder's configuration names, whateve
 });
 
 test("a configuration with a certificate is asked by HTTPS where it is served, and needs none for one question", async () => {
-  const simulator = await startSimulator({
-    engine: "vllm",
-    models: ["org/a"],
-    cost: "instant",
-    seed: "x",
-    clock: new SystemClock(),
-  });
+  const simulator = await instantSimulator();
   const folder = mkdtempSync(join(tmpdir(), "canopy-chat-"));
   const fixture = (name: string) => fileURLToPath(new URL(`../../fixtures/tls/${name}`, import.meta.url));
   try {
