@@ -5,11 +5,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { SystemClock } from "../../base/clock.ts";
 import { Random } from "../../base/random.ts";
 import "../loopback.ts";
 import { HANG_MS } from "../until.ts";
 import { residentMb, startProgram } from "./program.ts";
 import { rawRequest, SMUGGLED_PATH } from "./raw_requests.ts";
+
+const clock = new SystemClock();
 
 /** Connections at a time. */
 const AT_ONCE = 16;
@@ -159,11 +162,12 @@ function statusOf(url: string, bytes: Buffer): Promise<number> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({ host: hostname, port: Number(port) });
     let text = "";
-    AbortSignal.timeout(HANG_MS).addEventListener("abort", () => {
+    const cancel = clock.timer(HANG_MS, () => {
       reject(new Error(`neither an answer nor an end within ${HANG_MS / 1_000} s`));
       socket.destroy();
     });
     const end = () => {
+      cancel();
       const found = [...text.matchAll(/HTTP\/1\.[01] (\d{3}) /g)].map(([, status]) => Number(status));
       const bad = found.find((status) => status >= 500 && status !== 501 && status !== 505);
       if (bad !== undefined) return reject(new Error(text.slice(0, 1_000)));
