@@ -160,11 +160,10 @@ export class LeadingRouter {
     await this.router.close();
   }
 
-  /** Ends a thread as a crash does, for tests. False when there is none of that index. */
-  kill(index: number): boolean {
+  /** Has a thread throw where nobody catches it, for tests. False when there is none of that index. */
+  crash(index: number): boolean {
     const serving = this.#serving.get(index);
-    serving?.thread.terminate();
-    if (serving !== undefined) this.#onCrash(serving, "it was killed");
+    serving?.thread.post({ kind: "crash" });
     return serving !== undefined;
   }
 

@@ -53,7 +53,9 @@ export type ToServingThread =
   /** Finish what is running, and end. */
   | { readonly kind: "drain" }
   /** End at once. */
-  | { readonly kind: "close" };
+  | { readonly kind: "close" }
+  /** Throw where nobody catches it, for tests. */
+  | { readonly kind: "crash" };
 
 /** From a thread that serves to the one that leads. */
 export type FromServingThread =

@@ -13,7 +13,7 @@ const HELP = `Usage: deno task test:chaos [OPTIONS]
   --from N       the first of them (0)
   --real         breaks real processes behind a real router
   --minutes N    for so long (10)
-  --workers N    threads of the router (1); with more its configuration is not read again
+  --workers N    threads of the router (1); with more they die, too, and its configuration is not read again
   --requests N   sends N raw requests, most of them malformed, to a router
   --responses N  lets workers answer with N mutated responses
   --seed TEXT    of these three (1)

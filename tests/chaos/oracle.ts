@@ -76,6 +76,8 @@ export interface Rules {
  */
 export class Oracle {
   readonly spells: Spell[] = [];
+  /** When one of the router's threads was ended: what it had taken breaks off, and nothing else may. */
+  readonly threadEndsMs: number[] = [];
   readonly attempts = new Map<string, SeenAttempt[]>();
   readonly #workers: readonly KnownWorker[];
   readonly #rules: Rules;
@@ -123,9 +125,14 @@ export class Oracle {
     if (whole && status === 200) {
       return text === expected ? undefined : `it ends early: ${JSON.stringify(text)}`;
     }
-    if (left) return undefined;
+    if (left || this.#endedWithThread(seen)) return undefined;
     if (status === 200 && !seen.begun && errors.length === 0) return "nothing came under status 200";
     return this.#wrongStatus(seen) ?? this.#uncaused(seen) ?? this.#lost(seen);
+  }
+
+  /** Its connection was cut without a word while a thread of the router ended. */
+  #endedWithThread({ startMs, endMs, errors }: Seen): boolean {
+    return errors.length === 0 && this.threadEndsMs.some((atMs) => startMs <= atMs && atMs <= endMs);
   }
 
   /** No router can see that SGLang serves another model but by asking for it, which the checks do. */

@@ -14,24 +14,27 @@ export interface Program {
   readonly ended: Promise<void>;
   output(): string;
   /** Sends a signal, unless it has ended. */
-  signal(name: "SIGTERM" | "SIGHUP" | "SIGKILL" | "SIGSTOP" | "SIGCONT"): void;
+  signal(name: "SIGTERM" | "SIGHUP" | "SIGKILL" | "SIGSTOP" | "SIGCONT" | "SIGUSR2"): void;
   /** Asks it to end, and waits. */
   stop(): Promise<void>;
 }
 
-/** The program as `CANOPY_BIN` names it, or from its source under the runtime of the tests. */
-function commandOf(args: readonly string[]): [string, readonly string[]] {
+/** The program as `CANOPY_BIN` names it, or from its source under the runtime of the tests: always so when it is `breakable`. */
+function commandOf(args: readonly string[], breakable: boolean): [string, readonly string[]] {
   const binary = process.env["CANOPY_BIN"];
-  if (binary !== undefined) return [binary, args];
-  const main = fileURLToPath(new URL("../../main.ts", import.meta.url));
+  if (binary !== undefined && !breakable) return [binary, args];
+  const main = fileURLToPath(new URL(breakable ? "breakable_router.ts" : "../../main.ts", import.meta.url));
   return "Deno" in globalThis
     ? [process.execPath, ["run", "-A", "--no-check", main, ...args]]
     : [process.execPath, [main, ...args]];
 }
 
-/** Starts the program; resolves with the line that names its URL, rejects with its output when it ends first. */
-export function startProgram(args: readonly string[], cwd?: string): Promise<Program> {
-  const [command, all] = commandOf(args);
+/**
+ * Starts the program; resolves with the line that names its URL, rejects with its output when it ends first. One of a
+ * `breakable` program's serving threads dies by SIGUSR2.
+ */
+export function startProgram(args: readonly string[], cwd?: string, breakable = false): Promise<Program> {
+  const [command, all] = commandOf(args, breakable);
   const child: ChildProcess = spawn(command, [...all], {
     stdio: ["ignore", "pipe", "pipe"],
     env: mortalEnv(),

@@ -174,7 +174,8 @@ class Storm {
     this.#configure(new Set());
     const { routerWorkers } = this.#options;
     const threads = routerWorkers > 1 ? ["--workers", String(routerWorkers)] : [];
-    this.#router = await startProgram(["serve", "canopy.json", "--port", "0", ...threads], folder);
+    const args = ["serve", "canopy.json", "--port", "0", ...threads];
+    this.#router = await startProgram(args, folder, routerWorkers > 1);
     for (const request of REQUESTS) {
       const response = await this.#send(request, false, "calm");
       const body = await response.text();
@@ -250,6 +251,7 @@ class Storm {
       if (free.length > 0) {
         blows.push(this.#strike(this.#random.int(12) === 0 ? free : [this.#random.pick(free)]));
       }
+      if (this.#options.routerWorkers > 1 && this.#random.int(8) === 0) this.#endThread();
       if (this.#memoryMb === undefined && clock.now() > untilMs - minutes * 45_000) {
         this.#memoryMb = residentMb(this.#router!.pid);
       }
@@ -259,6 +261,13 @@ class Storm {
     }
     this.#isOver = true;
     await Promise.all([...clients, ...blows]);
+  }
+
+  /** Ends one of the router's threads; another one takes its place. */
+  #endThread(): void {
+    this.#blows.set("thread", (this.#blows.get("thread") ?? 0) + 1);
+    this.#oracle.threadEndsMs.push(clock.now());
+    this.#router!.signal("SIGUSR2");
   }
 
   /** A blow on some processes at once: one of them, or all that are well; of pairs, on some servers or on all. */

@@ -59,6 +59,7 @@ try {
     post,
   });
   port.on("message", (message: ToServingThread) => {
+    if (message.kind === "crash") throw new Error("The thread was told to crash");
     if (message.kind === "scorer") toScorer?.(message.message);
     else if (message.kind === "config") {
       const change = network.prepare(message.config);

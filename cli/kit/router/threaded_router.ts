@@ -58,9 +58,9 @@ export class ThreadedRouter {
     return await this.#leading.start(await claimPort(this.#options.address));
   }
 
-  /** Ends a thread as a crash does, for tests. False when there is none of that index, from 1. */
-  kill(thread: number): boolean {
-    return this.#leading.kill(thread);
+  /** Has a thread throw where nobody catches it, for tests. False when there is none of that index, from 1. */
+  crash(thread: number): boolean {
+    return this.#leading.crash(thread);
   }
 
   #take(thread: number, message: ScorerMessage, post: PostToThread): void {

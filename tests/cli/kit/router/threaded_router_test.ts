@@ -219,7 +219,7 @@ test("a thread that dies is replaced: only its own streams end, and what they he
     const streams = times(40, () => chat("m", { stream: true, max_tokens: 5 }));
     await until("all streams run", () => worker.running === 40);
     await get("/metrics");
-    assert.ok(threaded.kill(1));
+    assert.ok(threaded.crash(1));
     await until("its streams are cut at the worker, too", () => worker.running < 40);
     worker.release();
     const answers = await Promise.all(streams);
@@ -315,7 +315,7 @@ test("all threads go on by a new configuration, also those that are started then
       const limits = { default: {}, keys: { team: { api_key: "k", max_concurrent: 3 } } };
       threaded.router.reconfigure({ ...moved, server: { ...config.server, limits } });
       await until("all threads want the key", async () => [...await statuses()].join() === "401");
-      threaded.kill(2);
+      threaded.crash(2);
       await bothServe(url, "k");
       assert.deepEqual([...await statuses()], [401]);
       second.hold();
@@ -386,7 +386,7 @@ test("models come, go and are served anew in all threads, and no stream is lost"
       }
       await until("the last one is in effect", () => answered("other1", 200));
       assert.ok(await answered("other0", 404));
-      threaded.kill(1);
+      threaded.crash(1);
       await bothServe(url);
       assert.ok(await answered("m", 200) && await answered("other1", 200));
       const page = (await get("/metrics")).text;
@@ -431,7 +431,7 @@ test("all threads place requests on a server's data-parallel ranks, a new thread
         assert.equal(valueOf(page, `canopy_worker_in_flight{model="r",worker="${id}"}`), 0);
       }
 
-      threaded.kill(1);
+      threaded.crash(1);
       await bothServe(url);
       assert.deepEqual([...await ranks()].sort(), all);
       assert.equal((await ask("DELETE", `${url}/workers/r.w1`)).status, 202);
