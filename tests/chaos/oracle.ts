@@ -1,5 +1,8 @@
 import { type BlowKind, isCounted, isHarmless } from "./blows.ts";
 
+/** Longest time that a thread takes to end, on a busy machine: until its port is closed it is given connections. */
+const THREAD_ENDS_MS = 3_000;
+
 /** What a client of one request saw. */
 export interface Seen {
   readonly id: string;
@@ -76,7 +79,7 @@ export interface Rules {
  */
 export class Oracle {
   readonly spells: Spell[] = [];
-  /** When one of the router's threads was ended: what it had taken breaks off, and nothing else may. */
+  /** When one of the router's threads was told to end: what it has taken breaks off, and nothing else may. */
   readonly threadEndsMs: number[] = [];
   readonly attempts = new Map<string, SeenAttempt[]>();
   readonly #workers: readonly KnownWorker[];
@@ -132,7 +135,8 @@ export class Oracle {
 
   /** Its connection was cut without a word while a thread of the router ended. */
   #endedWithThread({ startMs, endMs, errors }: Seen): boolean {
-    return errors.length === 0 && this.threadEndsMs.some((atMs) => startMs <= atMs && atMs <= endMs);
+    return errors.length === 0 &&
+      this.threadEndsMs.some((atMs) => startMs <= atMs + THREAD_ENDS_MS && atMs <= endMs);
   }
 
   /** No router can see that SGLang serves another model but by asking for it, which the checks do. */
