@@ -359,12 +359,16 @@ class Storm {
   }
 
   async #setDraining(url: string, draining: boolean): Promise<void> {
-    const response = await fetch(`${this.#router!.url}/workers/${encodeURIComponent(url)}`, {
-      method: "PUT",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ draining }),
-    });
-    await response.text();
+    const send = async () => {
+      const response = await fetch(`${this.#router!.url}/workers/${encodeURIComponent(url)}`, {
+        method: "PUT",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ draining }),
+      });
+      await response.text();
+    };
+    // A thread that ends may have taken it.
+    await send().catch(send);
   }
 
   async #client(index: number): Promise<void> {
@@ -449,6 +453,7 @@ class Storm {
     if (memoryMb !== undefined && this.#memoryMb !== undefined && memoryMb > this.#memoryMb + MAX_GROWTH_MB) {
       this.#wrong.push(`the router has grown from ${this.#memoryMb} to ${memoryMb} MB`);
     }
+    if (this.#wrong.length > 0) this.#wrong.push(`the router said:\n${router.output().slice(-8_000)}`);
     return {
       wrong: this.#wrong,
       requests: this.#requests,
