@@ -17,6 +17,7 @@ export class ExitAudit {
   readonly #share: number;
   readonly #mostWrong: number;
   readonly #wealth = STAKES.map(() => 1 / STAKES.length);
+  #exits = 0;
   #audited = 0;
   #different = 0;
   #off = false;
@@ -41,9 +42,12 @@ export class ExitAudit {
     return this.#different;
   }
 
-  /** True for a run whose exit is held back; the same for the same seed of its draws. */
+  /**
+   * True for a run whose exit is held back: drawn by its seed and the number of exits before it, since a client may send
+   * the same seed with all that it asks.
+   */
   holdsBack(drawSeed: string): boolean {
-    return drawFor({ seed: drawSeed, cluster: "audit", completions: 0 }) < this.#share;
+    return drawFor({ seed: drawSeed, cluster: "audit", completions: this.#exits++ }) < this.#share;
   }
 
   /** A whole run has answered whose exit was held back; an answer that cannot be told is another one. */

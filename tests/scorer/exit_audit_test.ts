@@ -51,3 +51,9 @@ test("it counts what it has seen", () => {
   assert.equal(audit.compare(SAME, undefined), "other");
   assert.deepEqual([audit.audited, audit.different, audit.off], [2, 1, false]);
 });
+
+test("of exits of one seed that a client sends always, as large a share is audited as of others", () => {
+  const audit = auditOf(0.05, 0.1);
+  const held = Array.from({ length: 2_000 }, () => audit.holdsBack("1234")).filter((held) => held).length;
+  assert.ok(held > 150 && held < 250, `${held}`);
+});
