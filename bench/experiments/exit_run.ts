@@ -15,7 +15,7 @@ import type { RunLimits } from "../../router/moa/graph/run_input.ts";
 import type { RunRecord } from "../../router/moa/record/run_record.ts";
 import type { Router } from "../../router/router.ts";
 import { LexicalEmbedder } from "../../scorer/embedders/lexical_embedder.ts";
-import { ExitAudit } from "../../scorer/exit_audit.ts";
+import { ExitAudit } from "../../scorer/audit/exit_audit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../scorer/exit_policy_of.ts";
 import type { FinalAnswer } from "../../scorer/answers/final_answer.ts";
 import { drawFor } from "../../scorer/metrics/random.ts";

@@ -133,7 +133,7 @@ function checkRewrite(
 
 /** Says which models of learned skills are not there, and which rules nothing looks at beside the others. */
 function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigPath): ConfigFinding[] {
-  const { skills, difficulties, posterior, audit, most_wrong, start, stage_ms, cut } = rules;
+  const { skills, difficulties, posterior, audit, most_wrong, usual_votes, start, stage_ms, cut } = rules;
   const unset = noEarlyExit.consensus;
   const known = [
     { skills, place: [...at, "skills"] },
@@ -158,6 +158,12 @@ function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigP
       field: "most_wrong",
       value: most_wrong,
       isIdle: most_wrong !== unset.most_wrong && audit === 0,
+      without: "audit",
+    },
+    {
+      field: "usual_votes",
+      value: usual_votes,
+      isIdle: usual_votes !== undefined && audit === 0,
       without: "audit",
     },
     {

@@ -54,10 +54,16 @@ export const consensusSchema = z.strictObject({
     "posterior: kinds of questions, such as easy and hard ones, in place of `skills` and `coincidence`; as `canopy tune` learns them",
   ),
   audit: z.number().min(0).max(1).default(0).describe(
-    "Share of the exits that are held back to see what the whole run answers; when too many differ, exits are switched off",
+    "Share of the exits that are held back to see what the whole run answers, and all of them while there is a doubt; when too many differ, exits are switched off",
   ),
   most_wrong: z.number().gt(0).lt(1).default(0.05).describe(
     "audit: share of exits that may answer other than the whole run does",
+  ),
+  usual_votes: z.record(
+    z.string().regex(/^(?:[1-9]\d{0,5}|never)$/, { error: "is neither a number of votes nor never" }),
+    z.int().min(0),
+  ).optional().describe(
+    "audit: runs by the number of votes after which they agreed, or `never`; when runs in service differ, all exits are audited for a while. Written by `canopy tune`; without it the first runs say what is usual",
   ),
   tuned: z.record(z.string(), z.union([z.string(), z.number()])).optional().describe(
     "Where these rules come from; written by `canopy tune`",
@@ -214,6 +220,7 @@ export const effortSchema = z.union([
 export function lowEffort(own: EarlyExitConfig): EarlyExitConfig {
   // What has no effect in the graph has none here.
   const written = own.scope === "run" ? own.consensus : noEarlyExit.consensus;
-  const { agree: _agree, share: _share, posterior: _posterior, tuned: _tuned, ...consensus } = written;
+  const { agree: _agree, share: _share, posterior: _posterior, ...others } = written;
+  const { tuned: _tuned, usual_votes: _votes, ...consensus } = others;
   return { ...own, scope: "run", metric: "none", consensus: { ...consensus, share: 1 / 3 } };
 }

@@ -32,7 +32,7 @@ const MOMENTS =
   /^(?:agent_(?:retried|resumed|restarted|fell_back|step|looped|cut)|hedge_refused|warm_(?:off|held|failed|stopped)|answers_cut|max_tokens_lowered|staircase_off)$/;
 /** Events of the whole run that are shown as moments: its decisions, and what was left off. */
 const RUN_MOMENTS =
-  /^(?:exit_decided|consensus_(?:decided|audited|off)|cluster_closed|root_decided|stage_started|rewrite_(?:started|ended)|budget_(?:refused|spent)|staircase_off|trace_full)$/;
+  /^(?:exit_decided|audit_raised|consensus_(?:decided|audited|off)|cluster_closed|root_decided|stage_started|rewrite_(?:started|ended)|budget_(?:refused|spent)|staircase_off|trace_full)$/;
 
 /**
  * A run in the Trace Event Format, which chrome://tracing and ui.perfetto.dev open: times in µs from the run's start,

@@ -9,7 +9,7 @@ import type { ClusterState, Evidence, ExitDecision, ExitPolicy } from "../../sco
 import { verdictPrompt } from "../../scorer/policy/verdict_prompt.ts";
 import type { Similarity } from "../../scorer/scorer.ts";
 import { FakeScorer, verdictQuestion } from "../router/moa/fake_scorer.ts";
-import { ExitAudit } from "../../scorer/exit_audit.ts";
+import { ExitAudit } from "../../scorer/audit/exit_audit.ts";
 import { runConsensusOf } from "../../scorer/exit_policy_of.ts";
 
 /** What may be wrong with what early exit depends on. */

@@ -28,7 +28,7 @@ import { startEmbeddedModels } from "../../../embedded/start_models.ts";
 import { createRouter } from "../../../router/router.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
 import { LexicalEmbedder } from "../../../scorer/embedders/lexical_embedder.ts";
-import { ExitAudit } from "../../../scorer/exit_audit.ts";
+import { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import { InlineScorer } from "../../../scorer/thread/inline_scorer.ts";

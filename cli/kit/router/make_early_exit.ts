@@ -6,7 +6,7 @@ import type { StartScorerThread } from "../../../scorer/thread/worker_thread.ts"
 import { LazyScorer } from "./lazy_scorer.ts";
 import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
 import { createScorer } from "../../../scorer/create.ts";
-import { ExitAudit } from "../../../scorer/exit_audit.ts";
+import { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import type { Scorer } from "../../../scorer/scorer.ts";

@@ -16,6 +16,8 @@ export interface TriedRule {
   readonly written: WrittenRules;
   readonly runs: number;
   readonly exits: number;
+  /** Runs by the number of votes at which the rule held, or `never`. */
+  readonly votes: Readonly<Record<string, number>>;
   /** Runs that it would have made worse: an answer other than the whole run's, or with labels a wrong one for a right one. */
   readonly losses: number;
   /** Shares of all runs' time and tokens. */
@@ -78,8 +80,11 @@ interface Rule {
 
 function tried(runs: readonly RecordedRun[], { name, written, holds }: Rule): TriedRule {
   const sums = { exits: 0, losses: 0, ms: 0, msTaken: 0, tokens: 0, tokensTaken: 0 };
+  const votes: Record<string, number> = {};
   for (const run of runs) {
     const exit = exitOf(run, holds);
+    const after = exit?.votes ?? "never";
+    votes[after] = (votes[after] ?? 0) + 1;
     const atMs = exit === undefined ? run.wholeMs : Math.min(run.wholeMs, exit.atMs);
     sums.ms += run.wholeMs;
     sums.msTaken += atMs;
@@ -94,14 +99,18 @@ function tried(runs: readonly RecordedRun[], { name, written, holds }: Rule): Tr
     written,
     runs: runs.length,
     exits: sums.exits,
+    votes,
     losses: sums.losses,
     timeSaved: 1 - sums.msTaken / sums.ms,
     tokensSaved: 1 - sums.tokensTaken / sums.tokens,
   };
 }
 
-/** The group whose answer ends the run, and when; undefined when the rule never holds. */
-function exitOf(run: RecordedRun, holds: Rule["holds"]): { group: number; atMs: number } | undefined {
+/** The group whose answer ends the run, when, and after how many votes; undefined when the rule never holds. */
+function exitOf(
+  run: RecordedRun,
+  holds: Rule["holds"],
+): { readonly group: number; readonly atMs: number; readonly votes: number } | undefined {
   const groupOf = new Map(run.groups.flatMap((group, index) => group.map((vote) => [vote, index] as const)));
   const counts = run.groups.map(() => 0);
   let leader = 0;
@@ -112,7 +121,7 @@ function exitOf(run: RecordedRun, holds: Rule["holds"]): { group: number; atMs: 
     if (counts[group]! > counts[leader]! || (counts[group] === counts[leader] && group < leader)) {
       leader = group;
     }
-    if (holds(counts, leader, run, vote + 1)) return { group: leader, atMs };
+    if (holds(counts, leader, run, vote + 1)) return { group: leader, atMs, votes: vote + 1 };
   }
   return undefined;
 }

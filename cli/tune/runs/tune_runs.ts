@@ -64,7 +64,7 @@ export function tuneRuns({ runs, labelled }: RecordedRuns, goal: RiskGoal, rando
 
 /** A chosen rule for a configuration, with where it comes from, and watched in service. */
 export function rulesFor(
-  { written, runs, exits, losses }: TriedRule,
+  { written, runs, exits, losses, votes }: TriedRule,
   { risk, confidence }: RiskGoal,
   sha256: string,
 ): WrittenRules {
@@ -73,6 +73,7 @@ export function rulesFor(
     audit: AUDIT,
     // Of the exits alone, where the promise is for all runs.
     most_wrong: Number(Math.min(0.5, risk * runs / exits).toFixed(4)),
+    usual_votes: votes,
     tuned: { by: "canopy tune", risk, confidence, runs, exits, wrong: losses, records_sha256: sha256 },
   };
 }

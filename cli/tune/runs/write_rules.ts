@@ -9,7 +9,7 @@ import type { WrittenRules } from "./run_rules.ts";
 /** Members of `early_exit.consensus` that say when a run ends, and how that is watched. */
 const DECIDING = [
   ...["agree", "share", "posterior", "skills", "coincidence", "difficulties"],
-  ...["audit", "most_wrong", "tuned"],
+  ...["audit", "most_wrong", "usual_votes", "tuned"],
 ];
 
 /** Place of the rules in a configuration. */

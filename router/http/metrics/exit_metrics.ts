@@ -32,6 +32,7 @@ export interface ExitCounts {
   readonly cuts: FamilyValues<number>;
   readonly hedges: FamilyValues<number>;
   readonly off: readonly (readonly [graph: string, off: boolean])[];
+  readonly auditShares: readonly (readonly [graph: string, share: number])[];
   readonly shares: readonly (readonly [model: string, share: Readonly<ModelShare>])[];
 }
 
@@ -85,6 +86,8 @@ export class ExitMetrics {
   );
   /** By graph: true where the audit has switched exits off. */
   readonly #off = new Map<string, boolean>();
+  /** By graph: share of the exits that is audited. */
+  readonly #auditShares = new Map<string, number>();
   /** By model. */
   readonly #shares = new Map<string, ModelShare>();
 
@@ -95,7 +98,10 @@ export class ExitMetrics {
   ): void {
     if (usage.spent !== undefined) this.#budgets.add({ graph, limit: usage.spent.endedBy ?? "none" });
     if (effort !== undefined) this.#efforts.add({ graph, effort });
-    if (audit !== undefined) this.#off.set(graph, audit.off);
+    if (audit !== undefined) {
+      this.#off.set(graph, audit.off);
+      this.#auditShares.set(graph, audit.share);
+    }
     if (audit?.found !== undefined) this.#audits.add({ graph, found: audit.found });
     for (const { cluster, metric, exit, late, ms } of exits) {
       const labels = { graph, layer: layerOf(cluster), metric };
@@ -138,6 +144,7 @@ export class ExitMetrics {
       cuts: this.#cuts.values(),
       hedges: this.#hedges.values(),
       off: [...this.#off],
+      auditShares: [...this.#auditShares],
       shares: [...this.#shares],
     };
   }
@@ -157,6 +164,7 @@ export class ExitMetrics {
       cuts,
       hedges,
       off,
+      auditShares,
       shares,
     }: ExitCounts,
   ): void {
@@ -168,6 +176,9 @@ export class ExitMetrics {
     this.#cuts.absorb(cuts);
     this.#hedges.absorb(hedges);
     for (const [graph, isOff] of off) this.#off.set(graph, isOff || this.#off.get(graph) === true);
+    for (const [graph, share] of auditShares) {
+      this.#auditShares.set(graph, Math.max(share, this.#auditShares.get(graph) ?? 0));
+    }
     this.#decisions.absorb(decisions);
     this.#late.absorb(late);
     this.#seconds.absorb(seconds);
@@ -189,6 +200,11 @@ export class ExitMetrics {
       "canopy_exits_switched_off",
       "1 where audited exits answered too often other than whole runs, so that there are none any more.",
       [...this.#off].map(([graph, off]) => [{ graph }, off ? 1 : 0] as const),
+    );
+    text.gauge(
+      "canopy_exit_audit_share",
+      "Share of the exits that is held back now to see the whole run: all of them, 1, while there is a doubt.",
+      [...this.#auditShares].map(([graph, share]) => [{ graph }, share] as const),
     );
     const shares = [...this.#shares];
     const calls = shares.reduce((sum, [, share]) => sum + share.calls, 0);

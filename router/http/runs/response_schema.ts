@@ -132,10 +132,12 @@ export const runSchema = z.strictObject({
     at_ms: z.number(),
     saved_tokens: z.number(),
   })).describe("Agents whose votes could not matter any more"),
-  exit_audit: z.strictObject({ found: z.enum(["same", "other"]).nullable(), off: z.boolean() }).nullable()
-    .describe(
-      "Where exits are audited: whether the whole run has answered the same",
-    ),
+  exit_audit: z.strictObject({
+    found: z.enum(["same", "other"]).nullable(),
+    off: z.boolean(),
+    share: z.number().describe("Share of the exits that was audited at the run's end"),
+    doubt: z.enum(["other_answer", "workload"]).nullable().describe("Why that was all of them"),
+  }).nullable().describe("Where exits are audited: whether the whole run has answered the same"),
   rewrite: z.strictObject({
     given: z.enum(["rewrite", "text"]),
     reason: z.string().nullable(),

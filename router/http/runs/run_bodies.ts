@@ -53,7 +53,7 @@ export function factsBody(record: RunRecord): JsonObject {
     })),
     exit_audit: record.audit === undefined
       ? null
-      : { found: record.audit.found ?? null, off: record.audit.off },
+      : { ...record.audit, found: record.audit.found ?? null, doubt: record.audit.doubt ?? null },
     rewrite: record.rewrite === undefined ? null : {
       given: record.rewrite.given,
       reason: record.rewrite.reason ?? null,

@@ -1,6 +1,6 @@
 import { CanopyError } from "../../../base/errors.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
-import type { ExitAudit } from "../../../scorer/exit_audit.ts";
+import type { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
 import type { RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
 import type { TokenCandidate, VerdictSubject } from "../../../scorer/policy/verdict_prompt.ts";

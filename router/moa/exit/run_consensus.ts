@@ -1,8 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
-import { logger } from "../../../base/log.ts";
 import type { EarlyExitConfig } from "../../../cfgs/schema/early_exit.ts";
 import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
-import type { ExitAudit } from "../../../scorer/exit_audit.ts";
+import type { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
 import type { AgentVote, RunExitPolicy, RunVotes } from "../../../scorer/policy/run_consensus.ts";
 import type { Sampling } from "../../engines/engine.ts";
 import type { AgentCall } from "../agent/agent_call.ts";
@@ -13,8 +12,7 @@ import type { AuditRecord, ExitRecord } from "../record/run_record.ts";
 import type { Trace } from "../record/trace.ts";
 import { rootNeededFor, whyNotGiven } from "./answer_for_root.ts";
 import type { Panel, PanelAnswer } from "./panel.ts";
-
-const log = logger("moa");
+import { RunAudit } from "./run_audit.ts";
 
 /** Options of a `RunConsensus`. */
 export interface RunConsensusOptions {
@@ -71,20 +69,24 @@ export class RunConsensus {
   readonly #votes = new Map<string, Vote>();
   readonly #records: ExitRecord[] = [];
   readonly #leaves: number;
+  /** True of a run that may end early if its agents agree. */
+  readonly #couldEnd: boolean;
   #open: boolean;
-  /** The answer that the run would have ended with, where it is audited. */
-  #audited: FinalAnswer | undefined;
-  #found: AuditRecord["found"];
+  /** Undefined where no exit is audited. */
+  readonly #audit: RunAudit | undefined;
   #questionText: string | undefined;
 
   constructor(options: RunConsensusOptions) {
     this.#options = options;
-    const { graph: { agents }, input, sampling, policy, trace } = options;
-    this.#leaves = agents.filter(({ reads }) => reads.length === 0).length;
-    const off = options.audit?.off === true ? "audit" : undefined;
+    const { graph, input, sampling, policy, trace, audit, drawSeed, settings } = options;
+    this.#leaves = graph.agents.filter(({ reads }) => reads.length === 0).length;
+    const off = audit?.off === true ? "audit" : undefined;
     const reason = rootNeededFor(input, sampling) ?? policy.guard(this.#question) ?? off;
-    this.#open = reason === undefined;
+    this.#couldEnd = reason === undefined;
+    this.#open = this.#couldEnd;
     if (reason !== undefined) trace.add("consensus_off", { data: { reason } });
+    const { most_wrong: mostWrong } = settings.consensus;
+    this.#audit = audit && new RunAudit({ audit, graph: graph.name, mostWrong, drawSeed, trace });
   }
 
   /** True while the run may end early. */
@@ -98,8 +100,7 @@ export class RunConsensus {
 
   /** What the audit of exits knows of this run; undefined where none is audited. */
   get audit(): AuditRecord | undefined {
-    const { audit } = this.#options;
-    return audit && { found: this.#found, off: audit.off };
+    return this.#audit?.record;
   }
 
   /** The answer that most agents agree on so far; undefined where no two do. */
@@ -224,9 +225,10 @@ export class RunConsensus {
     const waitsFor = agents.find(({ id, model }) =>
       (neverSkip.includes(id) || neverSkip.includes(model)) && !this.#votes.has(id)
     );
+    if (agent !== undefined) this.#audit?.agreed(votes.length);
     const found = agent === undefined || waitsFor !== undefined ? undefined : this.#answerOf(agent);
     const reached = found !== undefined && "text" in found;
-    const exit = reached && this.#options.audit?.holdsBack(this.#options.drawSeed) !== true;
+    const exit = reached && this.#audit?.isHeldBack !== true;
     trace.add("consensus_decided", {
       data: {
         exit,
@@ -236,7 +238,7 @@ export class RunConsensus {
           ? { reason: `${waitsFor.id} is never skipped` }
           : {}),
         ...(found !== undefined && "reason" in found ? { reason: found.reason } : {}),
-        ...(reached && !exit ? { reason: "audit: the whole run is awaited" } : {}),
+        ...(reached && !exit ? this.#audit?.reason : {}),
       },
     });
     this.#records.push({
@@ -251,27 +253,14 @@ export class RunConsensus {
     if (!reached) return;
     this.close();
     if (exit) this.#options.onReached(found, this.#agreement(found.agent, agreeing));
-    else this.#audited = this.#votes.get(found.agent)?.answer;
+    else this.#audit?.await(this.#votes.get(found.agent)?.answer);
   }
 
   /** The whole run has answered: is it what its exit would have? */
   #endAudit(root: AgentCall): void {
-    const { audit, policy, trace, graph: { name }, settings: { consensus } } = this.#options;
-    const expected = this.#audited;
-    if (audit === undefined || expected === undefined) return;
-    this.#audited = undefined;
-    const answer = policy.read({ text: root.answer, whole: true, cut: root.cut }, this.#question);
-    const wasOff = audit.off;
-    this.#found = audit.compare(expected, answer);
-    trace.add("consensus_audited", {
-      data: { found: this.#found, exit: expected.text, whole: answer?.text ?? "", off: audit.off },
-    });
-    if (wasOff || !audit.off) return;
-    log.warning(
-      "Early exit of {graph} is switched off: {different} of {audited} audited exits would have answered other than the " +
-        "whole run, more than most_wrong ({most}) allows; tune again on runs of now, then reload",
-      { graph: name, different: audit.different, audited: audit.audited, most: consensus.most_wrong },
-    );
+    if (!this.#couldEnd || this.#audit === undefined) return;
+    const ballot = { text: root.answer, whole: true, cut: root.cut };
+    this.#audit.end(this.#options.policy.read(ballot, this.#question));
   }
 
   #agreement(agent: string, agreeing: readonly string[]): RunAgreement {

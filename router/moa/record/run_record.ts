@@ -1,5 +1,6 @@
 import type { Int64 } from "../../../base/int64.ts";
 import type { Effort } from "../../../cfgs/schema/early_exit.ts";
+import type { AuditDoubt } from "../../../scorer/audit/exit_audit.ts";
 import type { FinishReason, Prompt } from "../../engines/engine.ts";
 import type { FallbackReason } from "../../served/fallbacks.ts";
 import type { AskedRequest } from "../graph/run_input.ts";
@@ -120,6 +121,10 @@ export interface AuditRecord {
   readonly found: "same" | "other" | undefined;
   /** True where too many have answered otherwise: exits are switched off. */
   readonly off: boolean;
+  /** Share of the exits that is audited, as it was at the run's end. */
+  readonly share: number;
+  /** Why that is all of them. */
+  readonly doubt: AuditDoubt | undefined;
 }
 
 /** How the answer that a run's agents agree on was written up. */

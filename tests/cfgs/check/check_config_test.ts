@@ -258,10 +258,19 @@ test("A run's consensus is a graph's own, counts final answers, and says where i
   assert.deepEqual(run({ consensus: { posterior: 0.9, difficulties: [kind({ "8b": 0.7 })] } }), []);
   const unknown = run({ consensus: { posterior: 0.9, difficulties: [kind({ "9b": 0.7 })] } });
   assert.match(unknown[0] ?? "", /difficulties\[0\]\.skills.*9b/);
-  const idle = run({ consensus: { agree: 2, difficulties: [kind({})], most_wrong: 0.1, stage_ms: 5 } });
+  const idle = run({
+    consensus: {
+      agree: 2,
+      difficulties: [kind({})],
+      most_wrong: 0.1,
+      usual_votes: { never: 3 },
+      stage_ms: 5,
+    },
+  });
   assert.deepEqual(idle.map((one) => /(\w+) has no effect without .*$/.exec(one)?.[0]), [
     "difficulties has no effect without posterior",
     "most_wrong has no effect without audit",
+    "usual_votes has no effect without audit",
     'stage_ms has no effect without start "staged"',
   ]);
   const needless = run({ consensus: { posterior: 0.9, cut: "decided" } });

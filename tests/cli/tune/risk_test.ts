@@ -16,35 +16,8 @@ import { tuneRuns } from "../../../cli/tune/runs/tune_runs.ts";
 import { tuneCommand } from "../../../cli/tune/tune.ts";
 import { answerExtractor } from "../../../scorer/answers/extract.ts";
 import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
+import { type Drawn, drawn } from "../../drawn_votes.ts";
 import { fakeIo } from "../fake_io.ts";
-
-const SKILLS: Readonly<Record<string, readonly [easy: number, hard: number]>> = {
-  small: [0.85, 0.3],
-  middle: [0.92, 0.45],
-  large: [0.97, 0.6],
-};
-
-/** The answers of a 9-3-1 run: right is 100, wrong ones are often equal. */
-interface Drawn {
-  readonly leaves: readonly { readonly model: string; readonly value: number; readonly ms: number }[];
-  readonly root: number;
-}
-
-function drawn(random: Random): Drawn {
-  const hard = random.next() < 0.3 ? 1 : 0;
-  const valueOf = (model: string) =>
-    random.next() < SKILLS[model]![hard] ? 100 : random.next() < 0.4 ? 7 : 200 + random.int(500);
-  const leaves = Array.from({ length: 9 }, (_, index) => {
-    const model = ["small", "middle", "large"][index % 3]!;
-    const ms = Math.round((1 + index % 3) * 1000 * (0.5 + random.next()));
-    return { model, value: valueOf(model), ms };
-  });
-  // The root has what most have said, or now and then what it finds itself.
-  const counts = new Map<number, number>();
-  for (const { value } of leaves) counts.set(value, (counts.get(value) ?? 0) + 1);
-  const [[most = 0] = []] = [...counts].sort(([, a], [, b]) => b - a);
-  return { leaves, root: random.next() < 0.98 ? most : valueOf("large") };
-}
 
 /** As `GET /v1/runs/ID` gives it. */
 function recordOf({ leaves, root }: Drawn, index: number, more: object = {}) {
@@ -144,10 +117,13 @@ test("a rule with a promise comes out of records of runs, and is written into a 
   const settings = earlyExitSchema.parse(JSON.parse(text).graphs.moa.early_exit);
   assert.equal(settings.scope, "run");
   assert.deepEqual(settings.never_skip, ["large"]);
-  const { agree, posterior, audit, tuned } = settings.consensus;
+  const { agree, posterior, audit, usual_votes: votes, tuned } = settings.consensus;
   assert.ok((agree !== undefined) !== (posterior !== undefined));
   assert.equal(audit, 0.01);
   assert.equal(tuned?.["risk"], 0.05);
+  // What is usual is counted over the runs that the promise is from.
+  const all = Object.values(votes ?? {}).reduce((sum, runs) => sum + runs, 0);
+  assert.deepEqual([all, all - (votes?.["never"] ?? 0)], [tuned?.["runs"], tuned?.["exits"]]);
   assert.match(String(tuned?.["records_sha256"]), /^[0-9a-f]{64}$/);
 });
 

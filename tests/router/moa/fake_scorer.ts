@@ -5,7 +5,7 @@ import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.t
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import type { AnswerFeed, Scorer, Similarity, SimilarityMetric } from "../../../scorer/scorer.ts";
-import { ExitAudit } from "../../../scorer/exit_audit.ts";
+import { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
 import { runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 
 /** What a fake scorer was given of one answer. */

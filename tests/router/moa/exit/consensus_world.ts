@@ -24,7 +24,7 @@ export interface Setting {
   readonly graph?: JsonObject;
   /** By the agent's place among the leaves, from 0; of the others the script of the aggregators. */
   readonly leaf: (place: number) => Script;
-  readonly later?: Script;
+  readonly later?: Script | (() => Script);
   /** Of the model that writes the agreed answer up. */
   readonly rewrite?: Script;
   /** Keys of the models. */
@@ -63,17 +63,20 @@ export function consensusWorld(
       synthesize: "root [responses]",
       rewrite: "rewrite [responses]",
     },
-    script: leafScripts(leaf, later, rewrite),
+    script: leafScripts({ leaf, later, rewrite }),
     earlyExit: () => services({ policyOf: () => undefined }),
   });
 }
 
 /** Leaves are told apart by the order in which they ask. */
-function leafScripts(leaf: (place: number) => Script, later: Script, rewrite: Script = later) {
+function leafScripts(
+  { leaf, later, rewrite }: Required<Pick<Setting, "leaf" | "later">> & Pick<Setting, "rewrite">,
+) {
   let asked = 0;
   return ({ prompt }: { prompt: string }): Script => {
     if (prompt.includes("leaf")) return leaf(asked++);
-    return prompt.includes("rewrite") ? rewrite : later;
+    if (rewrite !== undefined && prompt.includes("rewrite")) return rewrite;
+    return typeof later === "function" ? later() : later;
   };
 }
 

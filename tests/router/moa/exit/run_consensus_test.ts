@@ -193,57 +193,6 @@ test("a run that fails fails as before", async () => {
   });
 });
 
-test("an audited exit is held back: the whole run answers, and what it answers is compared", async () => {
-  const leaf = () => ({ pieces: solution("42"), stepMs: 10 });
-  for (
-    const [whole, found] of [["The answer is 42.", "same"], ["The answer is 7.", "other"], ["So.", "other"]]
-  ) {
-    const world = consensusWorld({ consensus: { agree: 3, audit: 1 }, leaf, later: { pieces: [whole!] } });
-    const { text, record } = await played(world);
-    assert.equal(text, whole);
-    assert.equal(record.rootSkipped, false);
-    assert.deepEqual(record.audit, { found, off: false });
-    const [decided] = decisionsOf(record).filter(({ agent }) => agent !== undefined);
-    assert.deepEqual([decided!["exit"], decided!["reason"]], [false, "audit: the whole run is awaited"]);
-    const audited = record.events.find(({ type }) => type === "consensus_audited")?.data;
-    assert.equal(audited?.["found"], found);
-    assert.match(String(audited?.["exit"]), /^42/);
-  }
-});
-
-test("of a share of the exits that is audited, the seed says which", async () => {
-  const outcomes = async (seed: number) => {
-    const world = consensusWorld({
-      consensus: { agree: 3, audit: 0.5 },
-      leaf: () => ({ pieces: solution("42") }),
-    });
-    const { record } = await played(world, { rootSampling: { seed } });
-    return record.rootSkipped;
-  };
-  const all = [];
-  for (let seed = 0; seed < 12; seed++) {
-    const skipped = await outcomes(seed);
-    assert.equal(await outcomes(seed), skipped);
-    all.push(skipped);
-  }
-  assert.deepEqual([...new Set(all)].sort(), [false, true]);
-});
-
-test("when audited exits differ too often, exits are switched off, and each run says why", async () => {
-  const world = consensusWorld({
-    consensus: { agree: 3, audit: 1, most_wrong: 0.1 },
-    leaf: () => ({ pieces: solution("42"), stepMs: 10 }),
-    later: { pieces: ["The answer is 7."] },
-  });
-  const records: RunRecord[] = [];
-  for (let run = 0; run < 4; run++) records.push((await played(world)).record);
-  assert.deepEqual(records.map(({ audit }) => audit?.off), [false, false, true, true]);
-  const last = records.at(-1)!;
-  assert.deepEqual(last.events.find(({ type }) => type === "consensus_off")?.data, { reason: "audit" });
-  assert.deepEqual(decisionsOf(last), []);
-  assert.equal(last.audit?.found, undefined);
-});
-
 /** Agents by the stage in which they started. */
 function stagesIn(record: RunRecord) {
   return record.events.flatMap(({ type, data, atMs }) =>
