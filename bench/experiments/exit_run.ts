@@ -173,10 +173,13 @@ async function ask(
   const { moa } = router.services;
   const served = moa.graphs.get(GRAPH);
   if (served === undefined) throw new Error(`Cannot ask: the router does not serve the graph "${GRAPH}"`);
+  const root = placesOf(served).get(served.root.id);
+  // Whoever's text is the answer, the limit on the root's own is none on it.
+  const longest = Math.max(...[...placesOf(served).values()].map(question.maxTokens));
   const graph = withSampling(served, (place, own) => ({
     ...own,
     seed: own.seed ?? placeSeed(place),
-    max_tokens: question.maxTokens(place),
+    max_tokens: place.layer === root?.layer ? longest : question.maxTokens(place),
   }));
   const run = moa.start(graph, {
     question: { kind: "chat", messages: [{ role: "user", content: question.text }] },

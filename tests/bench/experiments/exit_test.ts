@@ -132,3 +132,25 @@ test("a trial takes what its models' costs say", async () => {
   assert.ok(quick!.e2eMs < 0.7 * usual!.e2eMs, `${quick!.e2eMs} ${usual!.e2eMs}`);
   assert.equal(quick!.completionTokens, usual!.completionTokens);
 });
+
+test("an agreed text is given though the root would have written a shorter one", async () => {
+  const root = { layer: 1, index: 0, model: "32b" };
+  const found = scriptedQuestions(shippedWorkload("chat"), 200, common.seed).find((question) => {
+    const places = [0, 1, 2].map((index) => ({ layer: 0, index, model: "8b" }));
+    const said = places.map(({ index }) => question.answerOf("8b", 100 + index, []));
+    return said.every((answer) => answer === question.right) &&
+      places.every((place) => question.answerTokens(place) > question.maxTokens(root));
+  });
+  assert.ok(found !== undefined);
+  const members = Array.from({ length: 3 }, (_, index) => ({ model: "8b", sampling: { seed: 100 + index } }));
+  const [run] = await runExitTrial({
+    ...common,
+    graph: {
+      layers: [{ agents: members }, { agents: [{ model: "32b", sampling: { seed: 300 } }] }],
+      early_exit: { scope: "run", diversity_guard: false, consensus: { agree: 3 } },
+    },
+    questions: [{ ...found, text: found.text.replace(/^Question \d+/, "Question 0") }],
+    concurrency: 1,
+  });
+  assert.deepEqual([run?.rootSkipped, run?.right, run?.calls], [true, true, 3]);
+});
