@@ -23,8 +23,10 @@ export interface CostedTopologyOptions {
   /** From the smallest to the largest. */
   readonly models: readonly CostedModel[];
   readonly questions: readonly CostedQuestion[];
-  /** A prefill and a decode GPU per model, and prompts that are read while they grow; or one GPU per model. */
+  /** A prefill and a decode GPU per model; or one GPU per model. */
   readonly pairs: boolean;
+  /** Prompts are read while they grow: of use on pairs alone, where it costs no decode. As `pairs` by default. */
+  readonly readsAhead?: boolean | undefined;
   readonly atOnce: number;
   readonly seed: string;
 }
@@ -35,6 +37,8 @@ export interface TopologyOutcome {
   readonly latencyMs: number;
   /** Tokens that its agents wrote, those that nobody read included. */
   readonly tokens: number;
+  /** Final answers that the run's rule had seen when it ended the run; undefined where the root answered. */
+  readonly votes?: number | undefined;
 }
 
 /** Tokens of a prompt beside the question and answers, and around each answer: those of the built-in prompts, roughly. */
@@ -54,14 +58,15 @@ export function costTopology(
 ): TopologyOutcome[] {
   const { models, questions, pairs, atOnce } = options;
   const gpus = new Map(models.map(({ name, cost }) => [name, new CostedGpu(cost, { pair: pairs })]));
-  const outcomes: { readonly right: boolean; readonly tokens: number }[] = [];
+  const outcomes: Omit<TopologyOutcome, "latencyMs">[] = [];
   const bySize = models.map(({ name }) => name).reverse();
   const scene: TopologyScene = { candidate, options, gpus, bySize, stated: new Map() };
   const latencies = askCosted(
     { gpus: [...gpus.values()], count: questions.length, atOnce },
     (number, startMs, onEnd) => {
       const run = new TopologyRun(number, scene, (endMs) => {
-        outcomes[number] = { right: run.answer === questions[number]?.right, tokens: run.tokens };
+        const { answer, tokens, votes } = run;
+        outcomes[number] = { right: answer === questions[number]?.right, tokens, votes };
         onEnd(endMs);
       });
       run.start(startMs);
@@ -94,7 +99,7 @@ interface Agent {
 interface Cluster {
   readonly id: string;
   readonly agents: readonly Agent[];
-  reader?: Agent;
+  readonly readers: Agent[];
   /** In the order in which they answered. */
   readonly done: Agent[];
   /** Those whose answers go on, once it is closed. */
@@ -114,6 +119,7 @@ class TopologyRun {
   readonly #draws: Random;
   #answer: string | undefined;
   #tokens = 0;
+  #endedBy: number | undefined;
 
   constructor(number: number, scene: TopologyScene, onEnd: (endMs: number) => void) {
     this.#number = number;
@@ -132,13 +138,18 @@ class TopologyRun {
     return this.#tokens;
   }
 
+  /** Votes after which the run's rule ended it; undefined where the root answered. */
+  get votes(): number | undefined {
+    return this.#endedBy;
+  }
+
   start(startMs: number): void {
     for (const agent of this.#agents) if (agent.reads === undefined) this.#submit(agent, startMs);
   }
 
   #submit(agent: Agent, nowMs: number): void {
     const { place, reads } = agent;
-    const { pairs } = this.#scene.options;
+    const { pairs, readsAhead = pairs } = this.#scene.options;
     const read = reads?.kept ?? [];
     const promptTokens = PROMPT_TOKENS + this.#question.tokens +
       read.reduce((sum, { sequence }) => sum + (sequence?.answerTokens ?? 0) + SLOT_TOKENS, 0);
@@ -147,7 +158,7 @@ class TopologyRun {
     agent.sequence = {
       promptKey: `${this.#number}/${place.layer}/${reads?.id ?? ""}`,
       promptTokens,
-      cachedTokens: pairs && read.length > 0 ? promptTokens - UNREAD_TOKENS : 0,
+      cachedTokens: pairs && readsAhead && read.length > 0 ? promptTokens - UNREAD_TOKENS : 0,
       answerTokens: Math.max(2, this.#question.answerTokens(place) + STATED_TOKENS),
       onEnd: (endMs) => this.#ends(agent, endMs),
     };
@@ -163,12 +174,15 @@ class TopologyRun {
     if (cluster === undefined) return this.#finish(agent.answer, nowMs);
     cluster.done.push(agent);
     const agreed = this.#runEndsWith(agent);
-    if (agreed !== undefined) return this.#finish(agreed, nowMs);
+    if (agreed !== undefined) {
+      this.#endedBy = this.#votes.length;
+      return this.#finish(agreed, nowMs);
+    }
     const kept = this.#keptOf(cluster);
     if (kept === undefined) return;
     cluster.kept = kept;
     for (const other of cluster.agents) this.#cut(other, nowMs);
-    if (cluster.reader !== undefined) this.#submit(cluster.reader, nowMs);
+    for (const reader of cluster.readers) this.#submit(reader, nowMs);
   }
 
   /** The answer that a vote ends the run with; undefined where it goes on. */
@@ -177,7 +191,7 @@ class TopologyRun {
     if (decides.kind !== "run" || answer === undefined) return undefined;
     this.#votes.push({ agent: id, model: place.model, answer: this.#stated(answer), logprobs: undefined });
     const leaves = this.#agents.filter(({ reads }) => reads === undefined).length;
-    const { agent } = decides.policy.decide({ votes: this.#votes, leaves, bySize });
+    const agent = decides.ends({ votes: this.#votes, leaves, bySize }, this.#number);
     return this.#agents.find((one) => one.id === agent)?.answer;
   }
 
@@ -239,12 +253,13 @@ function agentsOf({ layers }: TopologyCandidate): Agent[] {
     const made = clusters.map((models, at): Cluster => {
       const agents = models.map((model): Agent => {
         const place = { layer, index: index++, model };
-        const reads = below[place.index];
+        // Of several agents over one cluster each reads all of it.
+        const reads = below.length === 1 ? below[0] : below[place.index];
         const agent = { id: `l${layer + 1}.${place.index}`, place, reads };
-        if (reads !== undefined) reads.reader = agent;
+        reads?.readers.push(agent);
         return agent;
       });
-      const cluster: Cluster = { id: `l${layer + 1}.c${at}`, agents, done: [] };
+      const cluster: Cluster = { id: `l${layer + 1}.c${at}`, agents, readers: [], done: [] };
       if (layer < layers.length - 1) { for (const agent of agents) agent.cluster = cluster; }
       return cluster;
     });

@@ -1,7 +1,7 @@
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { exitPolicyOf, runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 import type { ExitPolicy } from "../../../scorer/policy/exit_policy.ts";
-import type { RunExitPolicy } from "../../../scorer/policy/run_consensus.ts";
+import type { RunVotes } from "../../../scorer/policy/run_consensus.ts";
 import { BASE_ASSUMPTIONS } from "../sensitivity/assumptions.ts";
 
 /** A way to end clusters, or whole runs, early. */
@@ -18,7 +18,8 @@ export interface ExitRule {
 
 export type ExitDecider =
   | { readonly kind: "never" }
-  | { readonly kind: "run"; readonly policy: RunExitPolicy }
+  /** `ends`: the agent whose answer the run of the question with this number ends with; undefined: it goes on. */
+  | { readonly kind: "run"; ends(state: RunVotes, number: number): string | undefined }
   | { readonly kind: "cluster"; readonly policy: ExitPolicy | undefined }
   /** A cluster ends with this chance after each answer from the so-manieth on. */
   | { readonly kind: "chance"; readonly chance: number; readonly from: number };
@@ -62,5 +63,5 @@ function runRule(
 ): ExitRule {
   const settings = (models?: readonly string[]) => ({ scope: "run", consensus: consensus(models) });
   const policy = runConsensusOf(earlyExitSchema.parse(settings()));
-  return { name, settings, least, decides: { kind: "run", policy } };
+  return { name, settings, least, decides: { kind: "run", ends: (state) => policy.decide(state).agent } };
 }

@@ -92,6 +92,29 @@ test("canopy bench run takes a workload file beside names, and says what it cann
   assert.equal(JSON.parse(schema.out).title, "Canopy workload");
 });
 
+test("canopy bench exit --sets costs rules of whole runs over several sets, and refuses what it does not cost", async () => {
+  const args = ["exit", "--sets", "2", "--questions", "5", "--workload", "chat", "--json", "sets.json"];
+  const { code, out, files } = await bench(args, { clock: new SystemClock() });
+  assert.equal(code, 0);
+  assert.match(out, /^Early exit of whole runs, over sets of questions\nSimulated, not measured/);
+  assert.match(out, /chat, 2 × 5 questions, 32 questions at a time: answers and tokens/);
+  const { experiment, simulated, results } = JSON.parse(files["sets.json"] ?? "");
+  assert.deepEqual([experiment, simulated, results.loads.length, results.played], ["exit sets", true, 2, []]);
+  for (
+    const [given, message] of [
+      [["--sets", "2", "--serving", "vllm"], /--sets costs sglang-pd and sglang: --serving is vllm/],
+      [["--sets", "2", "--slots", "declared"], /--sets has answers in order of completion/],
+      [["--sets", "2", "--engine-version", "0.5.9"], /--sets costs no version of an engine/],
+      [["--sets", "2", "--workload", "chat", "--workload", "maths"], /--sets takes one workload/],
+      [["--play", "2"], /--play is for --sets/],
+    ] as const
+  ) {
+    const refused = await bench(["exit", ...given], system);
+    assert.equal(refused.code, 2);
+    assert.match(refused.err, message);
+  }
+});
+
 test("canopy bench sensitivity prints which cuts come out, for one workload", async () => {
   const args = ["sensitivity", "--workload", "maths", "--questions", "1", "--json", "s.json"];
   const { code, out, files } = await bench(args, { clock: new SystemClock() });
