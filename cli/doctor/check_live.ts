@@ -38,12 +38,16 @@ function overlapOf(metrics: string, subject: string): DoctorFinding[] {
   const of = (kind: string) => valuesOf(metrics, `canopy_tokens_total`, `kind="${kind}"`);
   const spliced = of("spliced");
   const cached = of("spliced_cached");
+  const held = valuesOf(metrics, "canopy_warms_held_total", `for="precursors"`);
   const findings = [...spliced].filter(([, tokens]) => tokens > 0).map(([model, tokens]): DoctorFinding => {
     const share = (cached.get(model) ?? 0) / tokens;
+    const text = `${Math.round(100 * share)} % of ${tokens} spliced tokens were cached at the final prefill`;
+    const prompts = held.get(model) ?? 0;
     return {
-      level: share >= GOOD_SHARE ? "ok" : "warning",
+      level: share >= GOOD_SHARE || prompts > 0 ? "ok" : "warning",
       subject: `${subject}, ${model}`,
-      text: `${Math.round(100 * share)} % of ${tokens} spliced tokens were cached at the final prefill`,
+      text: prompts === 0 ? text : `${text}; ${prompts} prompts were not read ahead, since that cost their ` +
+        "precursors what it saved: GET /v1/runs/ID has the figures (warm_held)",
     };
   });
   for (const [model, tokens] of of("spliced_unreported")) {

@@ -2,7 +2,8 @@
  * What incremental prefill is worth to a whole run on real engines: the same tree with it off, on and left to the pace
  * that sets itself, in turns, on a model of 85 M parameters. Of a pair each half has a core of its own.
  *
- *     deno task bench:overlap [--engine vllm-pd-0.32.0] [--rounds 10] [--tokens 360]
+ *     deno task bench:overlap [--engine vllm-pd-0.32.0] [--rounds 10] [--tokens 360] [--readers 1]
+ *         [--modes off,on,auto]
  *
  * Needs `setup_vllm.sh` or `setup_sglang.sh`, `setup_small_model.sh` and a built `dist/canopy`; minutes for a few rounds.
  */
@@ -11,7 +12,14 @@ import process from "node:process";
 import { Random } from "../../base/random.ts";
 import { numberAfter, textAfter } from "../../bench/micro/flags.ts";
 import { bootstrapInterval, meanOf } from "../../bench/statistics/statistics.ts";
-import { type CanopyProcess, configText, lastRun, startCanopy, type TestGraph } from "./canopy_process.ts";
+import {
+  type CanopyProcess,
+  configText,
+  lastRun,
+  type RecordedRun,
+  startCanopy,
+  type TestGraph,
+} from "./canopy_process.ts";
 import {
   becomesIdle,
   engineKinds,
@@ -22,13 +30,18 @@ import {
 import { send } from "./http_request.ts";
 
 const MODEL = "small-qwen3";
-const MODES = ["off", "on", "auto"] as const;
-type Mode = (typeof MODES)[number];
+const ALL_MODES = ["off", "on", "auto"] as const;
+type Mode = (typeof ALL_MODES)[number];
 
 const wanted = textAfter("--engine", "vllm-pd-0.32.0");
 const rounds = numberAfter("--rounds", 10);
 /** Of the longest precursor; the others write less. */
 const tokens = numberAfter("--tokens", 360);
+/** Agents that read all precursors; where they are several, a root reads them. */
+const readers = numberAfter("--readers", 1);
+/** Those that are compared with "off". */
+const modes = textAfter("--modes", ALL_MODES.join()).split(",");
+const MODES = ALL_MODES.filter((mode) => mode === "off" || modes.includes(mode));
 const random = new Random("whole-run");
 
 /** Precursors that end one after the other, as ones of different models and lengths do. */
@@ -45,7 +58,8 @@ function graphOf(incrementalPrefill: Mode): TestGraph {
   return {
     layers: [
       [lengths.map((length, at) => ({ model: MODEL, sampling: greedy(length), prompt: `voice-${at}` }))],
-      [[{ model: MODEL, sampling: greedy(48), prompt: "aggregate" }]],
+      [Array.from({ length: readers }, () => ({ model: MODEL, sampling: greedy(48), prompt: "aggregate" }))],
+      ...(readers === 1 ? [] : [[[{ model: MODEL, sampling: greedy(48), prompt: "aggregate" }]]]),
     ],
     incrementalPrefill,
   };
@@ -60,6 +74,8 @@ interface Times {
   readonly firstToken: number;
   /** Share of the root's prompt that its engine had in its cache. */
   readonly cached: number;
+  /** Why the trace says that warms were held back while precursors wrote; undefined where it does not. */
+  readonly held: string | undefined;
 }
 
 async function timeRun(
@@ -84,7 +100,16 @@ async function timeRun(
     precursors,
     firstToken: root.first_token_at_ms! - precursors,
     cached: (usage.cached_tokens ?? 0) / usage.prompt_tokens,
+    held: heldFor(run),
   };
+}
+
+function heldFor({ events }: RecordedRun): string | undefined {
+  const { data } = events.find(({ type, data }) => type === "warm_held" && data?.["for"] === "precursors") ??
+    {};
+  if (data === undefined) return undefined;
+  const { reason, cost_ms: cost, gain_ms: gain } = data;
+  return `${reason}${cost === undefined ? "" : ` (cost ${cost} ms, gain ${gain} ms)`}`;
 }
 
 function row(mode: Mode, times: ReadonlyMap<Mode, readonly Times[]>): string {
@@ -103,7 +128,8 @@ function row(mode: Mode, times: ReadonlyMap<Mode, readonly Times[]>): string {
     `${seconds(mean(({ whole }) => whole))} ${ratio(({ whole }) => whole)}`.padEnd(30),
     `${seconds(mean(({ precursors }) => precursors))} ${ratio(({ precursors }) => precursors)}`.padEnd(30),
     seconds(mean(({ firstToken }) => firstToken)).padEnd(12),
-    `${(100 * mean(({ cached }) => cached)).toFixed(0)} %`,
+    `${(100 * mean(({ cached }) => cached)).toFixed(0)} %`.padEnd(6),
+    `${own.filter(({ held }) => held !== undefined).length} of ${own.length}`,
   ];
   return cells.join("  ");
 }
@@ -129,12 +155,15 @@ try {
       for (const mode of MODES.map((_, at) => MODES[(at + round) % MODES.length]!)) {
         const one = await timeRun(engine, canopy, mode, round);
         times.get(mode)!.push(one);
-        process.stdout.write(`round ${round} ${mode}: ${(one.whole / 1000).toFixed(2)} s\n`);
+        const held = one.held === undefined ? "" : `; held: ${one.held}`;
+        process.stdout.write(`round ${round} ${mode}: ${(one.whole / 1000).toFixed(2)} s${held}\n`);
       }
     }
     process.stdout.write(
       `\n${wanted}, ${rounds} runs each; ratios to "off" with 95 % intervals\n` +
-        `${"".padEnd(5)}  ${"whole run".padEnd(30)}  ${"precursors".padEnd(30)}  first token   cached\n`,
+        `${"".padEnd(5)}  ${"whole run".padEnd(30)}  ${
+          "precursors".padEnd(30)
+        }  first token   cached  held\n`,
     );
     for (const mode of MODES) process.stdout.write(`${row(mode, times)}\n`);
   } finally {

@@ -12,6 +12,7 @@ import { type HttpCounts, HttpMetrics } from "./http_metrics.ts";
 import { type ModelCounts, ModelMetrics } from "./model_metrics.ts";
 import { ReloadMetrics } from "./reload_metrics.ts";
 import { type RetryCounts, RetryMetrics } from "./retry_metrics.ts";
+import type { RunRecord } from "../../moa/record/run_record.ts";
 import type { Run } from "../../moa/run/run.ts";
 
 /** Upper bounds in seconds of the duration histogram. */
@@ -45,6 +46,7 @@ export interface MetricsCounts {
   readonly fallbacks: FamilyValues<number>;
   readonly agentCalls: FamilyValues<number>;
   readonly failovers: FamilyValues<number>;
+  readonly warmsHeld: FamilyValues<number>;
   readonly tokens: FamilyValues<number>;
   readonly cost: FamilyValues<number>;
   readonly runSeconds: FamilyValues<DistributionValues>;
@@ -88,6 +90,10 @@ export class Metrics {
   readonly #failovers = new Counter(
     "canopy_agent_failovers_total",
     "Answers of agents that broke off, by model and what came of it: resumed elsewhere, or restarted.",
+  );
+  readonly #warmsHeld = new Counter(
+    "canopy_warms_held_total",
+    "Prompts that were not read ahead while their precursors wrote on the same worker, by why.",
   );
   readonly #tokens = new Counter("canopy_tokens_total", "Tokens of runs as the engines counted them.");
   readonly #cost = new Counter(
@@ -141,6 +147,7 @@ export class Metrics {
       this.#runSeconds.observe({ graph }, (this.#clock.now() - startedMs) / 1000);
       const record = run.record();
       this.#exits.add(graph, record);
+      this.#countHeld(record);
       for (const { model, resumes, restarts, fallback } of record.agents) {
         if (fallback !== undefined) this.fellBack(model, fallback.model, fallback.reason);
         if (resumes > 0) this.#failovers.add({ model, kind: "resumed" }, resumes);
@@ -165,6 +172,15 @@ export class Metrics {
     });
   }
 
+  #countHeld({ agents, events }: RunRecord): void {
+    for (const { type, agent, data } of events) {
+      const why = data?.["for"];
+      if (type !== "warm_held" || why !== "precursors" && why !== "comparison") continue;
+      const model = agents.find(({ id }) => id === agent)?.model;
+      if (model !== undefined) this.#warmsHeld.add({ model, for: why });
+    }
+  }
+
   /** Observes the time between the tokens of a run's root while it writes. */
   #timeTokens(graph: string, run: Run): void {
     const seconds = this.#tokenSeconds.series({ graph }).value;
@@ -184,6 +200,7 @@ export class Metrics {
       fallbacks: this.#fallbacks.values(),
       agentCalls: this.#agentCalls.values(),
       failovers: this.#failovers.values(),
+      warmsHeld: this.#warmsHeld.values(),
       tokens: this.#tokens.values(),
       cost: this.#cost.values(),
       runSeconds: this.#runSeconds.values(),
@@ -202,6 +219,7 @@ export class Metrics {
     this.#fallbacks.absorb(counts.fallbacks);
     this.#agentCalls.absorb(counts.agentCalls);
     this.#failovers.absorb(counts.failovers);
+    this.#warmsHeld.absorb(counts.warmsHeld);
     this.#tokens.absorb(counts.tokens);
     this.#cost.absorb(counts.cost);
     this.#runSeconds.absorb(counts.runSeconds);
@@ -220,6 +238,7 @@ export class Metrics {
       this.#fallbacks,
       this.#agentCalls,
       this.#failovers,
+      this.#warmsHeld,
       this.#tokens,
       this.#cost,
     ];

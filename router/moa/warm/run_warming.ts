@@ -7,7 +7,9 @@ import type { Refused } from "../prompt/prompt_layout.ts";
 import type { PromptTarget } from "../prompt/run_prompts.ts";
 import type { GrowingPrompt } from "./growing_prompt.ts";
 import type { ModelAccess } from "./model_access.ts";
+import type { WarmControl } from "./warm_control.ts";
 import { TRACED_WAITS, TRACED_WARMS, Warmer } from "./warmer.ts";
+import { TolledStream } from "./warm_toll.ts";
 
 /** Trace events of one successor's warms: one when each is sent and one when it returns, its waits, and a few more. */
 export const eventsPerSuccessor: number = 2 * TRACED_WARMS + TRACED_WAITS + 8;
@@ -33,6 +35,10 @@ export class RunWarming {
   readonly #readers = new Map<AgentNode, Warmer[]>();
   /** Tokens that warms had sent when the prompt was sent; 0 for one that was left cold to compare with. */
   readonly #sent = new Map<AgentNode, number>();
+  /** By model: why warms are held back while precursors write, as it was said for this run. */
+  readonly #held = new Map<WarmControl, JsonObject | undefined>();
+  /** What precursors write, as warms delay it. */
+  readonly #streams = new Map<AgentNode, TolledStream>();
 
   constructor(graph: AgentGraph, agents: WarmedAgents, context: AgentContext) {
     this.#graph = graph;
@@ -45,8 +51,16 @@ export class RunWarming {
     if (this.#graph.incrementalPrefill.mode === "off") return;
     for (const node of this.#graph.agents) if (node.reads.length > 0) this.#startFor(node);
     for (const [agent, readers] of this.#readers) {
-      for (const { log } of this.#agents.of(agent)) {
-        log.subscribe((tokens) => {
+      const { warmControl } = this.#agents.target(agent);
+      const stream = new TolledStream(
+        this.#context.clock,
+        warmControl.worth.toll,
+        (worker) => warmControl.warmedOn(worker),
+      );
+      this.#streams.set(agent, stream);
+      for (const call of this.#agents.of(agent)) {
+        call.log.subscribe((tokens) => {
+          stream.wrote(tokens, call.worker);
           for (const reader of readers) reader.grew(agent.id, tokens);
         });
       }
@@ -112,12 +126,39 @@ export class RunWarming {
     // Its first word did not wait for the whole prompt.
     if (call.record().steps !== undefined) return;
     const { promptTokens, cachedTokens } = usage;
-    this.#agents.target(call.node).warmControl.answered({
+    const { warmControl } = this.#agents.target(call.node);
+    warmControl.answered({
       promptTokens,
       cachedTokens,
       warmedTokens,
       firstTokenMs,
     });
+    this.#weigh(call, { promptTokens, firstTokenMs, control: warmControl });
+  }
+
+  /** What warms cost the precursors of a prompt, and what they saved it. */
+  #weigh(call: AgentCall, { control, ...times }: {
+    readonly control: WarmControl;
+    readonly promptTokens: number;
+    readonly firstTokenMs: number;
+  }): void {
+    if (!this.#held.has(control) || !this.#warmers.has(call.node)) return;
+    const streams = call.node.reads.flatMap(({ agents }) =>
+      agents.flatMap((agent) => this.#streams.get(agent) ?? [])
+    );
+    if (!streams.some(({ worker }) => worker === call.worker)) return;
+    const last = streams.reduce((a, b) => b.lastMs > a.lastMs ? b : a);
+    control.worth.answered({
+      ...times,
+      held: this.#held.get(control) !== undefined,
+      delayingTokens: last.worker === call.worker ? last.warmedMeanwhile : 0,
+    });
+  }
+
+  /** Asked once for each model: all its prompts of a run are warmed alike, so that what they save can be compared. */
+  #heldBy(control: WarmControl): JsonObject | undefined {
+    if (!this.#held.has(control)) this.#held.set(control, control.worth.begin());
+    return this.#held.get(control);
   }
 
   /** Ends all warms. */
@@ -147,6 +188,9 @@ export class RunWarming {
       model: served,
       control: warmControl,
       settings,
+      held: settings.mode === "auto" && settings.chunkTokens === undefined
+        ? this.#heldBy(warmControl)
+        : undefined,
       prompt,
       sampling,
       limitTokens: promptLimit({ served, sampling }),

@@ -1,6 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { WarmTurns } from "./warm_turns.ts";
+import { WarmWorth } from "./warm_worth.ts";
 import type { PromptReads } from "../../pool/gate.ts";
 
 /** Final prompts that a verdict needs, and the weight that each new one takes from those before it. */
@@ -36,6 +37,8 @@ const LEAST_TOKEN_MS = 1e-4;
 interface WorkerLoad {
   slowInARow: number;
   evictionsInARow: number;
+  /** Tokens that warms have computed. */
+  warmedTokens: number;
 }
 
 /** One warm that was answered. */
@@ -64,6 +67,8 @@ export interface PromptSample {
 export class WarmControl {
   /** Turns to warm on each worker. */
   readonly turns: WarmTurns;
+  /** What warms cost the streams beside them, and what they save. */
+  readonly worth: WarmWorth;
   readonly #clock: Clock;
   readonly #workers = new Map<string, WorkerLoad>();
   /** Ms of a warm with few new tokens: the least of this period and of the one before. */
@@ -79,6 +84,7 @@ export class WarmControl {
   constructor(clock: Clock, prompts: PromptReads) {
     this.#clock = clock;
     this.turns = new WarmTurns(clock, prompts);
+    this.worth = new WarmWorth(clock);
   }
 
   /** The reason why no prompt is warmed at present, with the figures that decided it; undefined while they are. */
@@ -124,6 +130,7 @@ export class WarmControl {
     if (newTokens < FEW_TOKENS) this.#noteBase(ms);
     else this.#tokenMs = lean(this.#tokenMs, Math.max(0, ms - (this.#baseMs ?? 0)) / newTokens);
     const load = this.#load(workerId);
+    load.warmedTokens += newTokens;
     // A cache that has no room for what was warmed has none to spare: each further warm evicts what others need.
     const evicted = againTokens > AGAIN_SHARE * (newTokens - againTokens);
     if (evicted) load.evictionsInARow++;
@@ -137,6 +144,11 @@ export class WarmControl {
     );
     if (pauseMs > 0) this.turns.pause(workerId, pauseMs);
     return pauseMs;
+  }
+
+  /** Tokens that warms have computed on a worker so far. */
+  warmedOn(workerId: string): number {
+    return this.#workers.get(workerId)?.warmedTokens ?? 0;
   }
 
   /** A warm failed. */
@@ -209,7 +221,7 @@ export class WarmControl {
     if (load === undefined) {
       // Workers come and go.
       if (this.#workers.size >= 1024) this.#workers.clear();
-      this.#workers.set(workerId, load = { slowInARow: 0, evictionsInARow: 0 });
+      this.#workers.set(workerId, load = { slowInARow: 0, evictionsInARow: 0, warmedTokens: 0 });
     }
     return load;
   }

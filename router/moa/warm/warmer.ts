@@ -27,6 +27,8 @@ export interface WarmerOptions {
   readonly model: ServedModel;
   readonly control: WarmControl;
   readonly settings: AgentGraph["incrementalPrefill"];
+  /** Why warms are held back while a precursor writes on the same worker; undefined where they are not. */
+  readonly held: JsonObject | undefined;
   readonly prompt: GrowingPrompt;
   /** Of the request to come. */
   readonly sampling: Sampling;
@@ -71,6 +73,7 @@ export class Warmer {
   #yielded = 0;
   /** Times that it was not its turn. */
   #waits = 0;
+  #saidHeld = false;
   /** The precursor whose text is at the end of what is stable, and how much of it is still missing for a warm. */
   #waitsFor: string | undefined;
   #missing = 0;
@@ -226,14 +229,19 @@ export class Warmer {
   }
 
   /**
-   * True when a warm would delay the very text that the prompt waits for by as much as it saves: a server that stops
-   * its streams to prefill has nothing to gain while a precursor writes there.
+   * True when a warm would delay the very text that the prompt waits for by as much as it saves: a precursor writes on a
+   * server that stops its streams to prefill, or of which that was measured.
    */
   #delays(home: string): boolean {
-    const { model, prompt, settings: { mode, chunkTokens } } = this.#options;
-    return mode === "auto" && chunkTokens === undefined &&
-      model.engine.capabilities.warm === "max_new_tokens_0" &&
-      prompt.isWrittenOn(home);
+    const { model, prompt, held, agent, context, settings: { mode, chunkTokens } } = this.#options;
+    if (mode !== "auto" || chunkTokens !== undefined || !prompt.isWrittenOn(home)) return false;
+    if (model.engine.capabilities.warm === "max_new_tokens_0") return true;
+    if (held === undefined) return false;
+    if (!this.#saidHeld) {
+      this.#saidHeld = true;
+      context.trace.add("warm_held", { agent, data: { worker: home, ...held } });
+    }
+    return true;
   }
 
   /** Waits until a precursor ends, or until its turn has come. */

@@ -26,6 +26,10 @@ canopy_tokens_total{model="a",kind="spliced_cached"} 190
 canopy_tokens_total{model="b",kind="spliced"} 100
 canopy_tokens_total{model="b",kind="spliced_cached"} 10
 canopy_tokens_total{model="c",kind="spliced_unreported"} 70
+canopy_tokens_total{model="d",kind="spliced"} 100
+canopy_tokens_total{model="d",kind="spliced_cached"} 10
+canopy_warms_held_total{model="b",for="comparison"} 2
+canopy_warms_held_total{model="d",for="precursors"} 12
 canopy_tokenizer{model="a",by="router"} 1
 canopy_tokenizer{model="b",by="engine_asked"} 1
 canopy_tokenizer{model="c",by="engine"} 1
@@ -33,6 +37,8 @@ canopy_tokenizer{model="c",by="engine"} 1
   assert.deepEqual(findings.map(({ level, text }) => `${level}: ${text}`), [
     "ok: 95 % of 200 spliced tokens were cached at the final prefill",
     "warning: 10 % of 100 spliced tokens were cached at the final prefill",
+    "ok: 10 % of 100 spliced tokens were cached at the final prefill; 12 prompts were not read ahead, since that " +
+    "cost their precursors what it saved: GET /v1/runs/ID has the figures (warm_held)",
     "warning: its engine did not say how many of 70 spliced tokens it had cached: start it with " +
     "--enable-prompt-tokens-details (vLLM) or --enable-cache-report (SGLang)",
   ]);
