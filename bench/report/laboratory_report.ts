@@ -20,7 +20,12 @@ import {
   predictorFigures,
   proposalAccuracy,
 } from "../laboratory/predictor_figures.ts";
-import { type SameAnswers, sameAnswers } from "../laboratory/same_answers.ts";
+import {
+  type EngineComparison,
+  enginesCompared,
+  type SameAnswers,
+  sameAnswers,
+} from "../laboratory/same_answers.ts";
 import { type StoppingFigures, stoppingFigures } from "../laboratory/stopping_figures.ts";
 import type { Interval } from "../statistics/statistics.ts";
 import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
@@ -46,6 +51,7 @@ export function laboratoryReport(
   const stopping = stoppingFigures(result.proposals, seed);
   const votes = votesLike(result.conditions);
   const same = sameAnswers(result, elsewhere).filter(({ questions }) => questions > 0);
+  const engines = enginesCompared(result, elsewhere);
   return {
     title: "The laboratory: the whole method on real models",
     origin,
@@ -57,6 +63,7 @@ export function laboratoryReport(
       predictorsTable(predictors),
       stoppingTable(stopping),
       sameTable(same),
+      enginesTable(engines),
     ].filter(({ rows }) => rows.length > 0),
     notes: [
       "right: graded with the reader of final answers that early exit uses; behind it the 95 % interval (Wilson)",
@@ -83,6 +90,7 @@ export function laboratoryReport(
       proposals: proposalAccuracy(result.proposals),
       votes,
       same,
+      engines,
     },
   };
 }
@@ -233,6 +241,40 @@ function sameTable(same: readonly SameAnswers[]): ReportTable {
       countText(questions),
       shareText(count / questions),
       different.slice(0, 3).join(", ") || "–",
+    ]),
+  };
+}
+
+function enginesTable(engines: readonly EngineComparison[]): ReportTable {
+  return {
+    title: "Every way here and on the other engine, over the same questions",
+    head: [
+      "way",
+      "right",
+      "there",
+      "difference",
+      "95 %",
+      "same final answer",
+      "exits",
+      "there",
+      "written, of #3",
+      "there",
+      "latency, of #3",
+      "there",
+    ],
+    rows: engines.map((one) => [
+      one.name,
+      shareText(one.right),
+      shareText(one.rightElsewhere),
+      points(one.difference),
+      `${points(one.interval.low)} … ${points(one.interval.high)}`,
+      shareText(one.sameFinal),
+      shareText(one.exitRate),
+      shareText(one.exitRateElsewhere),
+      `× ${ratioText(one.tokensRatio)}`,
+      `× ${ratioText(one.tokensRatioElsewhere)}`,
+      `× ${ratioText(one.latencyRatio)}`,
+      `× ${ratioText(one.latencyRatioElsewhere)}`,
     ]),
   };
 }

@@ -70,7 +70,7 @@ const options = {
   "same-as": {
     type: "text",
     value: "FILE",
-    help: "Compare single models' answers with a file that --resume kept of another engine",
+    help: "Compare answers with a file that --resume kept of another engine",
   },
   html: { type: "text", value: "FILE", help: "Write the report to this file as one HTML page" },
   ...REPORT_OPTIONS,

@@ -5,7 +5,7 @@ import { type Condition, conditionsOf, OVERLAPPED, TREE } from "../../../bench/l
 import { comparisonsOf, conditionFigures, votesLike } from "../../../bench/laboratory/laboratory_figures.ts";
 import { predictorFigures } from "../../../bench/laboratory/predictor_figures.ts";
 import type { ProposalRow } from "../../../bench/laboratory/predictors.ts";
-import { sameAnswers } from "../../../bench/laboratory/same_answers.ts";
+import { enginesCompared, sameAnswers } from "../../../bench/laboratory/same_answers.ts";
 import { laboratoryReport } from "../../../bench/report/laboratory_report.ts";
 import { htmlOf } from "../../../bench/report/html.ts";
 
@@ -121,4 +121,28 @@ test("likeliest answers are compared with those of another engine, question by q
   assert.deepEqual(sameAnswers({ conditions: [alone], proposals: [] }, elsewhere), [
     { name: "s alone", questions: 10, same: 9, different: ["q3"] },
   ]);
+});
+
+test("every way is compared with another engine's rows of the same questions", () => {
+  const tree = rowsFor(
+    named("#3 tree, incremental prefill"),
+    (index) => ({ stated: `${index}`, right: true }),
+  );
+  const exits = rowsFor(named("#4 answer"), (index) => ({
+    stated: `${index}`,
+    right: true,
+    decisions: 2,
+    exits: 1,
+    latencyMs: tree.rows[index]!.latencyMs / 2,
+  }));
+  const elsewhere = [...tree.rows, ...exits.rows].slice(0, -10).map((row) =>
+    row.question === "q3" ? { ...row, stated: "other", right: false, exits: 0, latencyMs: 0 } : row
+  );
+  const [, of] = enginesCompared({ conditions: [tree, exits], proposals: [] }, elsewhere);
+  const questions = exits.rows.length - 10;
+  assert.equal(of?.questions, questions);
+  assert.deepEqual([of?.right, of?.rightElsewhere], [1, 1 - 1 / questions]);
+  assert.equal(of?.sameFinal, 1 - 1 / questions);
+  assert.deepEqual([of?.exitRate, of?.exitRateElsewhere], [0.5, 0.5 * (1 - 1 / questions)]);
+  assert.deepEqual([of?.gained, of?.lost], [1, 0]);
 });
