@@ -514,6 +514,7 @@ export class MoaRun implements Run {
     else this.#stages?.startAll();
     if (call.state === "done") this.#warming.measure(call);
     this.#warming.ended(node);
+    this.#stairs?.ended(node);
     this.#cutNeedless();
     this.#endIfStarved();
   }

@@ -8,9 +8,6 @@ import { samplingOfChoice } from "../graph/sampling.ts";
 import type { AgentAnswer } from "../prompt/answer.ts";
 import { type FirstWords, firstWords, type WritingPrecursor } from "./first_words.ts";
 
-/** New tokens of its precursors, together, after which an agent looks again whether they are enough. */
-const LOOK_TOKENS = 8;
-
 /** Options of a `NodeStairs`. */
 export interface NodeStairsOptions {
   readonly settings: StaircaseConfig;
@@ -31,13 +28,13 @@ export class NodeStairs {
   readonly #changed = new Notify();
   #whole: Asked | Promise<Asked> | undefined;
   #hasBegun = false;
-  /** Tokens of all precursors that have been seen, and at how many it is looked again. */
-  #seen = 0;
-  #lookAt = 0;
+  /** What the last step read; undefined before the first one. */
+  #last: readonly FirstWords[] | undefined;
+  /** New tokens of its precursors, together, before which the next step cannot be due. */
+  #missing = 0;
 
   constructor(options: NodeStairsOptions) {
     this.#options = options;
-    this.#lookAt = options.settings.first_tokens;
   }
 
   /** True once it has begun. */
@@ -47,12 +44,21 @@ export class NodeStairs {
 
   /** Its precursors have written so many tokens more. True when the first step can be taken, which it says once. */
   grew(tokens: number): boolean {
-    this.#seen += tokens;
-    if (this.#whole !== undefined || this.#seen < this.#lookAt) return false;
-    this.#lookAt = this.#seen + LOOK_TOKENS;
+    this.#missing -= tokens;
+    return this.#missing <= 0 && this.look();
+  }
+
+  /** Looks whether the next step is due, as when a precursor has ended. True when that is the first one. */
+  look(): boolean {
+    if (this.#whole !== undefined) return false;
+    const words = firstWords(this.#options.precursors(), this.#options.slots);
+    const missing = this.#missingOf(words, this.#last);
+    // One that is due and cannot be taken yet is looked at again with the next token.
+    this.#missing = Math.max(1, missing);
+    if (missing > 0 || words.every(({ isOpen }) => !isOpen)) return false;
     this.#changed.wakeAll();
     if (this.#hasBegun) return false;
-    return this.#hasBegun = this.#words(undefined) !== undefined;
+    return this.#hasBegun = true;
   }
 
   /** The whole prompt is known. */
@@ -80,7 +86,8 @@ export class NodeStairs {
             );
             if (this.#whole !== undefined) continue;
             if (prompt.kind === "tokens" && this.#fits(prompt.ids.length + written.tokens + most)) {
-              last = words;
+              this.#last = last = words;
+              this.#missing = this.#missingOf(words, words);
               taken++;
               return {
                 prompt,
@@ -109,14 +116,21 @@ export class NodeStairs {
 
   /** What a step reads; undefined while its precursors have not written enough since the one before. */
   #words(last: readonly FirstWords[] | undefined): readonly FirstWords[] | undefined {
-    const { settings: { first_tokens, chunk_tokens }, slots, precursors } = this.#options;
-    const words = firstWords(precursors(), slots);
+    const words = firstWords(this.#options.precursors(), this.#options.slots);
+    const isDue = words.some(({ isOpen }) => isOpen) && this.#missingOf(words, last) === 0;
+    return isDue ? words : undefined;
+  }
+
+  /** Tokens that those who still write must have written before the next step, less those that they have. */
+  #missingOf(words: readonly FirstWords[], last: readonly FirstWords[] | undefined): number {
+    const { first_tokens, chunk_tokens } = this.#options.settings;
     const before = new Map(last?.map(({ agent, tokens }) => [agent, tokens]));
     const least = (agent: string) =>
       last === undefined ? first_tokens : (before.get(agent) ?? 0) + chunk_tokens;
-    const open = words.filter(({ isOpen }) => isOpen);
-    const isEnough = open.length > 0 && open.every(({ agent, tokens }) => tokens >= least(agent));
-    return isEnough ? words : undefined;
+    return words.reduce(
+      (sum, { agent, tokens, isOpen }) => sum + (isOpen ? Math.max(0, least(agent) - tokens) : 0),
+      0,
+    );
   }
 
   async #lastStep(choice: number, whole: Asked | Promise<Asked>, signal: AbortSignal): Promise<AnswerStep> {

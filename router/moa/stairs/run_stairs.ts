@@ -78,6 +78,14 @@ export class RunStairs {
     }
   }
 
+  /** An agent has ended, or was dropped: whoever waited for more of it need not. */
+  ended(agent: AgentNode): void {
+    for (const [node, stairs] of this.#nodes) {
+      const reads = node.reads.some(({ agents }) => agents.includes(agent));
+      if (reads && stairs.look()) this.#options.onReady(node);
+    }
+  }
+
   /** True for an agent that has begun though its precursors still write. */
   hasBegun(node: AgentNode): boolean {
     return this.#nodes.get(node)?.hasBegun === true;

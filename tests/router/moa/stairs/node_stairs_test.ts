@@ -69,6 +69,27 @@ test("a step is taken when everybody who still writes has written enough since t
   assert.deepEqual((await second).sampling.max_tokens, 8, "of those ahead three are left");
 });
 
+test("the first step is taken with the very token that makes the slowest precursor's words enough, or with its end", () => {
+  const text = (tokens: number) => Array.from({ length: tokens }, (_, index) => `w${index}`).join(" ");
+  const words = [writing("a", ""), writing("b", "")];
+  const stairs = stairsOf(words);
+  const begun: number[] = [];
+  for (let tokens = 1; tokens <= 8; tokens++) {
+    // A model that is faster, and one that is slower.
+    words[0] = writing("a", text(2 * tokens));
+    if (stairs.grew(2)) begun.push(tokens);
+    words[1] = writing("b", text(tokens));
+    if (stairs.grew(1)) begun.push(tokens);
+  }
+  assert.deepEqual(begun, [5], "of five words four are whole");
+
+  const ends = [writing("a", text(9)), writing("b", "It is")];
+  const waiting = stairsOf(ends);
+  assert.equal(waiting.grew(11), false);
+  ends[1] = done("b", "It is 3.", 1);
+  assert.equal(waiting.look(), true, "what ended is not waited for");
+});
+
 test("an answer that the model would have ended waits for the whole prompt, as does one that is far enough ahead", async () => {
   for (const written of [{ tokens: 2, hasEnded: true }, { tokens: 8, hasEnded: false }]) {
     const words = [writing("a", "a b c d e f g h i j k l m n o p")];
