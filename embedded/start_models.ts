@@ -7,6 +7,7 @@ import type { Config, ModelConfig } from "../cfgs/schema/config.ts";
 import { modelOnnxSchema } from "../cfgs/schema/onnx.ts";
 import { EmbeddedServer } from "./http/server.ts";
 import { type EmbeddedFiles, findModel } from "./model/model_files.ts";
+import { Precedence } from "./scheduler/precedence.ts";
 import { WorkerGenerator } from "./thread/worker_generator.ts";
 import { startDecoderThread } from "./thread/worker_thread.ts";
 import type { Environment } from "../ml/hub/environment.ts";
@@ -58,6 +59,7 @@ export async function startEmbeddedModels(
   const log = logger("embedded");
   const servers = new Map<string, MemoryHandler>();
   const generators: WorkerGenerator[] = [];
+  const precedence = new Precedence();
   const models = { ...config.models };
   const transport = new RoutedTransport(servers, options.transport);
   const close = async () => {
@@ -69,7 +71,7 @@ export async function startEmbeddedModels(
       const { key, files } = model;
       const source = typeof model.config.tokenizer === "string" ? model.config.tokenizer : files.folder;
       const tokenizer = options.tokenizer ?? await loadTokenizer(source, { transport, signal, env, clock });
-      const generator = await startModel(model, { clock, log, threads, tokenizer });
+      const generator = await startModel(model, { clock, log, threads, tokenizer, precedence });
       generators.push(generator);
       const server = new EmbeddedServer({
         model: model.config.model,
@@ -118,11 +120,12 @@ async function embeddedModels(config: Config, env: Environment): Promise<Embedde
 
 function startModel(
   { config, files }: EmbeddedModel,
-  { clock, log, threads, tokenizer }: {
+  { clock, log, threads, tokenizer, precedence }: {
     readonly clock: Clock;
     readonly log: Logger;
     readonly threads: number;
     readonly tokenizer: ModelTokenizer;
+    readonly precedence: Precedence;
   },
 ): Promise<WorkerGenerator> {
   const onnx = config.onnx ?? modelOnnxSchema.parse({});
@@ -130,6 +133,7 @@ function startModel(
     clock,
     log,
     start: startDecoderThread,
+    precedence,
     maxSequences: MAX_SEQUENCES,
     decoder: {
       model: config.model,

@@ -45,6 +45,7 @@ const engineFields = {
   return_token_ids: z.boolean().nullish(),
   return_tokens_as_token_ids: z.boolean().nullish(),
   truncate_prompt_tokens: z.int().min(-1).nullish(),
+  priority: z.int().nullish(),
 };
 
 /** Fields of both endpoints. */
@@ -203,6 +204,7 @@ function readJobs(
         minTokens,
         sampling: { ...sampling, seed: choice === 0 ? seed : `${seed}/${choice}` },
         stopIds: new Set([...ownEnds, ...request.stop_token_ids ?? []]),
+        priority: request.priority ?? undefined,
         logprobs,
       };
       return { ...common, index: prompt * choices + choice, request: sequence };

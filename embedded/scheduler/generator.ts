@@ -28,6 +28,8 @@ export interface SequenceRequest {
   readonly sampling: SamplingParameters;
   /** Ids that end the sequence; the last token is then reported, too. Empty to ignore the model's own. */
   readonly stopIds: ReadonlySet<number>;
+  /** Lower goes first; absent: 0. While one below 0 is there, those of higher ones pause, in all models of the process. */
+  readonly priority?: number | undefined;
   /** Alternatives to report with each token; undefined: no log-probabilities. */
   readonly logprobs: number | undefined;
 }

@@ -31,9 +31,10 @@ export interface SchedulerOptions {
 
 /**
  * Shares a decoder among sequences: each step is a token of one of them, or of several that are in the batch, or a piece
- * of one prompt, in turns. Prompts are computed in the order of their arrival, each when there is room for it; the one
- * before is then known to the cache. When memory runs out, remembered prefixes go first, then the sequence that came
- * last: it waits and is computed again.
+ * of one prompt, in turns. Prompts are computed by priority, then in the order of their arrival, each when there is room
+ * for it; the one before is then known to the cache. While a sequence is urgent, of a priority below 0, those behind it
+ * pause. When memory runs out, remembered prefixes go first, then the sequence that comes last: it waits and is computed
+ * again.
  */
 export class Scheduler {
   readonly #options: SchedulerOptions;
@@ -45,6 +46,10 @@ export class Scheduler {
   #generatedTokens = 0;
   #wake: (() => void) | undefined;
   #closed = false;
+  /** As `yieldTo` was told. */
+  #others: number | undefined;
+  /** Priorities whose turn it is in this round: up to this one. */
+  #limit = Infinity;
 
   constructor(options: SchedulerOptions) {
     this.#options = options;
@@ -72,12 +77,20 @@ export class Scheduler {
     this.#waiting.delete(key);
     const sequence = this.#running.get(key);
     if (sequence !== undefined) sequence.aborted = true;
+    this.#wake?.();
+  }
+
+  /** The most urgent priority of other models' sequences, which go before those behind it; undefined: none is urgent. */
+  yieldTo(priority: number | undefined): void {
+    this.#others = priority;
+    this.#wake?.();
   }
 
   /** Works until it is closed. */
   async run(): Promise<void> {
     while (!this.#closed) {
-      if (this.#running.size + this.#waiting.size === 0) {
+      for (const sequence of this.#running.values()) if (sequence.aborted) this.#end(sequence);
+      if (this.#running.size + this.#waiting.size === 0 || this.#least > (this.#others ?? Infinity)) {
         await new Promise<void>((resolve) => this.#wake = resolve);
         this.#wake = undefined;
         continue;
@@ -91,10 +104,23 @@ export class Scheduler {
     this.#wake?.();
   }
 
-  /** A piece of the prompts that wait, and a token of each answer. */
+  /** The most urgent priority of its own sequences. */
+  get #least(): number {
+    return Math.min(
+      ...[...this.#running.values(), ...this.#waiting.values()].map(({ priority }) => priority),
+    );
+  }
+
+  /** A piece of the prompts that wait, and a token of each answer; while some are urgent, of those alone. */
   async #round(): Promise<void> {
     const { alone, besides } = this.#options.chunkTokens;
+    this.#limit = this.#least < 0 ? this.#least : Infinity;
+    // An urgent one that has no room until others have ended.
+    if (this.#answers().length === 0 && this.#nextPrompt() === undefined) this.#limit = Infinity;
     const answers = this.#answers();
+    for (const sequence of this.#options.memory.batch.members.filter((one) => one.priority > this.#limit)) {
+      this.#options.memory.batch.leave(sequence);
+    }
     let spent = 0;
     while (true) {
       const left = (this.#answers().length > 0 ? besides : alone) - spent;
@@ -112,15 +138,18 @@ export class Scheduler {
     await this.#decodeBatch();
   }
 
-  /** Those whose next token is an answer's. */
+  /** Those whose next token is an answer's, and whose turn it is. */
   #answers(): Sequence[] {
-    return [...this.#running.values()].filter((sequence) => sequence.answers);
+    return [...this.#running.values()].filter(({ answers, priority }) => answers && priority <= this.#limit);
   }
 
   /** The prompt that is being computed, or the next one if it may start. */
   #nextPrompt(): Sequence | undefined {
-    for (const sequence of this.#running.values()) if (!sequence.answers) return sequence;
-    const [next] = this.#waiting.values();
+    const turns = ({ priority }: Sequence) => priority <= this.#limit;
+    for (const sequence of this.#running.values()) {
+      if (!sequence.answers && turns(sequence)) return sequence;
+    }
+    const next = first([...this.#waiting.values()].filter(turns));
     const running = [...this.#running.values()];
     const { maxRunning, memory } = this.#options;
     if (next === undefined || running.length >= maxRunning || !memory.fits(running, next)) return;
@@ -240,7 +269,7 @@ export class Scheduler {
     while (true) {
       const room = this.#options.memory.extend(sequence, more);
       if (room !== undefined) return room;
-      const last = [...this.#running.values()].at(-1)!;
+      const last = first([...this.#running.values()].reverse(), -1)!;
       if (last === sequence && this.#running.size === 1) {
         throw new CanopyError(`Cannot keep ${sequence.known + more} tokens: there is memory for fewer`, {
           code: "cache_too_small",
@@ -269,4 +298,10 @@ export class Scheduler {
     // For the counts that go with it: of an abort nothing else is told.
     if (sequence.aborted) this.#options.news(sequence.key, []);
   }
+}
+
+/** The first of those that come before all others by their priority; with `sign` -1, of those that come after all others. */
+function first(sequences: readonly Sequence[], sign: 1 | -1 = 1): Sequence | undefined {
+  const best = Math.min(...sequences.map(({ priority }) => sign * priority));
+  return sequences.find(({ priority }) => sign * priority === best);
 }

@@ -31,6 +31,10 @@ export class Sequence {
     this.history = new TokenHistory(request.promptIds);
   }
 
+  get priority(): number {
+    return this.request.priority ?? 0;
+  }
+
   get generated(): number {
     return this.history.length;
   }

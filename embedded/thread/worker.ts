@@ -62,6 +62,7 @@ try {
   port.on("message", (message: ToDecoder) => {
     if (message.kind === "generate") scheduler.add(message.key, message.request);
     else if (message.kind === "abort") scheduler.abort(message.key);
+    else if (message.kind === "yield") scheduler.yieldTo(message.to);
     else scheduler.close();
   });
   const facts = {

@@ -9,6 +9,7 @@ import type {
   SequenceEvent,
   SequenceRequest,
 } from "../scheduler/generator.ts";
+import type { Precedence, PrecedenceMember } from "../scheduler/precedence.ts";
 import type { DecoderOptions, FromDecoder, StartDecoder, ToDecoder } from "./worker_thread.ts";
 import { wrongNumbers } from "../../ml/onnx/check_numbers.ts";
 import { ModelThread } from "../../ml/onnx/model_thread.ts";
@@ -21,6 +22,8 @@ export interface WorkerGeneratorOptions {
   readonly decoder: DecoderOptions;
   /** Most sequences at once, waiting ones included. */
   readonly maxSequences: number;
+  /** Of all models that share the machine; absent: there is no other. */
+  readonly precedence?: Precedence | undefined;
 }
 
 interface Sequence {
@@ -35,6 +38,9 @@ export class WorkerGenerator implements Generator {
   readonly #sequences = new Map<number, Sequence>();
   #keys = 0;
   readonly #thread: ModelThread<ToDecoder, FromDecoder>;
+  readonly #precedence: PrecedenceMember | undefined;
+  /** The most urgent priority of other models. */
+  #limit: number | undefined;
   #facts: GeneratorFacts | undefined;
   #counts: GeneratorCounts | undefined;
   /** The thread takes sequences. */
@@ -45,7 +51,11 @@ export class WorkerGenerator implements Generator {
 
   private constructor(options: WorkerGeneratorOptions) {
     this.#options = options;
-    const { clock, log, start, decoder } = options;
+    const { clock, log, start, decoder, precedence } = options;
+    this.#precedence = precedence?.join((limit) => {
+      this.#limit = limit;
+      if (this.#isReady) this.#thread.post({ kind: "yield", to: limit });
+    });
     this.#thread = new ModelThread({
       clock,
       log,
@@ -102,6 +112,7 @@ export class WorkerGenerator implements Generator {
     const onAbort = () => sequence.events.fail(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
     this.#sequences.set(sequence.key, sequence);
+    this.#precedence?.add(request.priority ?? 0);
     this.#thread.keepAlive(true);
     if (this.#isReady) this.#send(sequence);
     try {
@@ -127,9 +138,12 @@ export class WorkerGenerator implements Generator {
 
   /** Drops a sequence; without any, the process no longer waits for the thread. */
   #forget(key: number): boolean {
-    const found = this.#sequences.delete(key);
+    const found = this.#sequences.get(key);
+    if (found === undefined) return false;
+    this.#sequences.delete(key);
+    this.#precedence?.remove(found.request.priority ?? 0);
     if (this.#sequences.size === 0) this.#thread.keepAlive(false);
-    return found;
+    return true;
   }
 
   #check({ promptIds, maxTokens }: SequenceRequest): void {
@@ -162,6 +176,7 @@ export class WorkerGenerator implements Generator {
         this.#facts = facts;
         this.#counts = message.counts;
         this.#isReady = true;
+        if (this.#limit !== undefined) this.#thread.post({ kind: "yield", to: this.#limit });
         for (const sequence of this.#sequences.values()) this.#send(sequence);
         this.#thread.keepAlive(this.#sequences.size > 0);
         return this.#onReady();
@@ -207,7 +222,9 @@ export class WorkerGenerator implements Generator {
   }
 
   #fail(error: CanopyError): void {
-    for (const { events } of this.#sequences.values()) events.fail(error);
-    this.#sequences.clear();
+    for (const { key, events } of [...this.#sequences.values()]) {
+      events.fail(error);
+      this.#forget(key);
+    }
   }
 }

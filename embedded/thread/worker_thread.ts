@@ -25,6 +25,8 @@ export interface DecoderOptions {
 export type ToDecoder =
   | { readonly kind: "generate"; readonly key: number; readonly request: SequenceRequest }
   | { readonly kind: "abort"; readonly key: number }
+  /** The most urgent priority of other models; undefined: none is urgent. */
+  | { readonly kind: "yield"; readonly to: number | undefined }
   | { readonly kind: "close" };
 
 export type FromDecoder =

@@ -24,7 +24,14 @@ export function defaultCapabilities(
     case "openai":
       return { ...all, tokenIds: false, returnsTokenIds: false, warm: "none", abort: "close" };
     case "onnx":
-      return { ...all, warm: "max_tokens_1", abort: "close", blockTokens: 1, smallPieces: true };
+      return {
+        ...all,
+        warm: "max_tokens_1",
+        abort: "close",
+        blockTokens: 1,
+        smallPieces: true,
+        priority: "lower_first",
+      };
     case "vllm":
     case "vllm-pd":
       return { ...all, maxStopStrings: 4, warm: "max_tokens_1", abort: "close" };

@@ -1,7 +1,7 @@
 import { Notify } from "../../../base/notify.ts";
 import { unlessAborted } from "../../../base/unless_aborted.ts";
 import type { StaircaseConfig } from "../../../cfgs/schema/staircase.ts";
-import type { Prompt, Sampling } from "../../engines/engine.ts";
+import { type Prompt, type Sampling, statedPriority } from "../../engines/engine.ts";
 import type { Asked } from "../agent/agent_call.ts";
 import type { AnswerSoFar, AnswerStep, AnswerSteps } from "../agent/answer_steps.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
@@ -18,6 +18,8 @@ export interface NodeStairsOptions {
   /** The prompt with such answers. */
   readonly promptOf: (answers: readonly AgentAnswer[]) => Promise<Prompt>;
   readonly sampling: Sampling;
+  /** Added to the priority of its first step, where its engine orders its queue by it; absent where not. */
+  readonly priority?: number | undefined;
   /** Longest prompt plus answer; Infinity where nobody knows. */
   readonly contextTokens: number;
 }
@@ -70,7 +72,7 @@ export class NodeStairs {
 
   /** The steps of one choice of its answer. */
   steps(choice: number): AnswerSteps {
-    const { settings, sampling } = this.#options;
+    const { settings } = this.#options;
     let last: readonly FirstWords[] | undefined;
     let taken = 0;
     return {
@@ -91,7 +93,7 @@ export class NodeStairs {
               taken++;
               return {
                 prompt,
-                sampling: { ...samplingOfChoice(sampling, choice), max_tokens: written.tokens + most },
+                sampling: this.#samplingOf(choice, written.tokens, most),
                 isLast: false,
                 reads: readsOf(words),
               };
@@ -102,6 +104,13 @@ export class NodeStairs {
         }
       },
     };
+  }
+
+  #samplingOf(choice: number, before: number, most: number): Sampling {
+    const { sampling, priority } = this.#options;
+    const own = { ...samplingOfChoice(sampling, choice), max_tokens: before + most };
+    if (before > 0 || priority === undefined) return own;
+    return { ...own, extra: { ...own.extra, priority: (statedPriority(sampling) ?? 0) + priority } };
   }
 
   /** Most tokens of a next step before the last one, which has at least one token left. */

@@ -118,6 +118,8 @@ export class RunStairs {
         }),
       promptOf: async (answers) => await turnByTurn(clock, prompts.unspliced(target, answers)),
       sampling: target.sampling,
+      // The first word waits for the first steps alone: the nearer to the root, the sooner.
+      priority: target.served.engine.capabilities.priority === undefined ? undefined : -depthOf(node),
       contextTokens: contextTokensOf(target.served) ?? Infinity,
     });
   }
@@ -140,6 +142,13 @@ function climbing(graph: AgentGraph): AgentNode[] {
     return graph.agents.filter(({ reads }) => reads.length > 0);
   }
   return root === undefined || root.reads.length === 0 ? [] : [root];
+}
+
+/** Agents one behind the other before it. */
+function depthOf(node: AgentNode): number {
+  return node.reads.length === 0
+    ? 0
+    : 1 + Math.max(...node.reads.flatMap(({ agents }) => agents.map(depthOf)));
 }
 
 function nodeOf(reader: AgentNode, id: string): AgentNode {

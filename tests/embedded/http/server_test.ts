@@ -210,6 +210,7 @@ test("sampling parameters reach the generator, with vLLM's defaults where nothin
     seed: 9,
     min_tokens: 2,
     stop_token_ids: [77],
+    priority: -3,
     logprobs: 3,
   });
   const [plain, full] = generator.requests;
@@ -236,6 +237,7 @@ test("sampling parameters reach the generator, with vLLM's defaults where nothin
     logitBias: new Map([[5, 100], [6, -1]]),
     seed: "9",
   });
+  assert.deepEqual([plain?.priority, full?.priority], [undefined, -3]);
   assert.deepEqual(full?.stopIds, new Set([END, SECOND_END, 77]));
   assert.deepEqual([full?.minTokens, full?.logprobs, full?.maxTokens], [2, 3, 16]);
 });

@@ -145,10 +145,10 @@ function setUp(
     scheduler,
     memory,
     pool,
-    add: (key: number, prompt: readonly number[], tokens: number) =>
+    add: (key: number, prompt: readonly number[], tokens: number, priority?: number) =>
       new Promise<void>((resolve) => {
         ended.set(key, resolve);
-        scheduler.add(key, requestOf(prompt, tokens));
+        scheduler.add(key, { ...requestOf(prompt, tokens), priority });
       }),
     onNews: (listen: (news: Told) => void) => void (onNews = listen),
     close: async () => {
@@ -291,6 +291,53 @@ test("sequences that are too long for what a batch saves are computed one by one
   await close();
 });
 
+for (const growth of growths) {
+  test(`while an urgent sequence is there those behind it pause, in a batch or not; the cache ${growth}`, async () => {
+    const { told, scheduler, add, close, onNews } = setUp({ growth, batch: 1000 });
+    let late: Promise<void> | undefined;
+    onNews(({ key, event }) => {
+      if (event.type !== "token") return;
+      if (key === 2 && idsOf(told, 2).length === 10) {
+        // The more urgent one comes later.
+        late ??= Promise.all([add(3, promptOf(3, 40), 12, -1), add(4, promptOf(4, 30), 6, -2)]).then(
+          () => {},
+        );
+      }
+    });
+    await Promise.all([add(1, promptOf(1, 6), 40), add(2, promptOf(2, 9), 40)]);
+    await late;
+    const lengths = [[1, 6, 40], [2, 9, 40], [3, 40, 12], [4, 30, 6]] as const;
+    for (const [key, length, tokens] of lengths) {
+      assert.deepEqual(idsOf(told, key), answerTo(promptOf(key, length), tokens));
+    }
+    const keys = told.flatMap(({ key, event }) => event.type === "token" ? [key] : []);
+    // Nobody else has a token from the first one of an urgent answer to its last.
+    const [from, to] = [keys.findIndex((key) => key > 2), keys.findLastIndex((key) => key > 2)];
+    assert.deepEqual(keys.slice(from, to + 1), [...new Array(6).fill(4), ...new Array(12).fill(3)]);
+    assert.ok(from <= 22 && to < keys.length - 50, `${keys}`);
+    assert.equal(scheduler.counts().running, 0);
+    await close();
+  });
+}
+
+test("a model whose neighbour has an urgent sequence pauses, but for what is as urgent, and goes on when it is told", async () => {
+  const { told, scheduler, add, close } = setUp();
+  scheduler.yieldTo(-2);
+  const ordinary = add(1, promptOf(1, 6), 5);
+  await add(2, promptOf(2, 6), 5, -2);
+  assert.deepEqual(idsOf(told, 1), []);
+  const cut = add(3, promptOf(3, 6), 5, -1);
+  for (let turn = 0; turn < 20; turn++) await Promise.resolve();
+  assert.deepEqual(idsOf(told, 3), [], "it is less urgent than the neighbour's");
+  scheduler.yieldTo(-1);
+  await cut;
+  assert.deepEqual(idsOf(told, 1), []);
+  scheduler.yieldTo(undefined);
+  await ordinary;
+  assert.deepEqual(idsOf(told, 1), answerTo(promptOf(1, 6), 5));
+  await close();
+});
+
 const job = fc.record({
   seed: fc.nat({ max: 2 }),
   length: fc.integer({ min: 1, max: 60 }),
@@ -300,6 +347,7 @@ const job = fc.record({
   /** It is aborted at this token of its answer. */
   abortAt: fc.option(fc.integer({ min: 1, max: 60 }), { freq: 4 }),
   poisoned: fc.integer({ min: 0, max: 9 }).map((value) => value === 0),
+  priority: fc.constantFrom(undefined, undefined, 0, 10, -1, -2),
 });
 
 test("whatever comes, however little memory there is, each answer is its own, and memory stays within its bound", async () => {
@@ -327,7 +375,7 @@ test("whatever comes, however little memory there is, each answer is its own, an
         const ends: Promise<void>[] = [];
         const come = () => {
           const { key } = coming.shift()!;
-          ends.push(add(key, prompts[key]!, jobs[key]!.tokens));
+          ends.push(add(key, prompts[key]!, jobs[key]!.tokens, jobs[key]!.priority));
         };
         onNews(({ key, event }) => {
           assert.ok(pool.usedTokens <= maxTokens);

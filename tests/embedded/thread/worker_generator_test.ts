@@ -5,6 +5,7 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
 import type { SchedulerEvent } from "../../../embedded/scheduler/scheduler.ts";
+import { Precedence } from "../../../embedded/scheduler/precedence.ts";
 import { WorkerGenerator } from "../../../embedded/thread/worker_generator.ts";
 import type { FromDecoder, ToDecoder } from "../../../embedded/thread/worker_thread.ts";
 import type { ThreadEvents } from "../../../ml/onnx/thread.ts";
@@ -44,9 +45,14 @@ class FakeThread {
   }
 }
 
-function startFake(clock: VirtualClock, threads: FakeThread[]): Promise<WorkerGenerator> {
+function startFake(
+  clock: VirtualClock,
+  threads: FakeThread[],
+  precedence?: Precedence,
+): Promise<WorkerGenerator> {
   return WorkerGenerator.start({
     clock,
+    precedence,
     log: logger("test"),
     maxSequences: 2,
     decoder: { model: "m", path: "m.onnx", threads: 1, cacheBytes: 1, maxContextTokens: 50, maxRunning: 4 },
@@ -187,6 +193,31 @@ test("more sequences than may wait are refused with 503, and one that fails fail
   await assert.rejects(one, fails("model_failed", 502));
   first.news(1, { type: "prompt", cachedTokens: 0 }, { type: "end", reason: "length" });
   await other;
+});
+
+test("an urgent sequence is told to the threads of the other models, and its end however it comes", async () => {
+  const precedence = new Precedence();
+  const clock = new VirtualClock();
+  const threads: FakeThread[] = [];
+  const starting = [startFake(clock, threads, precedence), startFake(clock, threads, precedence)];
+  const [one, other] = threads;
+  for (const thread of threads) thread.ready();
+  const [generator] = await Promise.all(starting);
+  const yields = () => other!.sent.flatMap((message) => message.kind === "yield" ? [message.to] : []);
+  const urgent = { ...requestOf([1], 3), priority: -1 };
+  const ends = [
+    () => one!.news(0, { type: "end", reason: "length" }),
+    () => one!.news(1, { type: "failed", reason: "its numbers are of no use" }),
+    () => one!.events.crash("out of memory"),
+  ];
+  for (const [index, end] of ends.entries()) {
+    const outcome = collect(generator!.generate(urgent, never)).catch(() => {});
+    assert.deepEqual(yields(), [...new Array(index).fill([-1, undefined]).flat(), -1]);
+    end();
+    await outcome;
+    assert.equal(yields().at(-1), undefined);
+  }
+  assert.deepEqual(one!.sent.filter(({ kind }) => kind === "yield"), [], "its own it knows");
 });
 
 test("an abort is told to the thread at once; closing ends all that run", async () => {

@@ -90,6 +90,25 @@ test("the first step is taken with the very token that makes the slowest precurs
   assert.equal(waiting.look(), true, "what ended is not waited for");
 });
 
+test("where the engine orders its queue the first step goes ahead by what its agent has, and no later one", async () => {
+  const words = [writing("a", "a b c d e f g h i j k l m n o p")];
+  for (const [stated, priorities] of [[undefined, [-2, undefined]], [5, [3, 5]]] as const) {
+    const extra = stated === undefined ? {} : { extra: { priority: stated } };
+    const stairs = stairsOf(words, { priority: -2, sampling: { max_tokens: 40, ...extra } });
+    assert.equal(stairs.grew(20), true);
+    const steps = stairs.steps(0);
+    const first = await steps.next({ tokens: 0, hasEnded: false }, never);
+    const next = steps.next({ tokens: 5, hasEnded: false }, never);
+    words[0] = writing("a", `${"a ".repeat(60)}z`);
+    stairs.grew(40);
+    assert.deepEqual(
+      [first, await next].map(({ sampling, isLast }) => [sampling.extra?.priority, isLast]),
+      priorities.map((priority) => [priority, false]),
+    );
+    words[0] = writing("a", "a b c d e f g h i j k l m n o p");
+  }
+});
+
 test("an answer that the model would have ended waits for the whole prompt, as does one that is far enough ahead", async () => {
   for (const written of [{ tokens: 2, hasEnded: true }, { tokens: 8, hasEnded: false }]) {
     const words = [writing("a", "a b c d e f g h i j k l m n o p")];
