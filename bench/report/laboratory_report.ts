@@ -30,6 +30,9 @@ import { type StoppingFigures, stoppingFigures } from "../laboratory/stopping_fi
 import type { Interval } from "../statistics/statistics.ts";
 import { countText, durationText, ratioText, type Report, type ReportTable, shareText } from "./report.ts";
 
+/** Of a way in the plot, in pixels: its name fits. */
+const LINE_HEIGHT = 16;
+
 /** Options of `laboratoryReport`. */
 export interface LaboratoryReportOptions {
   readonly origin: string;
@@ -292,6 +295,7 @@ function pText(p: number): string {
   return p < 0.001 ? "< 0.001" : p.toFixed(3);
 }
 
+/** A line for each way, however alike ways are: its right answers with their interval, and what it writes for them. */
 function plotOf(figures: readonly ConditionFigures[]): Report["plot"] {
   const values = figures.map(({ name, part, accuracy, interval, completionTokens }) => ({
     name,
@@ -301,33 +305,38 @@ function plotOf(figures: readonly ConditionFigures[]): Report["plot"] {
     high: 100 * interval.high,
     tokens: completionTokens,
   }));
-  const x = {
-    field: "tokens",
-    type: "quantitative" as const,
-    title: "tokens written for a question",
-    scale: { type: "log" as const },
-  };
+  const y = { field: "name", type: "nominal" as const, sort: null, title: null };
+  const grid = { grid: true, labels: false, ticks: false, domain: false };
   const color = { field: "part", type: "nominal" as const, title: null };
-  const y = { type: "quantitative" as const, title: "right answers, %", scale: { zero: false } };
+  const x = (title: string) => ({ type: "quantitative" as const, title, scale: { zero: false } });
+  const right = x("right answers, %, and their 95 % interval");
+  const panel = { width: 330, height: { step: LINE_HEIGHT } };
   return {
     data: { values },
-    width: 720,
-    height: 420,
-    layer: [
+    hconcat: [
       {
-        mark: { type: "rule" as const, opacity: 0.35 },
-        encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, color },
+        ...panel,
+        layer: [
+          {
+            mark: { type: "rule" as const, opacity: 0.5 },
+            encoding: { x: { ...right, field: "low" }, x2: { field: "high" }, y, color },
+          },
+          {
+            mark: { type: "point" as const, filled: true, size: 45 },
+            encoding: { x: { ...right, field: "right" }, y: { ...y, axis: { grid: true } }, color },
+          },
+        ],
       },
       {
-        mark: { type: "point" as const, filled: true, size: 50 },
-        encoding: { x, y: { ...y, field: "right" }, color },
-      },
-      {
-        mark: { type: "text" as const, align: "left" as const, dx: 6, fontSize: 9 },
+        ...panel,
+        mark: { type: "point" as const, filled: true, size: 45 },
         encoding: {
-          x,
-          y: { ...y, field: "right" },
-          text: { field: "name", type: "nominal" as const },
+          x: {
+            ...x("tokens written for a question"),
+            field: "tokens",
+            scale: { type: "log" as const, nice: false, padding: 12 },
+          },
+          y: { ...y, axis: grid },
           color,
         },
       },
