@@ -46,6 +46,18 @@ export interface ConditionComparison extends PairedAnswers {
   readonly tokensRatio: number;
 }
 
+/** When the first word of one condition comes, beside another one's over the same questions; means in ms. */
+export interface FirstWordComparison {
+  readonly name: string;
+  readonly against: string;
+  readonly questions: number;
+  readonly firstMs: number;
+  readonly againstMs: number;
+  /** The first as a share of the second. */
+  readonly ratio: number;
+  readonly interval: Interval;
+}
+
 export function conditionFigures(
   { condition: { name, part }, rows }: LaboratoryResult["conditions"][number],
 ): ConditionFigures {
@@ -95,6 +107,38 @@ export function comparisonsOf({ conditions }: LaboratoryResult, seed: string): C
     if (rows === undefined || others === undefined || seen.has(`${name}\0${against}`)) return [];
     seen.add(`${name}\0${against}`);
     return [compare({ name, rows }, { name: against, rows: others }, seed)];
+  });
+}
+
+/** When first words come with a staircase, beside mode #3 and the best single model; empty where none was measured. */
+export function firstWordsOf({ conditions }: LaboratoryResult, seed: string): FirstWordComparison[] {
+  const rowsOf = (name: string) => conditions.find(({ condition }) => condition.name === name)?.rows ?? [];
+  const stairs = conditions.filter(({ condition: { part } }) => part === "staircase");
+  const names = stairs.map(({ condition: { name } }) => name);
+  const wanted: (readonly [string, string])[] = names.length === 0 ? [] : [
+    ...names.map((name) => [name, OVERLAPPED] as const),
+    ...[...names, OVERLAPPED].map((name) => [name, BEST_SINGLE] as const),
+  ];
+  return wanted.flatMap(([name, against]) => {
+    const others = new Map(rowsOf(against).map(({ question, firstMs }) => [question, firstMs]));
+    const pairs = rowsOf(name).flatMap(({ question, firstMs }) => {
+      const other = others.get(question);
+      return firstMs === undefined || other === undefined ? [] : [{ firstMs, other }];
+    });
+    if (pairs.length === 0) return [];
+    const firstOf = (of: Readonly<typeof pairs>) => meanOf(of.map(({ firstMs }) => firstMs));
+    const otherOf = (of: Readonly<typeof pairs>) => meanOf(of.map(({ other }) => other));
+    const ratio = (of: Readonly<typeof pairs>) => firstOf(of) / otherOf(of);
+    const draws = { random: new Random(`${seed}/first/${name}/${against}`), resamples: RESAMPLES };
+    return [{
+      name,
+      against,
+      questions: pairs.length,
+      firstMs: firstOf(pairs),
+      againstMs: otherOf(pairs),
+      ratio: ratio(pairs),
+      interval: bootstrapInterval(pairs, ratio, draws),
+    }];
   });
 }
 

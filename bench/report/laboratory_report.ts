@@ -13,6 +13,8 @@ import {
   type ConditionComparison,
   type ConditionFigures,
   conditionFigures,
+  type FirstWordComparison,
+  firstWordsOf,
   votesLike,
 } from "../laboratory/laboratory_figures.ts";
 import {
@@ -53,6 +55,7 @@ export function laboratoryReport(
   const predictors = predictorFigures(result.proposals, seed);
   const stopping = stoppingFigures(result.proposals, seed);
   const votes = votesLike(result.conditions);
+  const firstWords = firstWordsOf(result, seed);
   const same = sameAnswers(result, elsewhere).filter(({ questions }) => questions > 0);
   const engines = enginesCompared(result, elsewhere);
   return {
@@ -62,6 +65,7 @@ export function laboratoryReport(
       findingsTable(comparisons, votes),
       accuracyTable(figures),
       comparisonsTable(comparisons),
+      firstWordsTable(firstWords),
       exitsTable(figures),
       predictorsTable(predictors),
       stoppingTable(stopping),
@@ -88,6 +92,7 @@ export function laboratoryReport(
       settings,
       conditions: figures,
       comparisons,
+      firstWords: firstWords.length === 0 ? undefined : firstWords,
       predictors,
       stopping,
       proposals: proposalAccuracy(result.proposals),
@@ -174,6 +179,22 @@ function comparisonsTable(comparisons: readonly ConditionComparison[]): ReportTa
       `× ${ratioText(one.latencyRatio)}`,
       `${ratioText(one.latencyInterval.low)} … ${ratioText(one.latencyInterval.high)}`,
       `× ${ratioText(one.tokensRatio)}`,
+    ]),
+  };
+}
+
+function firstWordsTable(comparisons: readonly FirstWordComparison[]): ReportTable {
+  return {
+    title: "First words, over the same questions",
+    head: ["first", "second", "its first word", "the second's", "share", "95 %", "sooner"],
+    rows: comparisons.map(({ name, against, firstMs, againstMs, ratio, interval }) => [
+      name,
+      against,
+      durationText(firstMs),
+      durationText(againstMs),
+      `× ${ratioText(ratio)}`,
+      `${ratioText(interval.low)} … ${ratioText(interval.high)}`,
+      ratio < 1 ? shareText(1 - ratio) : "–",
     ]),
   };
 }

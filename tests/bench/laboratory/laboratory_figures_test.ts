@@ -1,8 +1,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { LaboratoryRow } from "../../../bench/laboratory/ask.ts";
-import { type Condition, conditionsOf, OVERLAPPED, TREE } from "../../../bench/laboratory/conditions.ts";
-import { comparisonsOf, conditionFigures, votesLike } from "../../../bench/laboratory/laboratory_figures.ts";
+import {
+  type Condition,
+  conditionsOf,
+  OVERLAPPED,
+  STAIRCASE_OF_ALL,
+  TREE,
+} from "../../../bench/laboratory/conditions.ts";
+import {
+  comparisonsOf,
+  conditionFigures,
+  firstWordsOf,
+  votesLike,
+} from "../../../bench/laboratory/laboratory_figures.ts";
 import { predictorFigures } from "../../../bench/laboratory/predictor_figures.ts";
 import type { ProposalRow } from "../../../bench/laboratory/predictors.ts";
 import { enginesCompared, sameAnswers } from "../../../bench/laboratory/same_answers.ts";
@@ -74,6 +85,32 @@ test("comparisons are of the same questions, exits with the tree and with chance
   assert.deepEqual([last.gained, last.lost, last.difference], [8, 0, 0.4]);
   assert.ok(last.p < 0.01 && last.interval.low > 0.1 && last.latencyRatio === 0.6);
   assert.deepEqual(comparisonsOf(result, "seed"), found, "the same seed gives the same intervals");
+});
+
+test("first words of a staircase stand beside those of mode #3 and of the best single model, pair by pair", () => {
+  const conditions = conditionsOf(new Set(["singles", "modes", "staircase"]), 1);
+  const rows = (name: string, firstMs: (index: number) => number | undefined) => {
+    const condition = conditions.find((one) => one.name === name)!;
+    return { condition, rows: rowsFor(condition, (index) => ({ firstMs: firstMs(index) })).rows };
+  };
+  const found = firstWordsOf({
+    conditions: [
+      rows("l alone", () => 10),
+      rows(OVERLAPPED, (index) => 100 + 100 * index),
+      // Of the last question it was not noted.
+      rows(STAIRCASE_OF_ALL, (index) => index === 19 ? undefined : 20 + 20 * index),
+    ],
+    proposals: [],
+  }, "seed");
+  assert.deepEqual(found.map(({ name, against, questions }) => [name, against, questions]), [
+    [STAIRCASE_OF_ALL, OVERLAPPED, 19],
+    [STAIRCASE_OF_ALL, "l alone", 19],
+    [OVERLAPPED, "l alone", 20],
+  ]);
+  const [sooner] = found;
+  assert.ok(Math.abs(sooner!.ratio - 0.2) < 1e-9 && Math.abs(sooner!.interval.high - 0.2) < 1e-9);
+  assert.equal(found[1]!.firstMs, 200);
+  assert.deepEqual(firstWordsOf(result, "seed"), [], "no staircase was measured");
 });
 
 test("a number that knows what is right has an AUC of 1, one that knows nothing 0.5", () => {
