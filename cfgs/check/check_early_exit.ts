@@ -133,8 +133,7 @@ function checkRewrite(
 
 /** Says which models of learned skills are not there, and which rules nothing looks at beside the others. */
 function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigPath): ConfigFinding[] {
-  const { skills, difficulties, posterior, audit, most_wrong, usual_votes, start, stage_ms, cut } = rules;
-  const unset = noEarlyExit.consensus;
+  const { skills, difficulties } = rules;
   const known = [
     { skills, place: [...at, "skills"] },
     ...(difficulties ?? []).map((kind, index) => ({
@@ -147,44 +146,41 @@ function checkRules(models: Config["models"], rules: ConsensusRules, at: ConfigP
       findingAt([...place, name], notOneOf(name, Object.keys(models)), { value: name, severity: "error" })
     )
   );
-  const idle = [
-    {
-      field: "difficulties",
-      value: difficulties,
-      isIdle: difficulties !== undefined && posterior === undefined,
-      without: "posterior",
-    },
-    {
-      field: "most_wrong",
-      value: most_wrong,
-      isIdle: most_wrong !== unset.most_wrong && audit === 0,
-      without: "audit",
-    },
-    {
-      field: "usual_votes",
-      value: usual_votes,
-      isIdle: usual_votes !== undefined && audit === 0,
-      without: "audit",
-    },
-    {
-      field: "stage_ms",
-      value: stage_ms,
-      isIdle: stage_ms !== unset.stage_ms && start === "all",
-      without: 'start "staged"',
-    },
-    {
-      field: "cut",
-      value: cut,
-      isIdle: cut !== unset.cut && posterior !== undefined,
-      without: "agree or share: any vote may change a posterior",
-    },
-  ].filter(({ isIdle }) => isIdle);
   return [
     ...strangers,
-    ...idle.map(({ field, value, without }) =>
-      findingAt([...at, field], `has no effect without ${without}`, { value, severity: "warning" })
+    ...idleRules(rules).map(([field, without]) =>
+      findingAt([...at, field], `has no effect without ${without}`, {
+        value: rules[field],
+        severity: "warning",
+      })
     ),
   ];
+}
+
+/** Rules that nothing looks at, with what they would need. */
+function idleRules(rules: ConsensusRules): (readonly [field: keyof ConsensusRules, without: string])[] {
+  const { posterior, audit, start, undecided } = rules;
+  const unset = noEarlyExit.consensus;
+  const needs: readonly (readonly [field: keyof ConsensusRules, isMet: boolean, without: string])[] = [
+    ["difficulties", posterior !== undefined, "posterior"],
+    ["most_wrong", audit > 0, "audit"],
+    ["usual_votes", audit > 0, "audit"],
+    ["stage_ms", start === "staged", 'start "staged"'],
+    ["cut", posterior === undefined, "agree or share: any vote may change a posterior"],
+    [
+      "cut",
+      posterior !== undefined || undecided === "root",
+      'undecided "root": any vote may change who leads',
+    ],
+    [
+      "undecided_level",
+      posterior !== undefined && undecided === "leader",
+      'posterior and undecided "leader"',
+    ],
+  ];
+  return needs.flatMap(([field, isMet, without]) =>
+    isMet || rules[field] === unset[field] ? [] : [[field, without]]
+  );
 }
 
 /** The places where settings are written: an explicit graph has one, layers and clusters may have their own. */

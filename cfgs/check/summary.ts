@@ -113,7 +113,8 @@ function effortText({ effort, early_exit }: GraphConfig, { joined }: ExpandedGra
 }
 
 function consensusText({ consensus }: EarlyExitConfig): string {
-  const { agree, share, posterior, start, cut, audit, finish, rewrite } = consensus;
+  const { agree, share, posterior, start, cut, undecided, undecided_level, audit, finish, rewrite } =
+    consensus;
   const rule = posterior !== undefined
     ? `the leading answer is right with probability ${posterior}`
     : agree !== undefined
@@ -122,13 +123,17 @@ function consensusText({ consensus }: EarlyExitConfig): string {
     ? `as many final answers agree as ${share === 1 / 3 ? "a third" : share} of the agents that read nobody`
     : "as many final answers agree as 4 of 9 agents that read nobody";
   const staged = start === "staged" ? "; the smallest models start first" : "";
-  const cuts = cut === "decided" && posterior === undefined
+  const cuts = cut === "decided" && posterior === undefined && undecided === "root"
     ? "; members whose votes cannot matter any more are ended"
     : "";
   const written = finish === "rewrite"
     ? `; ${rewrite.model ?? "its smallest model"} writes the answer up`
     : "";
-  return `ends early when ${rule}${staged}${cuts}${written}${
+  const least = posterior === undefined ? "" : `, if it is right with probability ${undecided_level},`;
+  const leader = undecided === "leader"
+    ? `; undecided it ends with the answer that leads${least} when all that read nobody have answered`
+    : "";
+  return `ends early when ${rule}${leader}${staged}${cuts}${written}${
     audit > 0 ? `; ${audit} of the exits are audited` : ""
   }`;
 }

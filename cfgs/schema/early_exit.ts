@@ -75,6 +75,12 @@ export const consensusSchema = z.strictObject({
   cut: z.enum(["never", "decided"]).default("never").describe(
     "decided: members of a cluster are ended when its most frequent answer cannot change by theirs, and the run cannot end by `agree` or `share` any more",
   ),
+  undecided: z.enum(["root", "leader"]).default("root").describe(
+    "When all agents that read nobody have answered and the rule has not ended the run: root, it goes on; leader, it ends with the answer that leads, where at least two agree",
+  ),
+  undecided_level: z.number().min(0).max(1).default(0.6).describe(
+    "undecided leader by `posterior`: least probability of that answer; below it the run goes on",
+  ),
   best: z.enum(["largest", "confident", "first"]).default("largest").describe(
     "Whose text is the run's answer among those that agree: the largest model's, the most confident one, the first",
   ),

@@ -5,7 +5,13 @@ import type { DemoRun } from "./run.ts";
 export function exitLines({ graph, record }: Pick<DemoRun, "graph" | "record">): string[] {
   return record.events.flatMap(({ type, cluster, data }) => {
     if (data?.["exit"] !== true) return [];
-    if (type === "consensus_decided") return ["the run ended: enough agents gave the same answer"];
+    if (type === "consensus_decided") {
+      return [
+        data["undecided"] === true
+          ? "the run ended undecided, with the answer that leads: too few agents gave the same one"
+          : "the run ended: enough agents gave the same answer",
+      ];
+    }
     const members = graph.clusters.find(({ id }) => id === cluster)?.agents ?? [];
     const count = Number(data["completions"]);
     if (type !== "exit_decided" || count >= members.length) return [];

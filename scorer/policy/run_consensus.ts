@@ -14,6 +14,8 @@ import { questionKindsOf, rightProbability } from "./vote_model.ts";
 /** Answers that must agree, of nine agents that read nobody, where no rule is given. */
 const USUAL_SHARE = 4 / 9;
 
+const NOBODY: readonly AgentVote[] = [];
+
 /** An agent's text, written so far or whole. */
 export interface Ballot {
   readonly text: string;
@@ -37,6 +39,8 @@ export interface RunVotes {
   readonly votes: readonly AgentVote[];
   /** Agents that read nobody. */
   readonly leaves: number;
+  /** Of those the ones that have said nothing yet, and still may. */
+  readonly open: readonly string[];
   /** Keys of models, the largest first. */
   readonly bySize: readonly string[];
 }
@@ -113,12 +117,13 @@ export class RunConsensusPolicy implements RunExitPolicy {
 
   decide(state: RunVotes): RunDecision {
     const groups = voteGroups(state.votes);
-    const leader = largestOf(groups);
-    const { holds, numbers } = this.#rule(groups, leader, state);
-    const best = holds ? this.#best(leader, state.bySize) : undefined;
+    const { holds, numbers } = this.#rule(groups, largestOf(groups), state);
+    const last = holds ? undefined : this.#undecided(groups, state);
+    const found = holds ? largestOf(groups) : last?.group ?? [];
+    const best = this.#best(found, state.bySize);
     return {
       agent: best?.agent,
-      agreeing: best === undefined ? [] : leader.map(({ agent }) => agent),
+      agreeing: found.map(({ agent }) => agent),
       numbers: {
         votes: state.votes.map(({ agent, model, answer: { kind, text, value } }) => ({
           agent,
@@ -129,14 +134,14 @@ export class RunConsensusPolicy implements RunExitPolicy {
         })),
         groups: groups.map((group) => group.map(({ agent }) => agent)),
         ...numbers,
+        ...(this.#rules.undecided === "root" ? {} : { open: [...state.open] }),
+        ...last?.numbers,
       },
     };
   }
 
   leader({ votes, bySize }: RunVotes): string | undefined {
-    const groups = voteGroups(votes).filter(({ length }) => length > 1);
-    const most = Math.max(...groups.map(({ length }) => length));
-    return this.#best(groups.filter(({ length }) => length === most).flat(), bySize)?.agent;
+    return this.#leader(voteGroups(votes), bySize)?.agent;
   }
 
   outlook({ votes, leaves }: RunVotes, open: ReadonlySet<string>): VoteOutlook | undefined {
@@ -178,10 +183,39 @@ export class RunConsensusPolicy implements RunExitPolicy {
     return { holds: leader.length >= needed, numbers: { rule: "agree", agreeing: leader.length, needed } };
   }
 
+  /** What leads where the rule has not ended the run by the last vote that it waits for; undefined where it goes on. */
+  #undecided(
+    groups: readonly (readonly AgentVote[])[],
+    { open, bySize }: RunVotes,
+  ): { readonly group: readonly AgentVote[]; readonly numbers: JsonObject } | undefined {
+    const { undecided, undecided_level: level, posterior } = this.#rules;
+    if (undecided === "root" || open.length > 0) return undefined;
+    if (posterior === undefined) {
+      const leader = this.#leader(groups, bySize);
+      const group = groups.find((one) => leader !== undefined && one.includes(leader)) ?? [];
+      return { group, numbers: { undecided: true } };
+    }
+    const models = groups.map((group) => group.map(({ model }) => model));
+    const kinds = questionKindsOf(this.#rules);
+    const leading = groups.map((group, at) => ({ group, right: rightProbability(models, at, kinds) }))
+      .filter(({ group }) => group.length > 1)
+      .reduce((best, one) => one.right > best.right ? one : best, { group: NOBODY, right: 0 });
+    return {
+      group: leading.right >= level ? leading.group : [],
+      numbers: { undecided: true, undecided_posterior: finite(leading.right), undecided_level: level },
+    };
+  }
+
   #needed(leaves: number): number {
     const { agree, share = USUAL_SHARE } = this.#rules;
     // 4/9 of 9 is 4, whatever the rounding of 4/9.
     return agree ?? Math.max(2, Math.ceil(share * leaves - 1e-9));
+  }
+
+  /** Of the largest group of two or more; of equally large ones the best of all. */
+  #leader(groups: readonly (readonly AgentVote[])[], bySize: readonly string[]): AgentVote | undefined {
+    const most = Math.max(2, ...groups.map(({ length }) => length));
+    return this.#best(groups.filter(({ length }) => length === most).flat(), bySize);
   }
 
   #best(leader: readonly AgentVote[], bySize: readonly string[]): AgentVote | undefined {

@@ -190,8 +190,9 @@ class TopologyRun {
     const { candidate: { exit: { decides } }, bySize } = this.#scene;
     if (decides.kind !== "run" || answer === undefined) return undefined;
     this.#votes.push({ agent: id, model: place.model, answer: this.#stated(answer), logprobs: undefined });
-    const leaves = this.#agents.filter(({ reads }) => reads === undefined).length;
-    const agent = decides.ends({ votes: this.#votes, leaves, bySize }, this.#number);
+    const leaves = this.#agents.filter(({ reads }) => reads === undefined);
+    const open = leaves.filter((one) => this.#running.has(one)).map((one) => one.id);
+    const agent = decides.ends({ votes: this.#votes, leaves: leaves.length, open, bySize }, this.#number);
     return this.#agents.find((one) => one.id === agent)?.answer;
   }
 

@@ -9,7 +9,8 @@ import type { WrittenRules } from "./run_rules.ts";
 /** Members of `early_exit.consensus` that say when a run ends, and how that is watched. */
 const DECIDING = [
   ...["agree", "share", "posterior", "skills", "coincidence", "difficulties"],
-  ...["audit", "most_wrong", "usual_votes", "tuned"],
+  // What a rule promises holds for runs that it ends.
+  ...["audit", "most_wrong", "usual_votes", "tuned", "undecided", "undecided_level"],
 ];
 
 /** Place of the rules in a configuration. */

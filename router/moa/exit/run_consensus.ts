@@ -71,6 +71,8 @@ export class RunConsensus {
   readonly #leaves: number;
   /** True of a run that may end early if its agents agree. */
   readonly #couldEnd: boolean;
+  /** Calls of those that read nobody. */
+  readonly #leafCalls: AgentCall[] = [];
   #open: boolean;
   /** Undefined where no exit is audited. */
   readonly #audit: RunAudit | undefined;
@@ -123,6 +125,7 @@ export class RunConsensus {
     if (!this.#open) return;
     // What a client has begun to read is not taken back.
     if (call.node === this.#options.graph.root) return call.log.subscribe(() => this.close());
+    if (call.node.reads.length === 0) this.#leafCalls.push(call);
     let looked = 0;
     let seen = 0;
     call.log.subscribe(() => {
@@ -137,11 +140,16 @@ export class RunConsensus {
     });
   }
 
-  /** An agent's answer is whole. */
-  answered(call: AgentCall): void {
-    if (call.node === this.#options.graph.root) return this.#endAudit(call);
+  /** An agent's call is over: its answer is whole, or there will be none. */
+  ended(call: AgentCall): void {
+    const isDone = call.state === "done";
+    if (call.node === this.#options.graph.root) return isDone ? this.#endAudit(call) : undefined;
     if (!this.#open) return;
-    this.#read(call, { text: call.answer, whole: true, cut: call.cut });
+    if (isDone && this.#read(call, { text: call.answer, whole: true, cut: call.cut })) return;
+    // The last one that the others have waited for says nothing.
+    const { undecided } = this.#options.settings.consensus;
+    const isAwaited = undecided === "leader" && this.#leafCalls.includes(call) && this.#votes.size > 0;
+    if (isAwaited && !this.#votes.has(call.node.id) && this.#unheard().length === 0) this.#decide();
   }
 
   /**
@@ -150,7 +158,8 @@ export class RunConsensus {
    */
   decided(panels: readonly Panel[], calls: readonly AgentCall[]): DecidedCluster[] {
     const { policy, settings: { consensus, never_skip: neverSkip }, graph: { root } } = this.#options;
-    if (!this.#open || consensus.cut !== "decided") return [];
+    // Any vote may change who leads.
+    if (!this.#open || consensus.cut !== "decided" || consensus.undecided === "leader") return [];
     const open = new Set(calls.flatMap(({ node, ended }) => ended || node === root ? [] : [node.id]));
     const state = this.#state();
     const outlook = policy.outlook(state, open);
@@ -183,20 +192,27 @@ export class RunConsensus {
     return this.#questionText ??= this.#options.question();
   }
 
-  #read(call: AgentCall, ballot: { text: string; whole: boolean; cut: boolean }): void {
+  /** True where a vote has changed, so that a decision was made. */
+  #read(call: AgentCall, ballot: { text: string; whole: boolean; cut: boolean }): boolean {
     const { policy } = this.#options;
     const { id } = call.node;
     const answer = policy.read(ballot, this.#question);
     const known = this.#votes.get(id)?.answer;
     const same = answer?.value === known?.value && answer?.kind === known?.kind;
     const { restarts } = call.log;
-    if (same && (answer === undefined || this.#votes.get(id)?.restarts === restarts)) return;
+    if (same && (answer === undefined || this.#votes.get(id)?.restarts === restarts)) return false;
     // An unfinished text that has said its answer may go on to explain it: only its end takes it back.
-    if (answer === undefined && !ballot.whole) return;
+    if (answer === undefined && !ballot.whole) return false;
     if (answer === undefined) this.#votes.delete(id);
     else this.#votes.set(id, { call, answer, restarts });
     this.#dropRestarted();
     this.#decide();
+    return true;
+  }
+
+  /** Agents that read nobody, have said nothing yet and still may. */
+  #unheard(): string[] {
+    return this.#leafCalls.flatMap(({ ended, node: { id } }) => ended || this.#votes.has(id) ? [] : [id]);
   }
 
   /** What an agent had said before it began anew is nobody's any more. */
@@ -213,7 +229,7 @@ export class RunConsensus {
       answer,
       logprobs: call.log.logprobs.length === 0 ? undefined : call.log.logprobs.map(({ logprob }) => logprob),
     }));
-    return { votes, leaves: this.#leaves, bySize: this.#options.bySize };
+    return { votes, leaves: this.#leaves, open: this.#unheard(), bySize: this.#options.bySize };
   }
 
   #decide(): void {
@@ -243,7 +259,7 @@ export class RunConsensus {
     });
     this.#records.push({
       cluster: "run",
-      metric: "consensus",
+      metric: exit && numbers["undecided"] === true ? "undecided" : "consensus",
       atMs: trace.nowMs,
       completions: votes.length,
       exit,

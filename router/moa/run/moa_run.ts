@@ -500,7 +500,7 @@ export class MoaRun implements Run {
     this.#budget?.ended(node.id);
     if (!this.#isOpen) return;
     if (call.state === "failed") this.#warn(call);
-    if (call.state === "done") this.#consensus?.answered(call);
+    this.#consensus?.ended(call);
     if (!this.#isOpen) return;
     if (this.#overdue && call.state === "done" && this.#endWithBest()) return;
     if (node === soleRoot(this.#options.graph)) this.#onRootEnded(call);

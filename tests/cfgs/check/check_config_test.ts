@@ -279,6 +279,12 @@ test("A run's consensus is a graph's own, counts final answers, and says where i
     /cut has no effect without agree or share: any vote may change a posterior/,
   );
   assert.deepEqual(run({ consensus: { share: 0.5, cut: "decided" } }), []);
+  const [overruled] = run({ consensus: { agree: 4, cut: "decided", undecided: "leader" } });
+  assert.match(overruled ?? "", /cut has no effect without undecided "root": any vote may change who leads/);
+  const levelled = { undecided: "leader", undecided_level: 0.8 };
+  const [unlevelled] = run({ consensus: { agree: 4, ...levelled } });
+  assert.match(unlevelled ?? "", /undecided_level has no effect without posterior and undecided "leader"/);
+  assert.deepEqual(run({ consensus: { posterior: 0.9, ...levelled } }), []);
   const written = (rewrite: object, finish = "rewrite") => run({ consensus: { agree: 2, finish, rewrite } });
   assert.deepEqual(written({ model: "8b", deadline_ms: 500 }), []);
   assert.match(written({ model: "9b" })[0] ?? "", /consensus\.rewrite\.model is "9b"/);

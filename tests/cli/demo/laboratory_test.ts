@@ -56,4 +56,11 @@ test("an exit is told with its cluster, whom it left out, and why", () => {
   assert.deepEqual(exitLines({ graph: TREE, record }), [
     "l1.c1 went on after 1 of 2 answers, without l1.c1.a2: they say 57",
   ]);
+  const ended = (data: object) =>
+    exitLines({
+      graph: TREE,
+      record: { ...record, events: [{ atMs: 1, type: "consensus_decided", data: { exit: true, ...data } }] },
+    });
+  assert.deepEqual(ended({}), ["the run ended: enough agents gave the same answer"]);
+  assert.match(ended({ undecided: true })[0] ?? "", /^the run ended undecided, with the answer that leads/);
 });

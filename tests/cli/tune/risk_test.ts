@@ -164,6 +164,7 @@ test("rules take the place of those that were there, and what else is said of co
         "consensus": {
           "share": 0.5,
           "coincidence": 0.3,
+          "undecided": "leader",
           "finish": "rewrite", // As a person would write it.
           "best": "first"
         }
@@ -178,6 +179,8 @@ test("rules take the place of those that were there, and what else is said of co
   const { consensus } = earlyExitSchema.parse(early_exit);
   assert.deepEqual([consensus.finish, consensus.best, consensus.audit], ["rewrite", "first", 0.01]);
   assert.deepEqual([consensus.share, early_exit.consensus.coincidence], [undefined, undefined]);
+  // The promise says nothing of runs that no rule has ended.
+  assert.equal(consensus.undecided, "root");
 });
 
 test("too few runs are refused with the number that it takes, and runs that ended early are left out", async () => {

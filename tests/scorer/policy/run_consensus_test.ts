@@ -23,7 +23,12 @@ function votesOf(...votes: string[]): AgentVote[] {
   });
 }
 
-const state = (votes: readonly AgentVote[]) => ({ votes, leaves: 9, bySize: ["large", "small"] });
+const state = (votes: readonly AgentVote[], open: readonly string[] = ["a9"]) => ({
+  votes,
+  leaves: 9,
+  open,
+  bySize: ["large", "small"],
+});
 
 test("a run ends when so many final answers are equal, whatever the others say", () => {
   const votes = votesOf("small:5", "small:7", "large:5", "small:5.0", "small:8", "large:5");
@@ -66,6 +71,44 @@ test("the posterior decides, and is among the numbers of the decision", () => {
   const mixed = policyOf({ posterior: 0.9, difficulties });
   assert.equal(mixed.decide(state(votesOf("small:5", "small:5", "small:5"))).agent, "a1");
   assert.equal(mixed.decide(state(votesOf("small:5", "small:7", "small:5"))).agent, undefined);
+});
+
+test("an undecided run ends with the answer that leads once all that read nobody have spoken, where two agree", () => {
+  const votes = votesOf("small:5", "small:7", "large:7", "small:5", "small:8");
+  const leader = policyOf({ agree: 4, undecided: "leader" });
+  const waiting = leader.decide(state(votes));
+  assert.deepEqual([waiting.agent, waiting.numbers["open"], waiting.numbers["undecided"]], [
+    undefined,
+    ["a9"],
+    undefined,
+  ]);
+  // Of two answers that as many have given, the largest model's.
+  const { agent, agreeing, numbers } = leader.decide(state(votes, []));
+  assert.deepEqual([agent, agreeing, numbers["undecided"], numbers["open"]], ["a3", ["a2", "a3"], true, []]);
+  assert.equal(leader.decide(state(votesOf("small:1", "small:2", "large:3"), [])).agent, undefined);
+  assert.equal(leader.decide(state([], [])).agent, undefined);
+  // What the rule itself ends is decided.
+  const decided = leader.decide(state(votesOf("small:5", "small:5", "small:5", "large:5"), []));
+  assert.deepEqual([decided.agent, decided.numbers["undecided"]], ["a4", undefined]);
+  const root = policyOf({ agree: 4 }).decide(state(votes, []));
+  assert.deepEqual([root.agent, root.numbers["open"]], [undefined, undefined]);
+});
+
+test("by posterior an undecided run ends with the likeliest answer, where that is as likely as it must be", () => {
+  const votes = votesOf("small:5", "small:5", "small:5", "large:7", "large:7");
+  const skills = { small: 0.3, large: 0.7 };
+  const decide = (level: number) =>
+    policyOf({ posterior: 0.999, skills, undecided: "leader", undecided_level: level }).decide(
+      state(votes, []),
+    );
+  const kinds = [{ share: 1, skills, coincidence: 0.25 }];
+  const groups = [["small", "small", "small"], ["large", "large"]];
+  const expected = rightProbability(groups, 1, kinds);
+  assert.ok(expected > rightProbability(groups, 0, kinds));
+  const { agent, agreeing, numbers } = decide(expected - 0.01);
+  assert.deepEqual([agent, agreeing], ["a4", ["a4", "a5"]]);
+  assert.ok(Math.abs(Number(numbers["undecided_posterior"]) - expected) < 1e-9);
+  assert.deepEqual([decide(expected + 0.01).agent, decide(expected + 0.01).agreeing], [undefined, []]);
 });
 
 test("one answer alone never ends a run, however skilled its model is", () => {

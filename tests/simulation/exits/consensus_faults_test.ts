@@ -31,6 +31,10 @@ interface Decision {
   readonly needed?: number;
   readonly level?: number;
   readonly posterior?: number;
+  readonly open?: readonly string[];
+  readonly undecided?: boolean;
+  readonly undecided_posterior?: number;
+  readonly undecided_level?: number;
 }
 
 /** A run's record as a client gets it. */
@@ -62,6 +66,8 @@ function randomGraph(random: Random): object {
         best: random.pick(["largest", "first"]),
         finish: random.pick(["text", "text", "rewrite"]),
         cut: random.pick(["never", "decided"]),
+        undecided: random.pick(["root", "leader"]),
+        undecided_level: 0.5,
         ...(random.int(3) === 0 ? { start: "staged", stage_ms: 1 + random.int(3_000) } : {}),
       },
     },
@@ -174,13 +180,23 @@ function posteriorOf(groups: readonly Vote[][], at: number): number {
   return likelihood(at) / all.reduce((sum, one) => sum + one, 0);
 }
 
+/** The group that leads an undecided run, and the probability that it is right; undefined where the run goes on. */
+function leadingOf(groups: readonly Vote[][], { rule, undecided_level: level = 1 }: Decision) {
+  const agreed = groups.filter(({ length }) => length > 1);
+  if (agreed.length === 0) return undefined;
+  const most = Math.max(...agreed.map(({ length }) => length));
+  // Of equally large groups anyone's may be the best text.
+  if (rule === "agree") return { group: agreed.filter(({ length }) => length === most).flat(), right: NaN };
+  const all = agreed.map((group) => ({ group, right: posteriorOf(groups, groups.indexOf(group)) }));
+  const best = all.reduce((one, other) => other.right > one.right ? other : one);
+  return best.right >= level ? best : undefined;
+}
+
 /** Redoes a run's decisions from its record alone; the agreed answer's text where it ended by one. */
 function redo(seed: string, { events }: Recorded): string | undefined {
   const decisions = events.flatMap(({ type, data }) => type === "consensus_decided" ? [data!] : []);
-  for (
-    const [index, { exit, agent, reason, votes, rule, needed = 0, level = 1, posterior }] of decisions
-      .entries()
-  ) {
+  for (const [index, decision] of decisions.entries()) {
+    const { exit, agent, reason, votes, rule, needed = 0, level = 1, posterior, open } = decision;
     const groups = groupsOf(votes);
     const most = Math.max(0, ...groups.map(({ length }) => length));
     const leader = groups.findIndex(({ length }) => length === most);
@@ -188,11 +204,23 @@ function redo(seed: string, { events }: Recorded): string | undefined {
     if (rule === "posterior" && most > 0) {
       assert.ok(Math.abs(posteriorOf(groups, leader) - posterior!) < 1e-9, `${seed}: posterior ${posterior}`);
     }
-    assert.equal(exit, holds && reason === undefined, `${seed}: decision ${index}`);
+    assert.ok(open?.every((id) => votes.every((vote) => vote.agent !== id)) ?? true, `${seed}: ${open}`);
+    const isUndecided = !holds && open?.length === 0;
+    assert.equal(decision.undecided === true, isUndecided, `${seed}: decision ${index}`);
+    const leading = isUndecided ? leadingOf(groups, decision) : undefined;
+    if (leading !== undefined && rule === "posterior") {
+      assert.ok(Math.abs(leading.right - decision.undecided_posterior!) < 1e-9, `${seed}: ${leading.right}`);
+    }
+    assert.equal(
+      exit,
+      (holds || leading !== undefined) && reason === undefined,
+      `${seed}: decision ${index}`,
+    );
     if (!exit) continue;
     assert.equal(index, decisions.length - 1, `${seed}: a decision after the exit`);
     const own = votes.find((vote) => vote.agent === agent);
-    assert.ok(groups.some((group) => group.length === most && group.includes(own!)), `${seed}: ${agent}`);
+    const agreed = leading === undefined ? groups.filter(({ length }) => length === most) : [leading.group];
+    assert.ok(agreed.some((group) => group.includes(own!)), `${seed}: ${agent}`);
     return own!.text;
   }
   return undefined;

@@ -50,6 +50,50 @@ test("without agreement the run goes on to its root, and aggregators vote, too",
   assert.equal(whole.usage.calls, 9);
 });
 
+test("an undecided run answers with what leads as soon as the last that read nobody has spoken, or will not", async () => {
+  const answers = ["1", "2", "42", "3", "42", "4"];
+  const leaf = (place: number): Script => ({ pieces: solution(answers[place]!), stepMs: 5 * (place + 1) });
+  const undecided = { agree: 4, undecided: "leader" };
+  const later: Script = { pieces: solution("9"), startMs: 10_000 };
+  const { text, record } = await played(consensusWorld({ consensus: undecided, leaf, later }));
+  assert.match(text ?? "", /answer is 42\./);
+  assert.ok(record.agents.every(({ id, state }) => id.startsWith("l1") || state !== "done"));
+  const last = decisionsOf(record).at(-1);
+  assert.deepEqual([last?.["exit"], last?.["undecided"], last?.["open"]], [true, true, []]);
+  assert.deepEqual(record.exits.at(-1)?.metric, "undecided");
+  for (
+    const [what, silent] of Object.entries<Script>({
+      "says nothing": { pieces: ["I do not ", "know."], stepMs: 100 },
+      "fails": { pieces: ["I ", "do"], stepMs: 1_000, failAt: { piece: 1, error: new Error("broken") } },
+    })
+  ) {
+    const world = consensusWorld({
+      consensus: undecided,
+      leaf: (place) => place === 5 ? silent : leaf(place),
+      later,
+      fields: { retries: 0 },
+    });
+    const waited = await played(world);
+    assert.match(waited.text ?? "", /answer is 42\./, what);
+    assert.equal(decisionsOf(waited.record).length, 6, what);
+  }
+  const whole = await played(consensusWorld({ consensus: { agree: 4 }, leaf }));
+  assert.equal(whole.record.rootSkipped, false);
+  assert.ok(decisionsOf(whole.record).every((data) => data["open"] === undefined));
+});
+
+test("an undecided run goes on where no two agree, and where an agent is never skipped", async () => {
+  const leaf = (place: number): Script => ({ pieces: solution(String(place)), stepMs: 5 });
+  const consensus = { agree: 4, undecided: "leader" };
+  const apart = await played(consensusWorld({ consensus, leaf }));
+  assert.equal(apart.record.rootSkipped, false);
+  const pair = (place: number): Script => ({ pieces: solution(place < 2 ? "42" : String(place)), stepMs: 5 });
+  const awaited = await played(
+    consensusWorld({ consensus, leaf: pair, more: { never_skip: ["l2.c1.a1"] } }),
+  );
+  assert.equal(awaited.record.agents.find(({ id }) => id === "l2.c1.a1")?.state, "done");
+});
+
 test("an answer that is taken back before its text ends counts no more", async () => {
   const wavering: Script = {
     pieces: ["The answer is 42.\n", "Wait, ", "no: the answer is 7.\n", "."],
@@ -145,9 +189,15 @@ test(`${consensusSeeds} seeds with failures, hangs and clients that leave: what 
       if (kind === 2) return { ...pace, pieces: pieces.slice(0, piece), finishReason: "length" };
       return { ...pace, pieces };
     };
+    const undecided = seed % 3 === 0;
     const staged = random.int(3) === 0 ? { start: "staged", stage_ms: 1 + random.int(200) } : {};
     const world = consensusWorld({
-      consensus: { agree, ...staged, ...(seed % 2 === 0 ? { cut: "decided" } : {}) },
+      consensus: {
+        agree,
+        ...staged,
+        ...(seed % 2 === 0 ? { cut: "decided" } : {}),
+        undecided: undecided ? "leader" : "root",
+      },
       leaf: script,
       later: script(),
       names: random.int(2) === 0 ? ["1b", "8b"] : ["8b", "1b"],
@@ -169,7 +219,7 @@ test(`${consensusSeeds} seeds with failures, hangs and clients that leave: what 
       if (record.rootSkipped && !failed) {
         const { agent, groups } = decisionsOf(record).at(-1) as { agent: string; groups: string[][] };
         const group = groups.find((members) => members.includes(agent));
-        assert.ok(group !== undefined && group.length >= agree, `seed ${seed}`);
+        assert.ok(group !== undefined && group.length >= (undecided ? 2 : agree), `seed ${seed}`);
         assert.match(text, /The answer is \d\./, `seed ${seed}: ${text}`);
       }
       for (const { state } of record.agents) {

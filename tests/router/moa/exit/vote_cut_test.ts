@@ -124,6 +124,7 @@ test("nobody is ended whose vote the run may still need, who is never skipped, o
   assert.equal(await cutIn({ agree: 7 }, { never_skip: ["l1.c1.a3"] }), undefined);
   assert.equal(await cutIn({ agree: 7 }, {}, "Write a poem about autumn"), undefined);
   assert.equal(await cutIn({ posterior: 0.999_999 }), undefined);
+  assert.equal(await cutIn({ agree: 7, undecided: "leader" }), undefined);
 });
 
 /** Redoes by hand, from the record alone, that nobody who was ended could have changed anything. */
