@@ -20,6 +20,15 @@ export interface StoppingFigures {
   /** Of the accuracies: the rule's less that of chance. */
   readonly difference: number;
   readonly interval: Interval;
+  /** Share of the orders in which the rule does not end the reading: the most frequent answer of all is given. */
+  readonly undecided: number;
+  /** Share of right answers in those; NaN where there are none. */
+  readonly leader: number;
+  /** The same of whole runs on the same questions, as often as each was undecided; NaN where they were not measured. */
+  readonly whole: number;
+  /** Of all right answers: what giving the leader in place of a whole run changes. */
+  readonly change: number;
+  readonly changeInterval: Interval;
 }
 
 /** The means of one question, over all orders. */
@@ -27,13 +36,28 @@ interface Stopped {
   readonly read: number;
   readonly rule: number;
   readonly chance: number;
+  /** Shares of the orders: those that the rule did not end, and of these the ones in which the leader is right. */
+  readonly undecided: number;
+  readonly leader: number;
+  /** 1 where the whole run is right. */
+  readonly whole: number;
 }
 
-/** Rules that end a whole run, beside chance at their own spending; from the drawn answers of all models. */
-export function stoppingFigures(rows: readonly ProposalRow[], seed: string): StoppingFigures[] {
+/**
+ * Rules that end a whole run, beside chance at their own spending; from the drawn answers of all models. `whole`: whether a whole run
+ * was right, by question.
+ */
+export function stoppingFigures(
+  rows: readonly ProposalRow[],
+  seed: string,
+  whole: ReadonlyMap<string, boolean> = new Map(),
+): StoppingFigures[] {
   if (rows.length === 0) return [];
   return [...AGREE, Infinity].map((agree) => {
-    const stopped = stoppedBy(rows, agree, seed);
+    const stopped = stoppedBy(rows, agree, { seed, whole });
+    const undecided = meanOf(stopped.map((one) => one.undecided));
+    const change = (of: readonly Stopped[]) =>
+      meanOf(of.map((one) => one.leader - one.undecided * one.whole));
     const difference = (of: readonly Stopped[]) => meanOf(of.map(({ rule, chance }) => rule - chance));
     const draws = { random: new Random(`${seed}/stopping/${agree}`), resamples: RESAMPLES };
     return {
@@ -43,27 +67,40 @@ export function stoppingFigures(rows: readonly ProposalRow[], seed: string): Sto
       chance: meanOf(stopped.map(({ chance }) => chance)),
       difference: difference(stopped),
       interval: bootstrapInterval(stopped, difference, draws),
+      undecided,
+      leader: meanOf(stopped.map(({ leader }) => leader)) / undecided,
+      whole: meanOf(stopped.map((one) => one.undecided * one.whole)) / undecided,
+      change: change(stopped),
+      changeInterval: bootstrapInterval(stopped, change, draws),
     };
   });
 }
 
-function stoppedBy(rows: readonly ProposalRow[], agree: number, seed: string): Stopped[] {
+function stoppedBy(
+  rows: readonly ProposalRow[],
+  agree: number,
+  { seed, whole }: { readonly seed: string; readonly whole: ReadonlyMap<string, boolean> },
+): Stopped[] {
   // The same orders for every rule.
   const random = new Random(`${seed}/stopping`);
   const orders = rows.map(({ proposals }) =>
     Array.from({ length: ORDERS }, () => random.shuffled(proposals))
   );
-  const counts = orders.map((each) => each.map((order) => stopOf(order, agree)));
+  const stops = orders.map((each) => each.map((order) => stopOf(order, agree)));
+  const counts = orders.map((each, question) => each.map(({ length }, at) => stops[question]![at] ?? length));
   const dealt = random.shuffled(counts.flat());
   return orders.map((each, question) => ({
     read: meanOf(counts[question]!),
+    undecided: meanOf(stops[question]!.map((stop) => Number(stop === undefined))),
+    leader: meanOf(each.map((order, at) => stops[question]![at] === undefined ? leaderIsRight(order) : 0)),
+    whole: Number(whole.get(rows[question]!.question) ?? NaN),
     rule: meanOf(each.map((order, at) => leaderIsRight(order.slice(0, counts[question]![at])))),
     chance: meanOf(each.map((order, at) => leaderIsRight(order.slice(0, dealt[question * ORDERS + at])))),
   }));
 }
 
-/** How many answers were read when so many said the same. */
-function stopOf(order: readonly Proposal[], agree: number): number {
+/** How many answers were read when so many said the same; undefined where they never do. */
+function stopOf(order: readonly Proposal[], agree: number): number | undefined {
   const votes = new Map<string, number>();
   for (const [at, { stated }] of order.entries()) {
     if (stated === null) continue;
@@ -71,7 +108,7 @@ function stopOf(order: readonly Proposal[], agree: number): number {
     if (count >= agree) return at + 1;
     votes.set(stated, count);
   }
-  return order.length;
+  return undefined;
 }
 
 /** 1 where the most frequent final answer is right; of several the one that came first. */

@@ -22,7 +22,7 @@ export function exitSetsReport(
   const { sets, questions, workload } = shown;
   const goal = `${shareText(EXIT_GOAL.mean, 0)} of #1's mean latency and ${
     shareText(EXIT_GOAL.p95, 0)
-  } of its p95, with right answers within ${100 * EXIT_GOAL.right} point of #1's`;
+  } of its p95, with at most ${100 * EXIT_GOAL.right} point fewer right answers`;
   return {
     title: "Early exit of whole runs, over sets of questions",
     origin,
@@ -36,6 +36,7 @@ export function exitSetsReport(
       "intervals: 95 %, over the questions of all sets (bootstrap for cuts, for pairs of answers for right ones); in square brackets the least and the greatest of the sets, which is the one to look at under load, where questions of a set wait for each other",
       "by chance: right answers where as many answers are read as by the rule, whatever they say, and the most frequent one is given",
       "early: share of the questions that ended before the root; written: tokens of a question, those that nobody reads included",
+      "of 9 agree: the same as a share of the nine agents that read nobody; undecided, the leader: when all of those have answered and the rule has not ended the run, the answer that leads is the run's",
       "oracle: ends with the first right answer, as no rule can",
     ],
     plot: plotOf(loads),
@@ -119,8 +120,8 @@ function pointsText(share: number): string {
   return `${share > 0 ? "+" : ""}${(100 * share).toFixed(1)}`;
 }
 
-function reachedText({ name, reached }: SetFigures): string {
-  if (name.startsWith("#")) return "";
+function reachedText({ chance, reached }: SetFigures): string {
+  if (chance === undefined) return "";
   const not = Object.entries(reached).filter(([, is]) => !is).map(([part]) => part);
   return not.length === 0 ? "yes" : `not: ${not.join(", ")}`;
 }

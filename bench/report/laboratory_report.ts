@@ -53,7 +53,7 @@ export function laboratoryReport(
   const figures = result.conditions.map(conditionFigures);
   const comparisons = comparisonsOf(result, seed);
   const predictors = predictorFigures(result.proposals, seed);
-  const stopping = stoppingFigures(result.proposals, seed);
+  const stopping = stoppingFigures(result.proposals, seed, rightOf(result, OVERLAPPED));
   const votes = votesLike(result.conditions);
   const firstWords = firstWordsOf(result, seed);
   const same = sameAnswers(result, elsewhere).filter(({ questions }) => questions > 0);
@@ -69,6 +69,7 @@ export function laboratoryReport(
       exitsTable(figures),
       predictorsTable(predictors),
       stoppingTable(stopping),
+      undecidedTable(stopping),
       sameTable(same),
       enginesTable(engines),
     ].filter(({ rows }) => rows.length > 0),
@@ -82,6 +83,7 @@ export function laboratoryReport(
       "answers, different: proposals that went on, and different final answers among them; right among them: questions where at least one was right",
       "AUC: probability that of a right and a wrong answer (an agreeing and a disagreeing pair) the first has the higher number, 0.5 is chance; interval: bootstrap over questions",
       "answers are read in 20 random orders; as many by chance: the rule's numbers of answers, dealt out to other questions and orders; the most frequent answer counts, of several the first",
+      "undecided: of those orders in which all are read and too few agree; by the leader: right answers where the most frequent one is given then; by the whole tree: of mode #3 on the same questions; change: of all right answers, with a bootstrap interval over questions",
       "many comparisons are shown: of twenty without any difference, one has p < 0.05",
     ],
     plot: plotOf(figures),
@@ -251,6 +253,28 @@ function stoppingTable(stopping: readonly StoppingFigures[]): ReportTable {
       shareText(chance),
       points(difference),
       `${points(interval.low)} … ${points(interval.high)}`,
+    ]),
+  };
+}
+
+/** Whether a condition was right, by question. */
+function rightOf({ conditions }: LaboratoryResult, name: string): ReadonlyMap<string, boolean> {
+  const rows = conditions.find(({ condition }) => condition.name === name)?.rows ?? [];
+  return new Map(rows.map(({ question, right }) => [question, right]));
+}
+
+function undecidedTable(stopping: readonly StoppingFigures[]): ReportTable {
+  const undecided = stopping.filter((one) => one.undecided > 0 && Number.isFinite(one.whole));
+  return {
+    title: "Too few of nine agree: the answer that leads, beside the whole tree",
+    head: ["rule", "undecided", "right by the leader", "by the whole tree", "change", "95 %"],
+    rows: undecided.map(({ agree, undecided: share, leader, whole, change, changeInterval }) => [
+      agree === Infinity ? "all are read" : `${agree} agree`,
+      shareText(share),
+      shareText(leader),
+      shareText(whole),
+      points(change),
+      `${points(changeInterval.low)} … ${points(changeInterval.high)}`,
     ]),
   };
 }

@@ -8,7 +8,7 @@ import { costTopology, type TopologyOutcome } from "../topology/costed_topology.
 import type { BenchWorkload } from "../workloads/workload_file.ts";
 import { type ModelCosts, SIZES } from "../world.ts";
 import { type SetFigures, setFigures } from "./set_figures.ts";
-import { dealtRule, scriptedKinds, oracleRule, type SetRule, setRules } from "./set_rules.ts";
+import { dealtRule, oracleRule, scriptedKinds, type SetRule, setRules } from "./set_rules.ts";
 
 /** Options of `measureExitSets`. */
 export interface ExitSetsOptions {

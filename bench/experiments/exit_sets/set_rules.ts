@@ -40,14 +40,19 @@ const LEARNING = 1_000;
 /** `consensus` of the rules that are compared; `kinds`: what the posterior knows. */
 function consensusRules(kinds: readonly QuestionKind[]): Readonly<Record<string, ExitSettings>> {
   const counts = [3, 4, 5, 6].map((agree): [string, ExitSettings] => [
-    `${agree} agree (share ${agree}/${LEAVES})`,
+    `${agree} of ${LEAVES} agree`,
     { agree },
   ]);
   const posteriors = [0.9, 0.95, 0.99].map((posterior): [string, ExitSettings] => [
     `posterior ${posterior}`,
     { posterior, difficulties: kinds },
   ]);
-  return Object.fromEntries([...counts, ...posteriors]);
+  const rules = [...counts, ...posteriors];
+  const leaders = rules.slice(1).map(([name, rule]): [string, ExitSettings] => [
+    `${name}, undecided: the leader`,
+    { ...rule, undecided: "leader" },
+  ]);
+  return Object.fromEntries([...rules, ...leaders]);
 }
 
 /** All that is compared; dense #1 comes first, the whole tree #2 after it. */

@@ -47,3 +47,18 @@ test("answers that state nothing are read and do not vote; without proposals the
   assert.deepEqual([two?.read, two?.accuracy, two?.chance], [3, 0, 0]);
   assert.deepEqual(stoppingFigures([], "nothing"), []);
 });
+
+test("where too few of all answers agree, the leader is put beside the whole run on the same questions", () => {
+  const easy = Array.from({ length: 6 }, (_, at) => row(`easy${at}`, Array(9).fill("1"), "1"));
+  const open = Array.from(
+    { length: 4 },
+    (_, at) => row(`open${at}`, ["1", "1", "2", "3", "4", "5", "6", "7", "8"], "1"),
+  );
+  const whole = new Map([...easy, ...open].map(({ question }) => [question, question === "open0"]));
+  const [two, three] = stoppingFigures([...easy, ...open], "leader", whole);
+  assert.equal(two?.undecided, 0);
+  assert.deepEqual([three?.undecided, three?.leader, three?.whole], [0.4, 1, 0.25]);
+  assert.ok(Math.abs((three?.change ?? NaN) - 0.3) < 1e-12);
+  assert.ok((three?.changeInterval.low ?? NaN) >= 0 && (three?.changeInterval.high ?? NaN) > 0.3);
+  assert.ok(Number.isNaN(stoppingFigures(open, "leader")[1]?.whole));
+});

@@ -42,7 +42,7 @@ test("every rule is put beside #1, chance and the oracle, the same for the same 
     assert.ok(row.right <= (oracle?.right ?? 0), row.name);
     assert.equal(row.chance !== undefined, /agree|posterior/.test(row.name), row.name);
   }
-  assert.ok((of("3 agree")?.tokens ?? NaN) < (of("6 agree")?.tokens ?? NaN));
+  assert.ok((of("3 of 9")?.tokens ?? NaN) < (of("6 of 9")?.tokens ?? NaN));
   const report = exitSetsReport(result, "Simulated", { workload: "chat", sets: 2, questions: 20, play: 0 });
   assert.equal(report.tables.length, 4);
   assert.match(
