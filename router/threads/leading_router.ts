@@ -216,6 +216,8 @@ export class LeadingRouter {
       case "open_scorer":
       case "scorer":
         return this.#options.scorer(index, message, (answer) => thread.post(answer));
+      case "audit":
+        return this.#tellAll(message, serving);
       case "ended":
         return ended.resolve();
     }
@@ -340,8 +342,8 @@ export class LeadingRouter {
     for (const { index, thread } of this.#serving.values()) if (index !== but) thread.post({ kind: "wake" });
   }
 
-  #tellAll(message: ToServingThread): void {
-    for (const { thread } of this.#serving.values()) thread.post(message);
+  #tellAll(message: ToServingThread, except?: Serving): void {
+    for (const serving of this.#serving.values()) if (serving !== except) serving.thread.post(message);
   }
 
   async #endAll(kind: "drain" | "close"): Promise<void> {

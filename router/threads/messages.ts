@@ -2,6 +2,7 @@ import type { Config, ModelConfig } from "../../cfgs/schema/config.ts";
 import type { ThreadCounts } from "../http/metrics/metrics.ts";
 import type { RunRecord } from "../moa/record/run_record.ts";
 import type { WorkerReport } from "../pool/pool_share.ts";
+import type { AuditEvent } from "../../scorer/audit/exit_audit.ts";
 import type { FromScorerThread, ToScorerThread } from "../../scorer/thread/worker_thread.ts";
 
 /** A model as the thread that leads tells the others. */
@@ -39,6 +40,13 @@ export type HttpMessage =
   /** The answer is complete, or has broken off. */
   | { readonly kind: "end"; readonly call: number; readonly error?: string | undefined };
 
+/** What the audit of exits of this name has seen in one thread, for all others. */
+export interface AuditMessage {
+  readonly kind: "audit";
+  readonly audit: string;
+  readonly event: AuditEvent;
+}
+
 /** From the thread that leads to one that serves. */
 export type ToServingThread =
   | { readonly kind: "http"; readonly message: HttpMessage }
@@ -50,6 +58,7 @@ export type ToServingThread =
   | { readonly kind: "wake" }
   | { readonly kind: "count"; readonly request: number }
   | { readonly kind: "scorer"; readonly message: FromScorerThread }
+  | AuditMessage
   /** Finish what is running, and end. */
   | { readonly kind: "drain" }
   /** End at once. */
@@ -72,5 +81,6 @@ export type FromServingThread =
   /** The scorer is wanted; then messages for it. */
   | { readonly kind: "open_scorer" }
   | { readonly kind: "scorer"; readonly message: ToScorerThread }
+  | AuditMessage
   /** It has drained or closed. */
   | { readonly kind: "ended" };

@@ -89,7 +89,7 @@ export class ServingRouter {
     for (const model of models) this.#follow(model);
   }
 
-  take(message: Exclude<ToServingThread, { kind: "scorer" | "config" | "crash" }>): void {
+  take(message: Exclude<ToServingThread, { kind: "scorer" | "audit" | "config" | "crash" }>): void {
     const { post } = this.#options;
     const { models, admission, counts } = this.#router.inside;
     const ended = async () => {

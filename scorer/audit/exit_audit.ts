@@ -13,6 +13,11 @@ const SUSPICION = 100;
 /** Why all exits are audited for a while: a whole run has answered otherwise; runs come to agree otherwise than they did. */
 export type AuditDoubt = "other_answer" | "workload";
 
+/** What an audit has seen: a run's votes with what placed it among equals, or whether a whole run has answered otherwise. */
+export type AuditEvent =
+  | { readonly kind: "votes"; readonly votes: number; readonly draw: number }
+  | { readonly kind: "compared"; readonly differs: boolean };
+
 /**
  * Watches in service whether exits answer as whole runs do: of some the whole run is awaited, too. Switched off for good
  * once more of them differ than may, by bets against the promise, which hold at every moment however long it goes on.
@@ -20,6 +25,7 @@ export type AuditDoubt = "other_answer" | "workload";
  * what was before them only, so that each audit stays a fair bet.
  */
 export class ExitAudit {
+  readonly #tell: (event: AuditEvent) => void;
   readonly #usualShare: number;
   readonly #mostWrong: number;
   readonly #workload: WorkloadWatch;
@@ -37,8 +43,12 @@ export class ExitAudit {
   #different = 0;
   #off = false;
 
-  /** Of settings of scope `run`. */
-  constructor({ consensus: { audit, most_wrong: mostWrong, usual_votes: usual } }: EarlyExitConfig) {
+  /** Of settings of scope `run`. `tell`: hears of all that it sees itself. */
+  constructor(
+    { consensus: { audit, most_wrong: mostWrong, usual_votes: usual } }: EarlyExitConfig,
+    tell: (event: AuditEvent) => void = () => {},
+  ) {
+    this.#tell = tell;
     this.#usualShare = audit;
     this.#mostWrong = mostWrong;
     const known = Object.entries(usual ?? {});
@@ -83,21 +93,35 @@ export class ExitAudit {
     const drawn = agrees && drawFor({ seed: drawSeed, cluster: "audit", completions: this.#exits++ });
     const isHeldBack = drawn !== false && drawn < this.share;
     const draw = drawFor({ seed: drawSeed, cluster: "audit place", completions: this.#runs++ });
-    if (this.#workload.differs(votes, draw)) {
-      this.#doubt = "workload";
-      this.#recent.add(Math.max(0, SUSPICION - this.#recent.held));
-      this.#stake();
-    }
+    this.#see({ kind: "votes", votes, draw });
     return isHeldBack;
   }
 
   /** A whole run has answered whose exit was held back; an answer that cannot be told is another one. */
   compare(exit: FinalAnswer, whole: FinalAnswer | undefined): "same" | "other" {
     const differs = whole === undefined || !equalAnswers(whole, exit);
+    this.#see({ kind: "compared", differs });
+    return differs ? "other" : "same";
+  }
+
+  /** What the audit of the same exits has seen elsewhere. */
+  take(event: AuditEvent): void {
+    if (event.kind === "compared") return this.#compared(event.differs);
+    if (!this.#workload.differs(event.votes, event.draw)) return;
+    this.#doubt = "workload";
+    this.#recent.add(Math.max(0, SUSPICION - this.#recent.held));
+    this.#stake();
+  }
+
+  #see(event: AuditEvent): void {
+    this.take(event);
+    this.#tell(event);
+  }
+
+  #compared(differs: boolean): void {
     this.#audited++;
     if (differs) this.#different++;
     if (!this.#off) this.#bet(differs);
-    return differs ? "other" : "same";
   }
 
   #bet(differs: boolean): void {

@@ -7,6 +7,7 @@ import { LazyScorer } from "./lazy_scorer.ts";
 import type { EarlyExitServices } from "../../../router/moa/exit/exit_policies.ts";
 import { createScorer } from "../../../scorer/create.ts";
 import { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
+import type { SharedAudits } from "../../../scorer/audit/shared_audits.ts";
 import { exitPolicyOf, runConsensusOf } from "../../../scorer/exit_policy_of.ts";
 import { verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 import type { Scorer } from "../../../scorer/scorer.ts";
@@ -18,6 +19,8 @@ export type ScorerMeans = Pick<Io, "clock" | "env" | "transport" | "stop">;
 export interface EarlyExitOptions {
   /** Starts the thread of the scorer that all of them use. */
   readonly start?: StartScorerThread | undefined;
+  /** The audits of exits, which hear of those of other threads. */
+  readonly audits?: SharedAudits | undefined;
   /** True in the thread that leads, which runs nothing. */
   readonly leads?: boolean | undefined;
 }
@@ -39,7 +42,7 @@ export function makeEarlyExit(config: Config, io: ScorerMeans, options: EarlyExi
     verdict: { prompt: verdictPrompt, yes: yesProbability },
     policyOf: exitPolicyOf,
     consensusOf: runConsensusOf,
-    auditOf: (settings) => new ExitAudit(settings),
+    auditOf: (settings, graph) => options.audits?.make(settings, graph) ?? new ExitAudit(settings),
   };
   if (options.leads !== true && comparesAnswers(config, services)) scorer.start();
   return { services, close: () => scorer.close() };

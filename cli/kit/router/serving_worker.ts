@@ -7,6 +7,7 @@ import { Random, systemSeed } from "../../../base/random.ts";
 import type { FromServingThread, ToServingThread } from "../../../router/threads/messages.ts";
 import { ServingRouter } from "../../../router/threads/serving_router.ts";
 import { systemTransport } from "../../../router/transport/system.ts";
+import { SharedAudits } from "../../../scorer/audit/shared_audits.ts";
 import type { FromScorerThread, StartScorerThread } from "../../../scorer/thread/worker_thread.ts";
 import { version } from "../version.ts";
 import { loadAnyTokenizer } from "./load_any_tokenizer.ts";
@@ -41,8 +42,10 @@ try {
   const network = new WorkerNetwork(config, systemTransport());
   const { transport } = network;
   // One scorer for all threads: its model is loaded once.
+  const audits = new SharedAudits((audit, event) => post({ kind: "audit", audit, event }));
   const earlyExit = makeEarlyExit(config, { clock, env, transport, stop: stop.signal }, {
     start: shareScorer,
+    audits,
   });
   const random = new Random(systemSeed());
   const spans = await makeSpans(config, { clock, random });
@@ -61,6 +64,7 @@ try {
   port.on("message", (message: ToServingThread) => {
     if (message.kind === "crash") throw new Error("The thread was told to crash");
     if (message.kind === "scorer") toScorer?.(message.message);
+    else if (message.kind === "audit") audits.take(message.audit, message.event);
     else if (message.kind === "config") {
       const change = network.prepare(message.config);
       router.reconfigure(message.config, message.models);

@@ -22,8 +22,8 @@ export interface EarlyExitServices {
   policyOf(settings: EarlyExitConfig): ExitPolicy | undefined;
   /** The policy of a graph's settings of scope `run`. Throws 400 `invalid_config`. */
   consensusOf(settings: EarlyExitConfig): RunExitPolicy;
-  /** The watch over the exits of such settings. */
-  auditOf(settings: EarlyExitConfig): ExitAudit;
+  /** A watch over the exits of a graph with such settings. */
+  auditOf(settings: EarlyExitConfig, graph: string): ExitAudit;
 }
 
 /**
@@ -56,11 +56,11 @@ export class ExitPolicies {
     return this.services.consensusOf(settings);
   }
 
-  /** The watch over the exits of these settings, one for all runs; undefined where none is audited. */
-  auditOf(settings: EarlyExitConfig): ExitAudit | undefined {
+  /** The watch over the exits of a graph with these settings, one for all runs; undefined where none is audited. */
+  auditOf(settings: EarlyExitConfig, graph: string): ExitAudit | undefined {
     if (settings.consensus.audit === 0 || this.services === undefined) return undefined;
     let audit = this.#audits.get(settings);
-    if (audit === undefined) this.#audits.set(settings, audit = this.services.auditOf(settings));
+    if (audit === undefined) this.#audits.set(settings, audit = this.services.auditOf(settings, graph));
     return audit;
   }
 }

@@ -298,7 +298,7 @@ export class MoaRun implements Run {
       graph,
       policy,
       settings,
-      audit: exitPolicies.auditOf(settings),
+      audit: exitPolicies.auditOf(settings, graph.name),
       drawSeed: this.#drawSeed,
       input,
       sampling,

@@ -7,6 +7,8 @@ import { test } from "node:test";
 import { type Config, configSchema } from "../../../../cfgs/schema/config.ts";
 import { ThreadedRouter } from "../../../../cli/kit/router/threaded_router.ts";
 import { makeEarlyExit } from "../../../../cli/kit/router/make_early_exit.ts";
+import { answerExtractor } from "../../../../scorer/answers/extract.ts";
+import { ExitAudit } from "../../../../scorer/audit/exit_audit.ts";
 import { SystemClock } from "../../../../base/clock.ts";
 import { CanopyError } from "../../../../base/errors.ts";
 import { startSimulator } from "../../../../simulator/serve.ts";
@@ -77,7 +79,22 @@ async function withThreads(
           m: { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model },
           ...models,
         },
-        graphs: { tree: { layers: [{ agents: [{ model: "m" }] }], incremental_prefill: "off" } },
+        graphs: {
+          tree: { layers: [{ agents: [{ model: "m" }] }], incremental_prefill: "off" },
+          // Its leaves say 2, its root 4.
+          voted: {
+            layers: [
+              { agents: Array(3).fill({ model: "m", sampling: { max_tokens: 3 } }) },
+              { agents: [{ model: "m", sampling: { max_tokens: 5 } }] },
+            ],
+            incremental_prefill: "off",
+            early_exit: {
+              scope: "run",
+              consensus: { agree: 2, audit: 1, most_wrong: 0.4 },
+              answer: { pattern: "([0-9]+)\\s*$" },
+            },
+          },
+        },
       });
       const threaded = new ThreadedRouter({
         config,
@@ -210,6 +227,27 @@ test("a run is seen and cancelled through any thread, and its record is kept for
     const { data } = JSON.parse((await get("/v1/runs")).text);
     assert.equal(data.length, 1);
     assert.equal((await get("/v1/runs/run_none")).status, 404);
+  });
+});
+
+test("what one thread sees of exits all threads know: together they switch exits off after as many audits as one alone", async () => {
+  await withThreads(async ({ chat, get, config }) => {
+    const audit = new ExitAudit(config.graphs["voted"]!.early_exit);
+    const extract = answerExtractor(config.graphs["voted"]!.early_exit.answer);
+    const [exit, whole] = ["0 2 ", "0 4 "].map((text) => extract(text, "")!);
+    while (!audit.off) audit.compare(exit!, whole);
+    const audits = async () => {
+      const { text } = await get("/metrics");
+      return valueOf(text, 'canopy_exit_audits_total{graph="voted",found="other"}');
+    };
+    for (let run = 0; run < MANY; run++) {
+      assert.equal((await chat("voted")).status, 200);
+      // That goes through all threads, behind what they have told each other.
+      await audits();
+    }
+    assert.ok(audit.audited > 4, `${audit.audited}`);
+    const all = await audits();
+    assert.ok(all >= audit.audited && all <= audit.audited + 2, `${all} audits, alone ${audit.audited}`);
   });
 });
 
