@@ -86,14 +86,14 @@ const SHARED_CORE: CostParameters = {
   ...OVERHEADS,
 };
 
-/** Three writers, three readers and a root, all of one model that `writers` may leave to others. */
+/** Three writers, three readers and a root; the readers are of one model, the others of the model `writers`. */
 function treeOf(mode: "off" | "auto", writers: string): Record<string, unknown> {
   const agent = (max_tokens: number, model = "4b") => ({ model, sampling: { max_tokens, ignore_eos: true } });
   return {
     layers: [
       { agents: [120, 180, 240].map((tokens) => agent(tokens, writers)) },
       { agents: [0, 1, 2].map(() => agent(150)) },
-      { agents: [agent(100)] },
+      { agents: [agent(100, writers)] },
     ],
     incremental_prefill: { mode },
   };

@@ -80,6 +80,7 @@ export class RunWarming {
 
   /** An agent has ended, or was dropped. */
   ended(node: AgentNode): void {
+    this.#streams.get(node)?.end();
     for (const warmer of this.#readers.get(node) ?? []) warmer.poke();
   }
 
@@ -163,6 +164,7 @@ export class RunWarming {
 
   /** Ends all warms. */
   abort(reason: unknown): void {
+    for (const stream of this.#streams.values()) stream.end();
     for (const warmer of this.#warmers.values()) warmer.abort(reason);
   }
 

@@ -1,11 +1,11 @@
 import type { Clock } from "../../../base/clock.ts";
 
-/** Tokens of a stream that are looked at together: about as long as a warm and the text that the next one waits for. */
-const WINDOW_TOKENS = 16;
+/** Tokens of a stream that are looked at together: fewer show a warm better, more are surer to have all of it. */
+const WINDOW_TOKENS = 8;
 /** Weight that each pair of windows takes from those before it. */
 const DECAY = 0.999;
-/** Pairs of windows without which nothing is said, and standard errors that a toll must be away from none. */
-const EVIDENCE = { pairs: 12, errors: 4 };
+/** Standard deviations that the pairs which say so must be away from half of them. */
+const EVIDENCE = 4;
 
 /** Some tokens of one stream: how long they took, and how many tokens warms computed on its worker meanwhile. */
 interface StreamWindow {
@@ -15,35 +15,47 @@ interface StreamWindow {
 }
 
 /**
- * What a warmed token costs a stream of the same worker, in ms: the slope of the streams' pace over the warms' tokens,
- * from the differences of neighbouring windows of each stream, so that a pace that changes slowly with load does not
- * count.
+ * What a warmed token costs a stream of the same worker, in ms: the slope of a stream's pace over the warms' tokens, from
+ * the differences of neighbouring windows, so that a pace that changes slowly with load does not count. Whether it is
+ * there at all is told by the pairs in which the window with more of a warm is the slower one: whatever the noise, that
+ * is half of them by chance.
  */
 export class WarmToll {
-  #pairs = 0;
-  #sums = { xx: 0, xy: 0, yy: 0 };
+  /** Of each worker one stream is looked at: those of one server keep step, and would count as so many witnesses. */
+  readonly #probes = new Map<string, TolledStream>();
+  #sums = { xx: 0, xy: 0 };
+  #pairs = { all: 0, slowerMore: 0 };
   #all = { ms: 0, warmed: 0 };
+
+  /** True for the one stream of its worker that is looked at. */
+  looksAt(stream: TolledStream, worker: string): boolean {
+    if (!this.#probes.has(worker)) this.#probes.set(worker, stream);
+    return this.#probes.get(worker) === stream;
+  }
+
+  /** A stream of a worker has ended: the next one is looked at. */
+  leave(stream: TolledStream, worker: string): void {
+    if (this.#probes.get(worker) === stream) this.#probes.delete(worker);
+  }
 
   /** Two windows of one stream that follow each other. */
   note(before: StreamWindow, now: StreamWindow): void {
     const { ms, warmed } = this.#all;
     this.#all = { ms: ms * DECAY + now.ms, warmed: warmed * DECAY + now.warmed };
-    // What warms cost is not forgotten while there are none.
-    if (before.warmed + now.warmed === 0) return;
     const x = now.warmed / now.tokens - before.warmed / before.tokens;
     const y = now.ms / now.tokens - before.ms / before.tokens;
-    const { xx, xy, yy } = this.#sums;
-    this.#pairs = this.#pairs * DECAY + 1;
-    this.#sums = { xx: xx * DECAY + x * x, xy: xy * DECAY + x * y, yy: yy * DECAY + y * y };
+    if (x === 0 || y === 0) return;
+    const { xx, xy } = this.#sums;
+    this.#sums = { xx: xx * DECAY + x * x, xy: xy * DECAY + x * y };
+    const { all, slowerMore } = this.#pairs;
+    this.#pairs = { all: all * DECAY + 1, slowerMore: slowerMore * DECAY + (x * y > 0 ? 1 : 0) };
   }
 
   /** Ms that a warmed token costs a stream; 0 as long as that could be chance. */
   get msPerToken(): number {
-    const { xx, xy, yy } = this.#sums;
-    if (this.#pairs < EVIDENCE.pairs || xx === 0) return 0;
-    const ms = xy / xx;
-    const error = Math.sqrt(Math.max(0, yy - ms * xy) / this.#pairs / xx);
-    return ms > EVIDENCE.errors * error ? ms : 0;
+    const { all, slowerMore } = this.#pairs;
+    if (all === 0 || 2 * slowerMore - all < EVIDENCE * Math.sqrt(all)) return 0;
+    return Math.max(0, this.#sums.xy / this.#sums.xx);
   }
 
   /** Share of the streams' time that went to warms. */
@@ -80,6 +92,7 @@ export class TolledStream {
     const warmed = this.#warmedOn(worker);
     this.#last = { ms, warmed };
     if (worker !== this.#worker) {
+      this.end();
       this.#worker = worker;
       this.#warmedAtFirst = warmed;
       this.#before = undefined;
@@ -90,9 +103,15 @@ export class TolledStream {
     if (this.#tokens < WINDOW_TOKENS) return;
     const { ms: beginMs, warmed: warmedBefore } = this.#begin;
     const now = { tokens: this.#tokens, ms: ms - beginMs, warmed: warmed - warmedBefore };
-    if (this.#before !== undefined) this.#toll.note(this.#before, now);
-    this.#before = now;
+    const before = this.#before;
+    this.#before = this.#toll.looksAt(this, worker) ? now : undefined;
+    if (before !== undefined && this.#before !== undefined) this.#toll.note(before, now);
     this.#next(ms, warmed);
+  }
+
+  /** No more will come. */
+  end(): void {
+    if (this.#worker !== undefined) this.#toll.leave(this, this.#worker);
   }
 
   /** The worker of its last token. */

@@ -26,6 +26,7 @@ async function streams(
       warmed += tokens;
       for (const stream of several) stream.wrote(1, "w");
     }
+    for (const stream of several) stream.end();
     last = several[0]!;
   }
   return { toll, last };
