@@ -59,7 +59,9 @@ export async function startEmbeddedModels(
   const log = logger("embedded");
   const servers = new Map<string, MemoryHandler>();
   const generators: WorkerGenerator[] = [];
-  const precedence = new Precedence();
+  const used = found.reduce((sum, { config }) => sum + (config.onnx?.threads ?? threads), 0);
+  // Where each has cores of its own, nobody gains by another one's pause.
+  const precedence = used > availableParallelism() ? new Precedence() : undefined;
   const models = { ...config.models };
   const transport = new RoutedTransport(servers, options.transport);
   const close = async () => {
@@ -125,7 +127,7 @@ function startModel(
     readonly log: Logger;
     readonly threads: number;
     readonly tokenizer: ModelTokenizer;
-    readonly precedence: Precedence;
+    readonly precedence: Precedence | undefined;
   },
 ): Promise<WorkerGenerator> {
   const onnx = config.onnx ?? modelOnnxSchema.parse({});

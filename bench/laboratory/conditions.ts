@@ -26,7 +26,7 @@ export const BEST_SINGLE = `${LABORATORY_SIZES.at(-1)} alone`;
  * Steps for answers of some 60 tokens: the sizes that are usual for long ones would never be reached. The laboratory's
  * models end a short solution with its result, so that few words are written ahead of it.
  */
-const SMALL_STEPS = { first_tokens: 1, chunk_tokens: 12, steps: 4, write_tokens: 4, ahead_tokens: 8 };
+const SMALL_STEPS = { first_tokens: 2, chunk_tokens: 12, steps: 4, write_tokens: 4, ahead_tokens: 8 };
 
 /** How often the largest model is asked for self-consistency. */
 const SAMPLES = [3, 5, 9, 13, 19];
