@@ -46,6 +46,8 @@ const engineFields = {
   return_tokens_as_token_ids: z.boolean().nullish(),
   truncate_prompt_tokens: z.int().min(-1).nullish(),
   priority: z.int().nullish(),
+  // Not vLLM's.
+  priority_tokens: count.nullish(),
 };
 
 /** Fields of both endpoints. */
@@ -205,6 +207,7 @@ function readJobs(
         sampling: { ...sampling, seed: choice === 0 ? seed : `${seed}/${choice}` },
         stopIds: new Set([...ownEnds, ...request.stop_token_ids ?? []]),
         priority: request.priority ?? undefined,
+        priorityTokens: request.priority_tokens ?? undefined,
         logprobs,
       };
       return { ...common, index: prompt * choices + choice, request: sequence };

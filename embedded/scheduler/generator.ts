@@ -30,6 +30,8 @@ export interface SequenceRequest {
   readonly stopIds: ReadonlySet<number>;
   /** Lower goes first; absent: 0. While one below 0 is there, those of higher ones pause, in all models of the process. */
   readonly priority?: number | undefined;
+  /** Tokens for which it has that priority; from then on it is 0. Absent: all. */
+  readonly priorityTokens?: number | undefined;
   /** Alternatives to report with each token; undefined: no log-probabilities. */
   readonly logprobs: number | undefined;
 }

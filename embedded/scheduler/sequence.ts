@@ -32,7 +32,8 @@ export class Sequence {
   }
 
   get priority(): number {
-    return this.request.priority ?? 0;
+    const { priority = 0, priorityTokens = Infinity } = this.request;
+    return this.generated < priorityTokens ? priority : 0;
   }
 
   get generated(): number {

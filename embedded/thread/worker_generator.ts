@@ -30,6 +30,10 @@ interface Sequence {
   readonly key: number;
   readonly request: SequenceRequest;
   readonly events: AsyncQueue<SequenceEvent>;
+  /** As others are told of it. */
+  priority: number;
+  /** Tokens after which it has priority 0. */
+  priorityTokens: number;
 }
 
 /** A decoder in a thread of its own. When it crashes, its sequences fail and it is started again. */
@@ -108,11 +112,13 @@ export class WorkerGenerator implements Generator {
       request,
       // It holds at most what was asked for: as many tokens, and two events more.
       events: new AsyncQueue(request.maxTokens + 3),
+      priority: request.priority ?? 0,
+      priorityTokens: request.priorityTokens ?? Infinity,
     };
     const onAbort = () => sequence.events.fail(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
     this.#sequences.set(sequence.key, sequence);
-    this.#precedence?.add(request.priority ?? 0);
+    this.#precedence?.add(sequence.priority);
     this.#thread.keepAlive(true);
     if (this.#isReady) this.#send(sequence);
     try {
@@ -141,7 +147,7 @@ export class WorkerGenerator implements Generator {
     const found = this.#sequences.get(key);
     if (found === undefined) return false;
     this.#sequences.delete(key);
-    this.#precedence?.remove(found.request.priority ?? 0);
+    this.#precedence?.remove(found.priority);
     if (this.#sequences.size === 0) this.#thread.keepAlive(false);
     return true;
   }
@@ -206,6 +212,10 @@ export class WorkerGenerator implements Generator {
         continue;
       }
       sequence.events.tryPush(event);
+      if (event.type === "token" && --sequence.priorityTokens === 0) {
+        this.#precedence?.remove(sequence.priority);
+        sequence.priority = 0;
+      }
       if (event.type !== "end") continue;
       this.#forget(key);
       sequence.events.close();

@@ -37,6 +37,8 @@ export interface EngineCapabilities {
   readonly smallPieces?: true;
   /** The server orders its queue by `priority`, lower first; absent: the field would be ignored, or refused. */
   readonly priority?: "lower_first";
+  /** There `priority` may hold for a request's first `priority_tokens` only, and is 0 from then on; absent: it may not. */
+  readonly priorityTokens?: true;
   /** File and arithmetic of a model in this process, for traces; absent: the server does not say. */
   readonly computes?: JsonObject;
   /** Nothing computes: the server says that it is a simulation; absent: it does not say so. */

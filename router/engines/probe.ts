@@ -31,6 +31,7 @@ export function defaultCapabilities(
         blockTokens: 1,
         smallPieces: true,
         priority: "lower_first",
+        priorityTokens: true,
       };
     case "vllm":
     case "vllm-pd":

@@ -63,6 +63,7 @@ export function commonCapabilities(
     ...(blockTokens !== undefined && every((one) => one.blockTokens === blockTokens) ? { blockTokens } : {}),
     ...(every((one) => one.smallPieces === true) ? { smallPieces: true } : {}),
     ...(priority !== undefined && every((one) => one.priority === priority) ? { priority } : {}),
+    ...(every((one) => one.priorityTokens === true) ? { priorityTokens: true } : {}),
     // One that is simulated is enough for figures that are no engine's.
     ...(all.some((one) => one.simulated === true) ? { simulated: true } : {}),
     // A model in this process is its own only worker.

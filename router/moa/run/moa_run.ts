@@ -226,6 +226,7 @@ export class MoaRun implements Run {
       output: this.output,
       trace: this.#trace,
       clock,
+      leafSampling: (node, sampling) => this.#stairs?.leafSampling(node, sampling) ?? sampling,
       wantsLogprobs: (node) =>
         this.#exits.wantsLogprobs(node) || this.#consensus?.wantsLogprobs(node) === true,
     });

@@ -31,6 +31,8 @@ export interface RunRequestsOptions {
   readonly output: RunOutput;
   readonly trace: Trace;
   readonly clock: Clock;
+  /** The parameters of an agent that reads nobody, as a staircase wants them. */
+  readonly leafSampling: (node: AgentNode, sampling: Sampling) => Sampling;
   /** True where an exit looks at an agent's log-probabilities. */
   readonly wantsLogprobs: (node: AgentNode) => boolean;
 }
@@ -49,12 +51,17 @@ export class RunRequests {
 
   /** The request of an agent whose clusters are closed. Throws when its prompt cannot be made. */
   of(node: AgentNode): PromptedRequest {
-    const { graph, input, calls, clusters, prompts, warming, clock, wantsLogprobs } = this.#options;
+    const { graph, input, calls, clusters, prompts, warming, clock, leafSampling, wantsLogprobs } =
+      this.#options;
     const target = calls.target(node);
     warming.close(node);
     const answers = clusters.answersFor(node);
     const fitted = fitContext(target, { prompts, answers, onOverflow: graph.onOverflow, clock });
-    const noted = (known: FittedPrompt) => this.#note(node, target.sampling, known);
+    const noted = (known: FittedPrompt) => {
+      const whole = this.#note(node, target.sampling, known);
+      const sampling = node.reads.length > 0 ? whole.sampling : leafSampling(node, whole.sampling);
+      return { ...whole, sampling };
+    };
     const prompt = fitted instanceof Promise ? fitted.then(noted) : noted(fitted);
     // A call that is over does not wait for it.
     if (prompt instanceof Promise) prompt.catch(() => {});

@@ -1,11 +1,12 @@
 import { Notify } from "../../../base/notify.ts";
 import { unlessAborted } from "../../../base/unless_aborted.ts";
 import type { StaircaseConfig } from "../../../cfgs/schema/staircase.ts";
-import { type Prompt, type Sampling, statedPriority } from "../../engines/engine.ts";
+import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { Asked } from "../agent/agent_call.ts";
 import type { AnswerSoFar, AnswerStep, AnswerSteps } from "../agent/answer_steps.ts";
 import { samplingOfChoice } from "../graph/sampling.ts";
 import type { AgentAnswer } from "../prompt/answer.ts";
+import { type Ahead, goingAhead } from "./ahead.ts";
 import { type FirstWords, firstWords, type WritingPrecursor } from "./first_words.ts";
 
 /** Options of a `NodeStairs`. */
@@ -18,8 +19,8 @@ export interface NodeStairsOptions {
   /** The prompt with such answers. */
   readonly promptOf: (answers: readonly AgentAnswer[]) => Promise<Prompt>;
   readonly sampling: Sampling;
-  /** Added to the priority of its first step, where its engine orders its queue by it; absent where not. */
-  readonly priority?: number | undefined;
+  /** Of its first step; absent where its engine orders nothing. */
+  readonly ahead?: Ahead | undefined;
   /** Longest prompt plus answer; Infinity where nobody knows. */
   readonly contextTokens: number;
 }
@@ -107,10 +108,9 @@ export class NodeStairs {
   }
 
   #samplingOf(choice: number, before: number, most: number): Sampling {
-    const { sampling, priority } = this.#options;
+    const { sampling, ahead } = this.#options;
     const own = { ...samplingOfChoice(sampling, choice), max_tokens: before + most };
-    if (before > 0 || priority === undefined) return own;
-    return { ...own, extra: { ...own.extra, priority: (statedPriority(sampling) ?? 0) + priority } };
+    return before > 0 || ahead === undefined ? own : goingAhead(own, ahead);
   }
 
   /** Most tokens of a next step before the last one, which has at least one token left. */

@@ -8,6 +8,8 @@ import type { RunInput } from "../graph/run_input.ts";
 import type { Precursor } from "../prompt/answer_layout.ts";
 import { contextTokensOf, type PromptTarget, type RunPrompts } from "../prompt/run_prompts.ts";
 import type { Trace } from "../record/trace.ts";
+import type { Sampling } from "../../engines/engine.ts";
+import { type Ahead, aheadOf, goingAhead } from "./ahead.ts";
 import { NodeStairs } from "./node_stairs.ts";
 
 /** The agents of a run, as its staircase needs them. */
@@ -103,6 +105,26 @@ export class RunStairs {
     this.#nodes.get(node)?.finish(asked);
   }
 
+  /** The parameters of an agent that reads nobody: its first words go ahead where agents wait for no more of it. */
+  leafSampling(node: AgentNode, sampling: Sampling): Sampling {
+    const readers = this.#options.graph.agents.filter(({ reads }) =>
+      reads.some(({ agents }) => agents.includes(node))
+    );
+    const ahead = readers.length > 0 && readers.every((reader) => this.#nodes.has(reader))
+      ? this.#ahead(node)
+      : undefined;
+    return ahead === undefined ? sampling : goingAhead(sampling, ahead);
+  }
+
+  #ahead(node: AgentNode): Ahead | undefined {
+    const { graph: { staircase }, agents } = this.#options;
+    const { capabilities } = agents.target(node).served.engine;
+    return aheadOf(capabilities, {
+      depth: depthOf(node),
+      firstTokens: staircase?.settings.first_tokens ?? 0,
+    });
+  }
+
   #stairs(node: AgentNode): NodeStairs {
     const { graph: { staircase, slots }, agents, prompts, clock } = this.#options;
     if (staircase === undefined) throw new Error(`Agent ${node.id} has no staircase`);
@@ -118,8 +140,7 @@ export class RunStairs {
         }),
       promptOf: async (answers) => await turnByTurn(clock, prompts.unspliced(target, answers)),
       sampling: target.sampling,
-      // The first word waits for the first steps alone: the nearer to the root, the sooner.
-      priority: target.served.engine.capabilities.priority === undefined ? undefined : -depthOf(node),
+      ahead: this.#ahead(node),
       contextTokens: contextTokensOf(target.served) ?? Infinity,
     });
   }

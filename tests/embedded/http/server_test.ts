@@ -211,6 +211,7 @@ test("sampling parameters reach the generator, with vLLM's defaults where nothin
     min_tokens: 2,
     stop_token_ids: [77],
     priority: -3,
+    priority_tokens: 4,
     logprobs: 3,
   });
   const [plain, full] = generator.requests;
@@ -237,7 +238,8 @@ test("sampling parameters reach the generator, with vLLM's defaults where nothin
     logitBias: new Map([[5, 100], [6, -1]]),
     seed: "9",
   });
-  assert.deepEqual([plain?.priority, full?.priority], [undefined, -3]);
+  assert.deepEqual([plain?.priority, plain?.priorityTokens], [undefined, undefined]);
+  assert.deepEqual([full?.priority, full?.priorityTokens], [-3, 4]);
   assert.deepEqual(full?.stopIds, new Set([END, SECOND_END, 77]));
   assert.deepEqual([full?.minTokens, full?.logprobs, full?.maxTokens], [2, 3, 16]);
 });

@@ -145,10 +145,16 @@ function setUp(
     scheduler,
     memory,
     pool,
-    add: (key: number, prompt: readonly number[], tokens: number, priority?: number) =>
+    add: (
+      key: number,
+      prompt: readonly number[],
+      tokens: number,
+      priority?: number,
+      priorityTokens?: number,
+    ) =>
       new Promise<void>((resolve) => {
         ended.set(key, resolve);
-        scheduler.add(key, { ...requestOf(prompt, tokens), priority });
+        scheduler.add(key, { ...requestOf(prompt, tokens), priority, priorityTokens });
       }),
     onNews: (listen: (news: Told) => void) => void (onNews = listen),
     close: async () => {
@@ -320,6 +326,26 @@ for (const growth of growths) {
   });
 }
 
+test("a sequence may be urgent for its first tokens only: then it goes on as any other", async () => {
+  const { told, add, close, onNews } = setUp({ batch: 1000 });
+  let late: Promise<void> | undefined;
+  onNews(({ key, event }) => {
+    if (key === 1 && event.type === "token" && idsOf(told, 1).length === 10) {
+      late ??= add(2, promptOf(2, 20), 20, -1, 5);
+    }
+  });
+  await add(1, promptOf(1, 6), 40);
+  await late;
+  for (const [key, length, tokens] of [[1, 6, 40], [2, 20, 20]] as const) {
+    assert.deepEqual(idsOf(told, key), answerTo(promptOf(key, length), tokens));
+  }
+  const keys = told.flatMap(({ key, event }) => event.type === "token" ? [key] : []);
+  const from = keys.indexOf(2);
+  assert.deepEqual(keys.slice(from, from + 5), [2, 2, 2, 2, 2]);
+  assert.equal(keys.slice(from + 5, from + 15).filter((key) => key === 1).length, 5, `${keys}`);
+  await close();
+});
+
 test("a model whose neighbour has an urgent sequence pauses, but for what is as urgent, and goes on when it is told", async () => {
   const { told, scheduler, add, close } = setUp();
   scheduler.yieldTo(-2);
@@ -348,6 +374,7 @@ const job = fc.record({
   abortAt: fc.option(fc.integer({ min: 1, max: 60 }), { freq: 4 }),
   poisoned: fc.integer({ min: 0, max: 9 }).map((value) => value === 0),
   priority: fc.constantFrom(undefined, undefined, 0, 10, -1, -2),
+  priorityTokens: fc.option(fc.nat({ max: 20 }), { nil: undefined }),
 });
 
 test("whatever comes, however little memory there is, each answer is its own, and memory stays within its bound", async () => {
@@ -375,7 +402,8 @@ test("whatever comes, however little memory there is, each answer is its own, an
         const ends: Promise<void>[] = [];
         const come = () => {
           const { key } = coming.shift()!;
-          ends.push(add(key, prompts[key]!, jobs[key]!.tokens, jobs[key]!.priority));
+          const { tokens, priority, priorityTokens } = jobs[key]!;
+          ends.push(add(key, prompts[key]!, tokens, priority, priorityTokens));
         };
         onNews(({ key, event }) => {
           assert.ok(pool.usedTokens <= maxTokens);

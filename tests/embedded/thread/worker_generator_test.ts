@@ -217,6 +217,16 @@ test("an urgent sequence is told to the threads of the other models, and its end
     await outcome;
     assert.equal(yields().at(-1), undefined);
   }
+  const outcome = collect(generator!.generate({ ...urgent, priorityTokens: 2 }, never)).catch(() => {});
+  const token = { id: 4, logprob: -1, top: [] };
+  one!.ready();
+  one!.news(3, { type: "prompt", cachedTokens: 0 }, { type: "token", token });
+  assert.equal(yields().at(-1), -1);
+  one!.news(3, { type: "token", token });
+  assert.equal(yields().at(-1), undefined, "only its first tokens were urgent");
+  one!.news(3, { type: "token", token }, { type: "end", reason: "length" });
+  await outcome;
+  assert.equal(yields().length, 8);
   assert.deepEqual(one!.sent.filter(({ kind }) => kind === "yield"), [], "its own it knows");
 });
 

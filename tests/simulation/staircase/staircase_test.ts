@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { RunRecord } from "../../../router/moa/record/run_record.ts";
+import { isJsonObject, type JsonObject } from "../../../base/json.ts";
 import type { RunInput } from "../../../router/moa/graph/run_input.ts";
 import { fc } from "../../properties.ts";
 import { ExitWorld } from "../exit_world.ts";
-import { eventsOf, makeWarmWorld } from "../warm_world.ts";
+import { ask, eventsOf, makeWarmWorld } from "../warm_world.ts";
 import { resetAfter } from "../reset_after.ts";
 import { engineTotals } from "../world.ts";
 
@@ -201,6 +202,42 @@ test("at low effort the run may end early: the root waits, and the trace says wh
   const [off] = eventsOf(record, "staircase_off");
   assert.match(String(off?.data?.["reason"]), /^early_exit of scope "run"/);
   assert.equal(rootOf((await askTree({ effort: "high" })).record).steps?.length, 4);
+});
+
+test("where a server orders its queue by priority, first steps go ahead of all that they do not wait for", async () => {
+  const bodies: JsonObject[] = [];
+  const agents = ["8b", "32b"].map((model) => ({ model }));
+  const readers = [{ model: "4b" }, { model: "4b" }];
+  const world = makeWarmWorld({
+    seed: "ahead",
+    replicas: 1,
+    graphs: treeOf({
+      staircase: { ...small, climbs: "all" },
+      layers: [{ agents }, { agents: readers }, { agents: [{ model: "4b" }] }],
+      incremental_prefill: "off",
+    }),
+    intercept: ({ body, url }) => {
+      if (url.endsWith("/server_info?config_format=json")) {
+        const info = { vllm_config: { scheduler_config: { policy: "priority" } } };
+        const bytes = new TextEncoder().encode(JSON.stringify(info));
+        return () => Promise.resolve({ status: 200, headers: {}, body: ReadableStream.from([bytes]) });
+      }
+      const sent: unknown = typeof body === "string" ? JSON.parse(body) : undefined;
+      if (isJsonObject(sent) && sent["stream"] === true) bodies.push(sent);
+      return undefined;
+    },
+  });
+  await world.clock.run(async () => {
+    const router = await world.router();
+    await router.ready();
+    const record = await ask(router, "moa", "Question 3");
+    await router.close();
+    assert.equal(record.state, "done", record.error?.message ?? "");
+    for (const { steps = [] } of record.agents.slice(2)) assert.ok(steps.length > 1);
+    // A priority that ends it does not know: the leaves, which are asked for all of their answers, have none.
+    const priorities = bodies.map(({ priority }) => priority).filter((priority) => priority !== undefined);
+    assert.deepEqual(priorities.sort(), [-2, -2, -3]);
+  });
 });
 
 test("a client's stop string ends the answer in the middle of a staircase, and its precursors with it", async () => {

@@ -94,7 +94,10 @@ test("where the engine orders its queue the first step goes ahead by what its ag
   const words = [writing("a", "a b c d e f g h i j k l m n o p")];
   for (const [stated, priorities] of [[undefined, [-2, undefined]], [5, [3, 5]]] as const) {
     const extra = stated === undefined ? {} : { extra: { priority: stated } };
-    const stairs = stairsOf(words, { priority: -2, sampling: { max_tokens: 40, ...extra } });
+    const stairs = stairsOf(words, {
+      ahead: { priority: -2, tokens: 9 },
+      sampling: { max_tokens: 40, ...extra },
+    });
     assert.equal(stairs.grew(20), true);
     const steps = stairs.steps(0);
     const first = await steps.next({ tokens: 0, hasEnded: false }, never);
@@ -102,8 +105,12 @@ test("where the engine orders its queue the first step goes ahead by what its ag
     words[0] = writing("a", `${"a ".repeat(60)}z`);
     stairs.grew(40);
     assert.deepEqual(
-      [first, await next].map(({ sampling, isLast }) => [sampling.extra?.priority, isLast]),
-      priorities.map((priority) => [priority, false]),
+      [first, await next].map(({ sampling: { extra }, isLast }) => [
+        extra?.priority,
+        extra?.priority_tokens,
+        isLast,
+      ]),
+      priorities.map((priority, index) => [priority, index === 0 ? 9 : undefined, false]),
     );
     words[0] = writing("a", "a b c d e f g h i j k l m n o p");
   }
