@@ -42,6 +42,7 @@ export class SecondAttempt {
   readonly #deltas: OutputDelta[] = [];
   readonly #stop = new AbortController();
   #isOver = false;
+  #wasRefused = false;
   #running: EngineUsage | undefined;
   #end: End | undefined;
   #worker = "";
@@ -111,7 +112,11 @@ export class SecondAttempt {
     const { control, context: { clock } } = this.#options;
     const { afterMs } = control;
     if (afterMs === undefined || this.begun || this.#isOver) return () => {};
-    return clock.timer(afterMs, () => this.#begin(lease, afterMs));
+    let cancel = () => {};
+    // What others pay for may be enough when it is as late once more.
+    const later = () => cancel = clock.timer(afterMs, () => this.#begin(lease, afterMs, later));
+    later();
+    return () => cancel();
   }
 
   /** The first attempt's end, or this one's where that is adopted before. Rejects as the first attempt does. */
@@ -154,10 +159,13 @@ export class SecondAttempt {
     }
   }
 
-  #begin(first: Lease, afterMs: number): void {
+  #begin(first: Lease, afterMs: number, again: () => void): void {
     const { model: { pool }, log, control, request: { prompt }, note } = this.#options;
     if (this.#isOver || this.begun) return;
-    const refuse = (reason: string) => note("hedge_refused", { reason, after_ms: afterMs });
+    const refuse = (reason: string) => {
+      if (!this.#wasRefused) note("hedge_refused", { reason, after_ms: afterMs });
+      this.#wasRefused = true;
+    };
     if (log.isRead) return refuse("its text is read already");
     const ids = [first.workerId, first.prefill?.workerId];
     // The ranks of a server are slow together.
@@ -175,6 +183,7 @@ export class SecondAttempt {
     else {
       lease.release("aborted");
       refuse(isElsewhere ? "max_share is used up" : "no other worker has a place");
+      if (isElsewhere) again();
     }
   }
 

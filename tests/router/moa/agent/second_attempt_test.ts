@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HedgeSettings } from "../../../../cfgs/schema/config.ts";
+import { MetricsText } from "../../../../base/prometheus.ts";
 import { Random } from "../../../../base/random.ts";
+import { ExitMetrics } from "../../../../router/http/metrics/exit_metrics.ts";
+import { agentBody } from "../../../../router/http/runs/run_bodies.ts";
 import { HedgeControl } from "../../../../router/moa/agent/hedge_control.ts";
 import type { RunInput } from "../../../../router/moa/graph/run_input.ts";
 import type { RunRecord } from "../../../../router/moa/record/run_record.ts";
@@ -95,6 +98,9 @@ test("an agent that is late is started again on another worker: the first that e
     outcome: "won",
     tokens: 3,
   });
+  const shown: unknown = Object(agentBody(agent)).hedge;
+  const times = { started_at_ms: USUAL_MS, ended_at_ms: USUAL_MS + 80 };
+  assert.deepEqual(shown, { worker: "w2", ...times, outcome: "won", tokens: 3 });
   assert.equal(agent.firstTokenAtMs, USUAL_MS + 20);
   assert.deepEqual(calls.slice(0, 2).map(({ workerId, outcome }) => [workerId, outcome]), [
     ["w1", "aborted"],
@@ -140,6 +146,28 @@ test("nobody is started again whose text has been read, where no other worker ha
   assert.deepEqual([refusal(limited), limited.record.agents[0]?.text], [[], "slow but sure"]);
   const rare = await played(lateWorld(late, { hedge: { after: "p90", max_share: 0.04 } }));
   assert.deepEqual(refusal(rare), [["hedge_refused", "max_share is used up"]]);
+});
+
+test("one that is refused a second attempt because of max_share is asked again when it is as late once more", async () => {
+  const late: Late = (workerId) => workerId === "w1" ? SLOW : QUICK;
+  const rare = lateWorld(late, { hedge: { after: "p90", max_share: 0.04 } });
+  const { record, durationMs } = await played(rare, () => {
+    // Others begin meanwhile, and pay for it.
+    void rare.clock.sleep(1.5 * USUAL_MS).then(() => {
+      for (let run = 0; run < 5; run++) void readAll(rare.start());
+    });
+  });
+  assert.equal(durationMs, 2 * USUAL_MS + 80);
+  assert.deepEqual(hedgeEvents(record).map(({ type, atMs }) => [type, atMs]), [
+    ["hedge_refused", USUAL_MS],
+    ["hedge_started", 2 * USUAL_MS],
+    ["hedge_ended", 2 * USUAL_MS + 80],
+  ]);
+  const metrics = new ExitMetrics();
+  metrics.add("g", record);
+  const text = new MetricsText();
+  metrics.write(text);
+  assert.match(text.toString(), /^canopy_hedges_total\{model="a",outcome="won"\} 1$/m);
 });
 
 test("a second attempt is ended when a client begins to read the first, and one that fails harms nobody", async () => {
