@@ -34,6 +34,14 @@ export const workerSchema = z.union([
   }),
 ]).describe("The URL of a server, or a prefill and a decode server that work together");
 
+/** `hedge` of a model: when its agents are started a second time. */
+export const hedgeSchema = z.strictObject({
+  after: z.enum(["p50", "p60", "p70", "p80", "p90", "p95", "p99"]).default("p95").describe(
+    "Percentile of the times that the model's agents took, after which one is started a second time",
+  ),
+  max_share: z.number().gt(0).max(1).default(0.05).describe("Share of its agents that may be"),
+});
+
 export const modelSchema = z.strictObject({
   model: z.string().min(1).describe(
     "The name the engine knows: a Hub id or a served model name; of an embedded model a Hub id or a folder",
@@ -69,12 +77,7 @@ export const modelSchema = z.strictObject({
     "Longest wait for the first answer of a SGLang pair that has been idle for a minute, before another attempt is " +
       "made beside it; absent: none is",
   ),
-  hedge: z.strictObject({
-    after: z.enum(["p50", "p60", "p70", "p80", "p90", "p95", "p99"]).default("p95").describe(
-      "Percentile of the times that the model's agents took, after which one is started a second time",
-    ),
-    max_share: z.number().gt(0).max(1).default(0.05).describe("Share of its agents that may be"),
-  }).optional().describe(
+  hedge: hedgeSchema.optional().describe(
     "An agent that is late is started a second time on another worker, and the first that ends counts; absent: none is",
   ),
   price: z.strictObject({

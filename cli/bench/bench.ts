@@ -7,6 +7,7 @@ import { benchMergeCommand } from "./eval/merge.ts";
 import { benchExitCommand, benchTauCommand } from "./exit.ts";
 import { benchChunkCommand, benchPrefillCommand, benchRunCommand } from "./experiment.ts";
 import { benchGradeCommand } from "./grade.ts";
+import { benchHedgeCommand } from "./hedge.ts";
 import { benchLaboratoryCommand } from "./laboratory.ts";
 import { benchLoadCommand } from "./load.ts";
 import { benchPlacingCommand } from "./placing.ts";
@@ -35,6 +36,7 @@ export const benchCommand = commandGroup({
     benchTopologyCommand,
     benchWorkloadsCommand,
     benchPlacingCommand,
+    benchHedgeCommand,
     benchReplayCommand,
     benchAllCommand,
     benchLaboratoryCommand,

@@ -216,6 +216,28 @@ function costText(stepMs: number): string {
   });
 }
 
+test("canopy bench hedge shows runs with a slow worker with second attempts and without, and refuses what is no hedge", async () => {
+  const few = ["--questions", "24", "--clients", "2", "--policy", "round_robin", "--seed", "few"];
+  const args = ["hedge", ...few, "--hedge", "none", "--hedge", "p70/0.4", "--json", "a.json"];
+  const { code, out, err, files } = await bench(args, system);
+  assert.equal(code, 0, err);
+  assert.match(out, /Simulated, not measured: .*; 24 questions, 2 at a time; seed few/);
+  assert.match(out, /one of the four is always 4 times as slow/);
+  assert.match(out, /round_robin +none .* 0\.0 % +– +0\.0 %/);
+  assert.match(out, /the texts of all rows are the same/);
+  const { simulated, settings, results } = JSON.parse(files["a.json"] ?? "");
+  assert.deepEqual([simulated, settings.hedges], [true, ["none", "p70/0.4"]]);
+  assert.deepEqual(
+    results.map(({ straggling, hedge }: Record<string, string>) => [straggling, hedge]),
+    ["now and then", "always"].flatMap((way) => [[way, "none"], [way, "p70/0.4"]]),
+  );
+  for (const wrong of ["p95", "p71/0.1", "p95/2"]) {
+    const refused = await bench(["hedge", "--hedge", wrong], system);
+    assert.notEqual(refused.code, 0);
+    assert.match(refused.err, new RegExp(`"${wrong}" is not after/max_share, such as p95/0\\.05: `));
+  }
+});
+
 test("simulated benches take the cost of models from a file of bench calibrate, and say so", async () => {
   const folder = mkdtempSync(join(tmpdir(), "canopy-bench-"));
   try {
