@@ -1,5 +1,5 @@
 import type { Clock } from "../../../base/clock.ts";
-import { CanopyError } from "../../../base/errors.ts";
+import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Spans } from "../../tracing/spans.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
@@ -10,6 +10,7 @@ import { buildGraphs } from "../graph/build_graph.ts";
 import type { AgentGraph, Graph } from "../graph/graph_types.ts";
 import type { RunInput } from "../graph/run_input.ts";
 import type { RunRecord } from "../record/run_record.ts";
+import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
 import { RunStore } from "../record/run_store.ts";
 import { EndedRun } from "./ended_run.ts";
 import { MoaRun } from "./moa_run.ts";
@@ -128,18 +129,7 @@ class GraphRunner implements Moa {
     }
     this.#refuseWithoutRoot(graph);
     const id = `run_${this.#random.hex(32)}`;
-    const run = new MoaRun({
-      id,
-      arrival: this.#arrivals.next(),
-      graph,
-      input,
-      models: this.#models,
-      exitPolicies: this.#exitPolicies,
-      clock: this.#clock,
-      random: this.#random.stream(id),
-      spans: this.#spans,
-      signal,
-    });
+    const run = this.#make(id, graph, input, signal);
     this.#running.set(id, run);
     run.ended.then(() => {
       this.#running.delete(id);
@@ -149,6 +139,32 @@ class GraphRunner implements Moa {
     });
     run.start();
     return run;
+  }
+
+  /** Throws as `MoaRun` does for a request that does not fit the graph; its span has then ended. */
+  #make(id: string, graph: AgentGraph, input: RunInput, signal: AbortSignal): MoaRun {
+    const { headers = {} } = input;
+    const span = this.#spans && beginRunSpan(this.#spans, { id, graph: graph.name, headers });
+    try {
+      return new MoaRun({
+        id,
+        arrival: this.#arrivals.next(),
+        graph,
+        input,
+        models: this.#models,
+        exitPolicies: this.#exitPolicies,
+        clock: this.#clock,
+        random: this.#random.stream(id),
+        spans: this.#spans,
+        span,
+        signal,
+      });
+    } catch (error) {
+      if (span !== undefined) {
+        endRunSpan(span, { state: "failed" }, error instanceof Error ? error : new Error(messageOf(error)));
+      }
+      throw error;
+    }
   }
 
   /** Nobody need work for an answer that no worker can write. Throws 503 `no_worker`. */

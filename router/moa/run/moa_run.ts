@@ -29,7 +29,7 @@ import { refuseMedia } from "../prompt/refuse_media.ts";
 import { checkContext } from "../prompt/context_budget.ts";
 import { RunPrompts } from "../prompt/run_prompts.ts";
 import type { CutRecord, RecordedRequest, RunRecord } from "../record/run_record.ts";
-import { beginRunSpan, endRunSpan } from "../record/run_spans.ts";
+import { endRunSpan } from "../record/run_spans.ts";
 import type { Trace, TraceEvent } from "../record/trace.ts";
 import { isStaircase, RunStairs, staircaseRefusal } from "../stairs/run_stairs.ts";
 import type { RunUsage, Spent } from "../record/usage.ts";
@@ -73,6 +73,8 @@ export interface MoaRunOptions {
   readonly random: Random;
   /** Traces of runs. */
   readonly spans?: Spans | undefined;
+  /** The run's own, which it ends. */
+  readonly span?: Span | undefined;
   /** Aborts when the client has gone. */
   readonly signal: AbortSignal;
 }
@@ -141,7 +143,7 @@ export class MoaRun implements Run {
    * that before any agent starts.
    */
   constructor(options: MoaRunOptions) {
-    const { id, arrival, graph, input, models, exitPolicies, clock, random, spans } = options;
+    const { id, arrival, graph, input, models, exitPolicies, clock, random, spans, span } = options;
     this.id = id;
     this.#options = options;
     // MoA-vllm strips what a model says; where a client counts tokens, it gets them all.
@@ -152,7 +154,7 @@ export class MoaRun implements Run {
     this.#drawSeed = String(input.rootSampling.seed ?? random.stream("draws").uint32());
     const trace = this.#trace = runTrace(clock, graph, input.choices);
     const headers = input.headers ?? {};
-    const span = this.#span = spans && beginRunSpan(spans, { id, graph: graph.name, headers });
+    this.#span = span;
     const context: AgentContext = this.#context = {
       runId: id,
       arrival,

@@ -13,7 +13,14 @@ function tracedWorld(options: { refuses?: string } = {}) {
   const world = makeWorld({
     seed: "traces",
     replicas: 1,
-    graphs: { moa: tree931(12) },
+    graphs: {
+      moa: tree931(12),
+      plain: {
+        layers: [{ agents: [{ model: "8b", prompt: "plain" }] }],
+        incremental_prefill: { mode: "off" },
+      },
+    },
+    prompts: { plain: { text: "Q: [input_prompts]" } },
     pairs: {},
     model: { retries: 0 },
     spans: (clock) => spans = new RecordedSpans(clock),
@@ -107,5 +114,18 @@ test("a worker's failure is the error of its span and of the request's, and prob
     ]);
     assert.equal(legs.find(({ attributes }) => attributes["canopy.phase"] === "decode")?.error, "status 500");
     assert.equal(legs.length, 2);
+  });
+});
+
+test("a run that is refused before it starts has ended its span, with the reason", async () => {
+  const { world, ask, spans } = tracedWorld();
+  await world.clock.run(async () => {
+    const picture = { type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } };
+    const messages = [{ role: "user", content: [{ type: "text", text: "Why?" }, picture] }];
+    const { status } = await ask("plain", { messages });
+    assert.equal(status, 400);
+    const run = spans().all.find(({ name }) => name === "invoke_agent plain");
+    assert.notEqual(run?.endMs, undefined);
+    assert.match(run?.error ?? "", /image_url/);
   });
 });
