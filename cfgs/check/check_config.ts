@@ -123,19 +123,29 @@ function checkRecords({ server: { records } }: Config): ConfigFinding[] {
     .map((name) => doubt(name, `without server.records.file: name one, or leave ${name} out`));
 }
 
+/** Servers and pairs that the engine has no use for. */
+function checkWorkers(path: ConfigPath, { engine, workers }: ModelConfig): ConfigFinding[] {
+  const wantsPairs = engine.endsWith("-pd");
+  return workers.flatMap((worker, index) => {
+    const at = [...path, "workers", index];
+    const isPair = typeof worker === "object" && "prefill" in worker;
+    if (isPair !== wantsPairs) {
+      const message = wantsPairs
+        ? `is one server, but the engine "${engine}" needs pairs: give { "prefill": URL, "decode": URL }`
+        : `is a pair, but the engine "${engine}" needs single servers: give a URL, or use "${engine}-pd"`;
+      return [findingAt(at, message, { value: typeof worker === "string" ? worker : undefined })];
+    }
+    if (!isPair || new URL(worker.prefill).href !== new URL(worker.decode).href) return [];
+    const message = "is the pair's prefill server, too: name the server that writes answers";
+    return [findingAt([...at, "decode"], message)];
+  });
+}
+
 function checkModel(name: string, model: ModelConfig): ConfigFinding[] {
   const path = ["models", name];
   const findings: ConfigFinding[] = [];
   const wantsPairs = model.engine.endsWith("-pd");
-  for (const [index, worker] of model.workers.entries()) {
-    const isPair = typeof worker === "object" && "prefill" in worker;
-    if (isPair === wantsPairs) continue;
-    const message = wantsPairs
-      ? `is one server, but the engine "${model.engine}" needs pairs: give { "prefill": URL, "decode": URL }`
-      : `is a pair, but the engine "${model.engine}" needs single servers: give a URL, or use "${model.engine}-pd"`;
-    const value = typeof worker === "string" ? worker : undefined;
-    findings.push(findingAt([...path, "workers", index], message, { value }));
-  }
+  findings.push(...checkWorkers(path, model));
   for (const half of ["prefill_policy", "decode_policy"] as const) {
     const policy = model[half];
     if (policy === undefined || wantsPairs) continue;

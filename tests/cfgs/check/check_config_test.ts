@@ -137,6 +137,22 @@ test("Pairs and single servers are not mixed up", () => {
   ]);
 });
 
+test("A pair whose two halves are one server is refused", () => {
+  const models = {
+    a: {
+      model: "x",
+      engine: "vllm-pd",
+      workers: [
+        { prefill: "http://h:1", decode: "http://H:1/" },
+        { prefill: "http://h:1", decode: "http://h:2" },
+      ],
+    },
+  };
+  assert.deepEqual(complaints(configText({ models })).map((line) => line.replace(/^.*?: /, "")), [
+    "models.a.workers[0].decode is the pair's prefill server, too: name the server that writes answers",
+  ]);
+});
+
 test("Models without workers, with one twice, or without any use raise warnings", () => {
   const model = { model: "x", engine: "vllm", workers: ["http://h:1"] };
   const models = {
