@@ -5,6 +5,9 @@ import { unitOf } from "./units.ts";
 /** Longest number that is read, in characters. */
 const MAX_LENGTH = 80;
 const DIGITS = "\\d{1,3}(?:(?:,|\\{,\\}|\\\\,|\\\\!|,\\\\!| )\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+";
+const WHOLE = "\\d{1,3}(?:(?:,|\\{,\\})\\d{3})+|\\d+";
+/** 7/2, 3 1/2, 1,000 / 3. */
+const MIXED = new RegExp(`^(?:(\\d+) )?(${WHOLE})\\s?/\\s?(${WHOLE})(?![\\d.]|,\\d)`, "u");
 const numberInText = new RegExp(
   `(?<![\\w.\\\\^_])[-+]?[$€£¥]?(?:\\d{1,3}(?:,\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?)(?:/\\d+)?(?![\\w^]|\\.\\d|,\\d)`,
   "gu",
@@ -136,10 +139,12 @@ function leadingFraction(text: string): Fraction | undefined {
     const numerator = BigInt(latex[2] ?? latex[3]!) + whole * denominator;
     return { numerator, denominator, rest: text.slice(latex[0].length) };
   }
-  const mixed = /^(?:(\d+) )?(\d+)\s?\/\s?(\d+)(?![\d.])/u.exec(text);
+  const mixed = MIXED.exec(text);
   if (mixed !== null) {
-    const denominator = BigInt(mixed[3]!);
-    const numerator = BigInt(mixed[2]!) + BigInt(mixed[1] ?? 0) * denominator;
+    const [whole = 0n, top = 0n, denominator = 0n] = mixed.slice(1).map((part) =>
+      BigInt((part ?? "0").replaceAll(/\D/gu, ""))
+    );
+    const numerator = top + whole * denominator;
     return { numerator, denominator, rest: text.slice(mixed[0].length) };
   }
   const match = new RegExp(

@@ -14,6 +14,10 @@ const MAX_ITEMS = 16;
 /** A name before an equals sign: x, x_1, \theta, AB, area, total cost, f(x), P(A). */
 const NAMED =
   /^((?:[a-zA-Z]|\\[a-zA-Z]+|[A-Z]{2,3}|\p{L}{3,}(?: \p{L}+){0,4})(?:\s?_\s?(?:\w|\{[\w\s,]{1,12}\}))?'?(?:\^\s?\{?-1\}?)?(?:\s?\([^()=<>]{1,20}\))?)\s?(=|∈|\\in(?![a-z]))\s?(?!=)(.+)$/u;
+/** A date in figures, the year first or last. */
+const DATE = /^(?:[12]\d{3}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2[12]\d{3})$/u;
+/** A calculation in parentheses behind an answer and a blank. */
+const REMARKED = /^([^()]*[^\s()]) \(([^()]*[-+*/×·÷^][^()]*)\)$/u;
 const RELATION = /[=<>≤≥≠≈∈]|\\(?:leq?|geq?|neq?|lt|gt|in|approx|equiv|sim|to)(?:slant)?(?![a-z])/u;
 
 /**
@@ -28,6 +32,7 @@ export function readAnswer(text: string, question: string): FoundAnswer | undefi
   if (choice !== undefined) return textAnswer(text, `choice:${choice}`);
   const plain = plainText(text);
   if (plain === "") return undefined;
+  if (DATE.test(plain)) return textAnswer(text, `expression:${normalText(plain)}`);
   const set = /^\\?\{(.*?)\\?\}$/u.exec(plain)?.[1];
   const { items, join } = listItems(set ?? plain);
   const answer = items.length < 2
@@ -52,6 +57,8 @@ function itemOf(plain: string, question: string): FoundAnswer {
   if (name === undefined) {
     const number = parseNumber(plain, question);
     if (number !== undefined) return numberAnswer(plain, number);
+    const remarked = valueWithRemark(plain, question);
+    if (remarked !== undefined) return remarked;
     // 6 + 8 = 14 says 14.
     const value = plain.includes("=") ? valueOfChain(plain, question) : undefined;
     return value?.form.kind === "number" ? value : formulaOf(plain);
@@ -66,6 +73,16 @@ function itemOf(plain: string, question: string): FoundAnswer {
     value: value.form,
   };
   return { text: plain, value: value.value, form };
+}
+
+/** Of 12 (3 + 9) the number, which what is in parentheses comes to; undefined where it does not: a product. */
+function valueWithRemark(plain: string, question: string): FoundAnswer | undefined {
+  const [, before, remark] = REMARKED.exec(plain) ?? [];
+  if (before === undefined || remark === undefined) return undefined;
+  const number = parseNumber(before, question);
+  if (number === undefined) return undefined;
+  const answer = numberAnswer(before, number);
+  return equalAnswers(answer, itemOf(remark, question)) ? answer : undefined;
 }
 
 /** Of 3 + 4 = 7 the end, when both sides are equal; undefined for any other relation. */
