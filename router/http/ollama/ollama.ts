@@ -10,7 +10,7 @@ import type { HttpServices } from "../gate/services.ts";
 import type { Translation } from "../openai/translation.ts";
 import { serveVirtual } from "../openai/virtual_model.ts";
 import { listedGraphs, loadedGraphs, shownGraph, TAG } from "./ollama_models.ts";
-import { ollamaChats, ollamaGenerations, readGenerate } from "./ollama_translation.ts";
+import { ollamaChats, ollamaGenerations, readChat, readGenerate } from "./ollama_translation.ts";
 import { ollamaChatSchema, ollamaGenerateSchema, ollamaShowSchema } from "./request_schema.ts";
 import {
   ollamaAnswerSchema,
@@ -79,9 +79,12 @@ function askingRoutes(http: HttpServices, routes: Hono<Env>): void {
       error,
     }),
     (call) =>
-      withBody(http, call, (request) => {
+      withBody(http, call, async (request) => {
         const graph = graphOf(http, request.body["model"]);
-        return ask(http, request, { graph, kind: ollamaChats, path: CHAT });
+        const { messages } = readChat(request.body);
+        return isSet(messages) && messages.length > 0
+          ? await ask(http, request, { graph, kind: ollamaChats, path: CHAT })
+          : loaded(http, request, { graph, answer: { message: { role: "assistant", content: "" } } });
       }),
   );
   routes.post(
@@ -95,8 +98,11 @@ function askingRoutes(http: HttpServices, routes: Hono<Env>): void {
     (call) =>
       withBody(http, call, async (request) => {
         const graph = graphOf(http, request.body["model"]);
-        return loaded(http, request, graph) ??
-          await ask(http, request, { graph, kind: ollamaGenerations, path: GENERATE });
+        const { prompt, system, images } = readGenerate(request.body);
+        const asks = [prompt, system].some((text) => isSet(text) && text !== "") || (images ?? []).length > 0;
+        return asks
+          ? await ask(http, request, { graph, kind: ollamaGenerations, path: GENERATE })
+          : loaded(http, request, { graph, answer: { response: "" } });
       }),
   );
 }
@@ -110,23 +116,20 @@ function ask(
   return serveVirtual(http, { kind, path, graph, body, headers: tracingHeaders(call) }, scope);
 }
 
-/** The answer to a generation without a prompt, by which Ollama's clients load a model, or unload it; else undefined. */
+/** The answer to a request without a message or prompt, by which Ollama's clients load a model, or unload it. */
 function loaded(
   http: HttpServices,
   { call, body, scope }: ReadRequest,
-  { name }: Graph,
-): Response | undefined {
-  const { prompt, system, images, model, stream } = readGenerate(body);
-  if ([prompt, system].some((text) => isSet(text) && text !== "") || (images ?? []).length > 0) {
-    return undefined;
-  }
-  scope.model = name;
+  { graph, answer: empty }: { readonly graph: Graph; readonly answer: JsonObject },
+): Response {
+  scope.model = graph.name;
   scope.end("ok");
   const { clock } = http;
   const created_at = new Date(clock.unixEpochMs + clock.now()).toISOString();
   const done_reason = body["keep_alive"] === 0 ? "unload" : "load";
-  const answer: JsonObject = { model, created_at, response: "", done: true, done_reason };
-  if (stream === false) return call.json(answer);
+  const model = body["model"] ?? graph.name;
+  const answer: JsonObject = { model, created_at, ...empty, done: true, done_reason };
+  if (body["stream"] === false) return call.json(answer);
   return new Response(`${JSON.stringify(answer)}\n`, { headers: { "content-type": "application/x-ndjson" } });
 }
 

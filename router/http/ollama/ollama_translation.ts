@@ -27,9 +27,8 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 /** Ollama's `/api/chat` as chats. */
 export const ollamaChats: Translation = {
   translate: (body) => {
-    const parsed = ollamaChatSchema.safeParse(body);
-    if (!parsed.success) throw fieldError(parsed.error, body);
-    return translated(body, parsed.data, { form: "chat", sent: chatMessages(parsed.data.messages) });
+    const request = readChat(body);
+    return translated(body, request, { form: "chat", sent: chatMessages(request.messages ?? []) });
   },
 };
 
@@ -40,6 +39,13 @@ export const ollamaGenerations: Translation = {
     return translated(body, request, { form: "generate", sent: promptMessages(request) });
   },
 };
+
+/** A chat's request. Throws 400 naming the field at fault. */
+export function readChat(body: JsonObject): OllamaChatRequest {
+  const parsed = ollamaChatSchema.safeParse(body);
+  if (!parsed.success) throw fieldError(parsed.error, body);
+  return parsed.data;
+}
 
 /** A generation's request. Throws 400 naming the field at fault. */
 export function readGenerate(body: JsonObject): OllamaGenerateRequest {
@@ -94,7 +100,7 @@ function promptMessages({ system, prompt, images }: OllamaGenerateRequest): Tran
 }
 
 /** Calls have no ids in Ollama's chats: a tool's result belongs to the first call of its name that has none yet. */
-function chatMessages(sent: OllamaChatRequest["messages"]): TranslatedMessages {
+function chatMessages(sent: NonNullable<OllamaChatRequest["messages"]>): TranslatedMessages {
   const chat = new TranslatedMessages();
   let pending: { readonly id: string; readonly name: string }[] = [];
   let calls = 0;

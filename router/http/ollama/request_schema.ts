@@ -74,7 +74,7 @@ const commonFields = {
 /** A request of Ollama's clients for a graph. */
 export const ollamaChatSchema = z.strictObject({
   ...commonFields,
-  messages: z.array(messageSchema).min(1).max(2048),
+  messages: z.array(messageSchema).max(2048).nullish().describe("Without one nothing is asked"),
   tools: z.array(toolSchema).nullish().describe("For the root only"),
 }).meta({ id: "OllamaChatRequest" });
 

@@ -19,7 +19,9 @@ export const ollamaAnswerSchema = z.strictObject({
       function: z.strictObject({ index: z.int(), name: z.string(), arguments: z.unknown() }),
     })).optional(),
   }),
-  done_reason: z.enum(["stop", "length"]).optional(),
+  done_reason: z.enum(["stop", "length", "load", "unload"]).optional().describe(
+    "load, unload: there was no message",
+  ),
 }).meta({ id: "OllamaChatAnswer" });
 
 export const ollamaGeneratedSchema = z.strictObject({

@@ -161,7 +161,7 @@ test("errors have Ollama's form, name the field, and end a stream that breaks of
     [404, "does not exist", { model: "nobody" }],
     [404, "/v1/chat/completions", { model: "small" }],
     [400, "model", { model: 7 }],
-    [400, "messages", { messages: [] }],
+    [400, "messages", { messages: "Hi" }],
     [400, "options.mirostat", { options: { mirostat: 1 } }],
     [400, "options.temperature", { options: { temperature: 9 } }],
     [400, "options.num_predict", { options: { num_predict: 0 } }],
@@ -236,6 +236,21 @@ test("without a prompt nothing is asked: clients load and unload a model so", as
     );
     for (const { done, done_reason: reason, response } of [line, whole]) {
       assert.deepEqual([done, reason, response], [true, done_reason, ""]);
+    }
+  }
+  assert.equal(moa.runs.length, 0);
+});
+
+test("a chat without a message asks nothing either", async () => {
+  const { chat, moa } = ask();
+  for (const messages of [[], null]) {
+    for (const [keep_alive, done_reason] of [["5m", "load"], [0, "unload"]] as const) {
+      const line = JSON.parse(await (await chat({ messages, keep_alive })).text());
+      const whole = await (await chat({ messages, stream: false, keep_alive })).json();
+      for (const answer of [line, whole].map((one) => ollamaAnswerSchema.parse(one))) {
+        assert.deepEqual([answer.done, answer.done_reason], [true, done_reason]);
+        assert.deepEqual(answer.message, { role: "assistant", content: "" });
+      }
     }
   }
   assert.equal(moa.runs.length, 0);
