@@ -10,7 +10,7 @@ import type { HttpServices } from "../gate/services.ts";
 import type { Translation } from "../openai/translation.ts";
 import { serveVirtual } from "../openai/virtual_model.ts";
 import { listedGraphs, loadedGraphs, shownGraph, TAG } from "./ollama_models.ts";
-import { ollamaChats, ollamaGenerations, readChat, readGenerate } from "./ollama_translation.ts";
+import { ollamaChats, ollamaGenerations, readGenerate, readOllamaChat } from "./ollama_translation.ts";
 import { ollamaChatSchema, ollamaGenerateSchema, ollamaShowSchema } from "./request_schema.ts";
 import {
   ollamaAnswerSchema,
@@ -81,7 +81,7 @@ function askingRoutes(http: HttpServices, routes: Hono<Env>): void {
     (call) =>
       withBody(http, call, async (request) => {
         const graph = graphOf(http, request.body["model"]);
-        const { messages } = readChat(request.body);
+        const { messages } = readOllamaChat(request.body);
         return isSet(messages) && messages.length > 0
           ? await ask(http, request, { graph, kind: ollamaChats, path: CHAT })
           : loaded(http, request, { graph, answer: { message: { role: "assistant", content: "" } } });

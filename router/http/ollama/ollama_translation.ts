@@ -27,7 +27,7 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 /** Ollama's `/api/chat` as chats. */
 export const ollamaChats: Translation = {
   translate: (body) => {
-    const request = readChat(body);
+    const request = readOllamaChat(body);
     return translated(body, request, { form: "chat", sent: chatMessages(request.messages ?? []) });
   },
 };
@@ -41,7 +41,7 @@ export const ollamaGenerations: Translation = {
 };
 
 /** A chat's request. Throws 400 naming the field at fault. */
-export function readChat(body: JsonObject): OllamaChatRequest {
+export function readOllamaChat(body: JsonObject): OllamaChatRequest {
   const parsed = ollamaChatSchema.safeParse(body);
   if (!parsed.success) throw fieldError(parsed.error, body);
   return parsed.data;
