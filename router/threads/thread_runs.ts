@@ -30,7 +30,8 @@ export async function runsOfThreads(
     if (list === undefined) return answer;
     live.push(list);
   }
-  const runs = live.flatMap(({ data }) => data);
+  // The newest first; of one moment in the threads' order.
+  const runs = live.flatMap(({ data }) => data).sort((a, b) => createdMs(b) - createdMs(a));
   const at = after === undefined ? -1 : runs.findIndex(({ id }) => id === after);
   // Behind one that goes on no more there are ended ones only.
   if (after !== undefined && at < 0) return await app.fetch(request, env);
@@ -45,6 +46,10 @@ export async function runsOfThreads(
     data: [...rest.slice(0, limit), ...ended.data.slice(0, left)],
     has_more: isCut || ended.hasMore || ended.data.length > left,
   });
+}
+
+function createdMs({ created_ms }: JsonObject): number {
+  return typeof created_ms === "number" ? created_ms : 0;
 }
 
 /** Undefined for a query that the app refuses. */

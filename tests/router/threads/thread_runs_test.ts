@@ -7,7 +7,7 @@ import { runsOfThreads } from "../../../router/threads/thread_runs.ts";
 
 const listSchema = z.object({ data: z.array(z.object({ id: z.string() })), has_more: z.boolean() });
 
-/** Answers `GET /v1/runs` of these runs as an app does, and keeps what it was asked. */
+/** Answers `GET /v1/runs` of these runs as an app does, and keeps what it was asked. A run's age is the number in its id. */
 function holderOf(ids: readonly string[]): Fetches & { readonly asked: string[] } {
   const asked: string[] = [];
   return {
@@ -20,7 +20,7 @@ function holderOf(ids: readonly string[]): Fetches & { readonly asked: string[] 
       const after = url.searchParams.get("after");
       const at = after === null ? -1 : ids.indexOf(after);
       const rest = after !== null && at < 0 ? [] : ids.slice(at + 1);
-      const data = rest.slice(0, limit).map((id) => ({ id }));
+      const data = rest.slice(0, limit).map((id) => ({ id, created_ms: 100 - Number(id.slice(1)) }));
       return Response.json({ object: "list", data, has_more: rest.length > limit });
     },
   };
@@ -42,9 +42,10 @@ async function pagesOf(limit: number, holders: Parameters<typeof runsOfThreads>[
 }
 
 test("a list of runs goes on from page to page over all threads, whatever its pages hold", async () => {
-  const threads = [holderOf(["a1", "a2", "a3"]), holderOf([]), holderOf(["b1"])];
-  const app = holderOf(["e1", "e2", "e3", "e4"]);
-  const all = ["a1", "a2", "a3", "b1", "e1", "e2", "e3", "e4"];
+  const threads = [holderOf(["a1", "a2", "a6"]), holderOf([]), holderOf(["b0", "b2", "b4"])];
+  const app = holderOf(["e1", "e2"]);
+  // Live ones first, and of these the newest, whatever thread they are on.
+  const all = ["b0", "a1", "a2", "b2", "b4", "a6", "e1", "e2"];
   for (const limit of [1, 2, 3, 4, 5, 7, 8, 100]) {
     const pages = await pagesOf(limit, { app, threads });
     assert.deepEqual(pages.flat(), all, `${limit} a page`);
