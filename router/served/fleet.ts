@@ -177,7 +177,10 @@ export class Fleet {
           { code: "worker_unauthorized", status: 502 },
         );
       }
-      return this.#join(worker, identity);
+      const joined = this.#join(worker, identity);
+      // Nobody asks it any more.
+      worker.life.abort();
+      return joined;
     } catch (error) {
       if (signal.aborted) return undefined;
       const problem = messageOf(error);
