@@ -47,9 +47,11 @@ Examples:
         }
         region.draw(lines);
       } catch (error) {
+        // Ctrl-C is its usual end, also in the middle of a look.
+        if (io.stop.aborted && lines.length > 0) return 0;
         // One that has answered is waited for: it may just be started anew.
         const isGone = CanopyError.is(error) || error instanceof TransportError;
-        if (io.stop.aborted || lines.length === 0 || !isGone) throw error;
+        if (lines.length === 0 || !isGone) throw error;
         before = undefined;
         region.draw([...lines, "", colors.red(error.message)]);
       }

@@ -146,3 +146,32 @@ test("canopy top waits for a server that is started anew, and has no rates of wh
     assert.match(out, new RegExp(`^a +m +sglang decode +healthy +2 +${row} +0$`, "m"));
   }
 });
+
+test("canopy top ends well with Ctrl-C in the middle of a look, too", async () => {
+  const held: { io?: FakeIo } = {};
+  let looks = 0;
+  const transport: Transport = {
+    send: async ({ url }, signal) => {
+      if (url.endsWith("/workers") && ++looks === 2) held.io?.interrupt();
+      await Promise.resolve();
+      signal.throwIfAborted();
+      const text = JSON.stringify(url.endsWith("/workers") ? { workers: [worker("a")] } : {});
+      return {
+        status: 200,
+        headers: {},
+        body: (async function* () {
+          yield await Promise.resolve(new TextEncoder().encode(text));
+        })(),
+      };
+    },
+    close: () => Promise.resolve(),
+  };
+  const io = held.io = fakeIo({ transport, terminal: true, columns: 120, env: { NO_COLOR: "1" } });
+  const ended = top(io, "--url", "http://s", "--every", "2");
+  const { clock } = io;
+  assert.ok("advance" in clock && typeof clock.advance === "function");
+  for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+  await clock.advance(2000);
+  const { code, err } = await ended;
+  assert.deepEqual([code, err, looks], [0, "", 2]);
+});
