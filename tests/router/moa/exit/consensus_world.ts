@@ -70,7 +70,7 @@ export function consensusWorld(
 
 /** Leaves are told apart by the order in which they ask. */
 function leafScripts(
-  { leaf, later, rewrite }: Required<Pick<Setting, "leaf" | "later">> & Pick<Setting, "rewrite">,
+  { leaf, later, rewrite }: Required<Pick<Setting, "leaf" | "later">> & { rewrite: Script | undefined },
 ) {
   let asked = 0;
   return ({ prompt }: { prompt: string }): Script => {
