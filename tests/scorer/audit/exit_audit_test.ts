@@ -115,7 +115,7 @@ function exitOf(policy: RunConsensusPolicy, { leaves }: Drawn) {
     logprobs: undefined,
   }));
   for (let count = 1; count <= votes.length; count++) {
-    const { agent } = policy.decide({ votes: votes.slice(0, count), leaves: 9, bySize: ["large"] });
+    const { agent } = policy.decide({ votes: votes.slice(0, count), leaves: 9, open: [], bySize: ["large"] });
     if (agent !== undefined) return { votes: count, answer: votes[Number(agent)]!.answer };
   }
   return { votes: Infinity, answer: undefined };

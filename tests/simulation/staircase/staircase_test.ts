@@ -53,8 +53,8 @@ async function askTree(
     graphs: treeOf(graph),
     model: { retries: 3 },
     ...options,
-    intercept: ({ body, url }) => {
-      if (typeof body !== "string" || !body.includes('"stream":true')) return undefined;
+    intercept: ({ body: asked, url }) => {
+      if (typeof asked !== "string" || !asked.includes('"stream":true')) return undefined;
       const worker = world.workers.find((one) => url.startsWith(`${one.url}/`));
       const chunks = cuts(streams++);
       if (worker === undefined || chunks === undefined) return undefined;
@@ -216,13 +216,16 @@ test("where a server orders its queue by priority, first steps go ahead of all t
       layers: [{ agents }, { agents: readers }, { agents: [{ model: "4b" }] }],
       incremental_prefill: "off",
     }),
-    intercept: ({ body, url }) => {
+    intercept: ({ body: asked, url }) => {
       if (url.endsWith("/server_info?config_format=json")) {
         const info = { vllm_config: { scheduler_config: { policy: "priority" } } };
         const bytes = new TextEncoder().encode(JSON.stringify(info));
-        return () => Promise.resolve({ status: 200, headers: {}, body: ReadableStream.from([bytes]) });
+        const body = async function* () {
+          yield await Promise.resolve(bytes);
+        };
+        return () => Promise.resolve({ status: 200, headers: {}, body: body() });
       }
-      const sent: unknown = typeof body === "string" ? JSON.parse(body) : undefined;
+      const sent: unknown = typeof asked === "string" ? JSON.parse(asked) : undefined;
       if (isJsonObject(sent) && sent["stream"] === true) bodies.push(sent);
       return undefined;
     },
