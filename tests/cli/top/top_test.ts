@@ -86,9 +86,7 @@ test("canopy top draws again on a terminal until Ctrl-C: ill workers with their 
       return Promise.resolve({
         status: answer === undefined ? 404 : 200,
         headers: {},
-        body: (async function* () {
-          yield await Promise.resolve(new TextEncoder().encode(text));
-        })(),
+        body: bytesOf(text),
       });
     },
     close: () => Promise.resolve(),
@@ -111,6 +109,10 @@ test("canopy top draws again on a terminal until Ctrl-C: ill workers with their 
   assert.doesNotMatch(out, /run_2/);
 });
 
+async function* bytesOf(text: string): AsyncGenerator<Uint8Array> {
+  yield await Promise.resolve(new TextEncoder().encode(text));
+}
+
 test("canopy top waits for a server that is started anew, and has no rates of what it counts from there", async () => {
   const held: { io?: FakeIo } = {};
   let looks = 0;
@@ -124,9 +126,7 @@ test("canopy top waits for a server that is started anew, and has no rates of wh
       return Promise.resolve({
         status: 200,
         headers: {},
-        body: (async function* () {
-          yield await Promise.resolve(new TextEncoder().encode(text));
-        })(),
+        body: bytesOf(text),
       });
     },
     close: () => Promise.resolve(),
@@ -159,9 +159,7 @@ test("canopy top ends well with Ctrl-C in the middle of a look, too", async () =
       return {
         status: 200,
         headers: {},
-        body: (async function* () {
-          yield await Promise.resolve(new TextEncoder().encode(text));
-        })(),
+        body: bytesOf(text),
       };
     },
     close: () => Promise.resolve(),

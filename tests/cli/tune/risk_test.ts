@@ -14,9 +14,7 @@ import type { RecordedRun } from "../../../cli/tune/runs/recorded_run.ts";
 import { agreementRules, posteriorRules, type TriedRule } from "../../../cli/tune/runs/run_rules.ts";
 import { tuneRuns } from "../../../cli/tune/runs/tune_runs.ts";
 import { tuneCommand } from "../../../cli/tune/tune.ts";
-import { answerExtractor } from "../../../scorer/answers/extract.ts";
-import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
-import { type Drawn, drawn } from "../../drawn_votes.ts";
+import { type Drawn, drawn, finalAnswerOf } from "../../drawn_votes.ts";
 import { fakeIo } from "../fake_io.ts";
 
 /** As `GET /v1/runs/ID` gives it. */
@@ -42,20 +40,11 @@ function recordOf({ leaves, root }: Drawn, index: number, more: object = {}) {
   return { object: "run", id: `run_${index}`, state: "done", agents, usage, ...more };
 }
 
-const extract = answerExtractor(earlyExitSchema.parse({}).answer);
-const ANSWERS = new Map<number, FinalAnswer>();
-
-function answerOf(value: number): FinalAnswer {
-  const answer = ANSWERS.get(value) ?? extract(`The answer is ${value}.`, "")!;
-  ANSWERS.set(value, answer);
-  return answer;
-}
-
 /** The same as it is read. */
 function runOf({ leaves, root }: Drawn): RecordedRun {
   const votes = leaves.map(({ model, value, ms }) => ({
     model,
-    answer: answerOf(value),
+    answer: finalAnswerOf(value),
     atMs: ms,
     value,
   })).sort((a, b) => a.atMs - b.atMs);

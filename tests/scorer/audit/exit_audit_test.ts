@@ -4,21 +4,10 @@ import { test } from "node:test";
 import { Random } from "../../../base/random.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { ExitAudit } from "../../../scorer/audit/exit_audit.ts";
-import { answerExtractor } from "../../../scorer/answers/extract.ts";
-import type { FinalAnswer } from "../../../scorer/answers/final_answer.ts";
 import { RunConsensusPolicy } from "../../../scorer/policy/run_consensus.ts";
-import { type Drawn, drawn } from "../../drawn_votes.ts";
+import { type Drawn, drawn, finalAnswerOf } from "../../drawn_votes.ts";
 
-const extract = answerExtractor(earlyExitSchema.parse({}).answer);
-const ANSWERS = new Map<number, FinalAnswer>();
-
-function answerOf(value: number): FinalAnswer {
-  const answer = ANSWERS.get(value) ?? extract(`The answer is ${value}.`, "")!;
-  ANSWERS.set(value, answer);
-  return answer;
-}
-
-const [SAME, OTHER] = [answerOf(1), answerOf(2)];
+const [SAME, OTHER] = [finalAnswerOf(1), finalAnswerOf(2)];
 
 function auditOf(most_wrong: number, audit = 1): ExitAudit {
   return new ExitAudit(earlyExitSchema.parse({ scope: "run", consensus: { audit, most_wrong } }));
@@ -111,7 +100,7 @@ function exitOf(policy: RunConsensusPolicy, { leaves }: Drawn) {
   const votes = [...leaves].sort((a, b) => a.ms - b.ms).map(({ model, value }, place) => ({
     agent: `${place}`,
     model,
-    answer: answerOf(value),
+    answer: finalAnswerOf(value),
     logprobs: undefined,
   }));
   for (let count = 1; count <= votes.length; count++) {
@@ -153,7 +142,7 @@ class Service {
       const isHeldBack = this.audit.holdsBack(votes, `${this.#random.uint32()}`);
       if (answer === undefined) continue;
       this.exits++;
-      const whole = answerOf(one.root);
+      const whole = finalAnswerOf(one.root);
       if (answer !== whole) this.wrong++;
       if (isHeldBack) this.audit.compare(answer, whole);
       if (this.audit.off) return run;
