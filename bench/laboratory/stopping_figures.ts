@@ -1,17 +1,18 @@
 import { Random } from "../../base/random.ts";
-import type { Proposal, ProposalRow } from "./predictors.ts";
+import type { ProposalRow } from "./predictors.ts";
+import { leaderIsRight, type StoppingRule, stoppingRules } from "./stopping_rules.ts";
 import { bootstrapInterval, type Interval, meanOf } from "../statistics/statistics.ts";
 
 /** Draws of the intervals; the questions are drawn. */
 const RESAMPLES = 1_000;
 /** Orders in which a question's answers come. */
 const ORDERS = 20;
-const AGREE = [2, 3, 4, 5, 6];
 
-/** What it is worth to read answers one by one until so many of them say the same. */
+/** What it is worth to read answers one by one until a rule holds. */
 export interface StoppingFigures {
-  /** So many equal final answers end the reading; Infinity: all are read. */
-  readonly agree: number;
+  readonly rule: string;
+  /** So many equal final answers end the reading; Infinity: all are read; undefined: the rule asks for something else. */
+  readonly agree: number | undefined;
   /** Mean of the answers that were read. */
   readonly read: number;
   readonly accuracy: number;
@@ -53,15 +54,16 @@ export function stoppingFigures(
   whole: ReadonlyMap<string, boolean> = new Map(),
 ): StoppingFigures[] {
   if (rows.length === 0) return [];
-  return [...AGREE, Infinity].map((agree) => {
-    const stopped = stoppedBy(rows, agree, { seed, whole });
+  return stoppingRules(rows).map((rule) => {
+    const stopped = stoppedBy(rows, rule, { seed, whole });
     const undecided = meanOf(stopped.map((one) => one.undecided));
     const change = (of: readonly Stopped[]) =>
       meanOf(of.map((one) => one.leader - one.undecided * one.whole));
     const difference = (of: readonly Stopped[]) => meanOf(of.map(({ rule, chance }) => rule - chance));
-    const draws = { random: new Random(`${seed}/stopping/${agree}`), resamples: RESAMPLES };
+    const draws = { random: new Random(`${seed}/stopping/${rule.agree ?? rule.name}`), resamples: RESAMPLES };
     return {
-      agree,
+      rule: rule.name,
+      agree: rule.agree,
       read: meanOf(stopped.map(({ read }) => read)),
       accuracy: meanOf(stopped.map(({ rule }) => rule)),
       chance: meanOf(stopped.map(({ chance }) => chance)),
@@ -78,7 +80,7 @@ export function stoppingFigures(
 
 function stoppedBy(
   rows: readonly ProposalRow[],
-  agree: number,
+  rule: StoppingRule,
   { seed, whole }: { readonly seed: string; readonly whole: ReadonlyMap<string, boolean> },
 ): Stopped[] {
   // The same orders for every rule.
@@ -86,7 +88,7 @@ function stoppedBy(
   const orders = rows.map(({ proposals }) =>
     Array.from({ length: ORDERS }, () => random.shuffled(proposals))
   );
-  const stops = orders.map((each) => each.map((order) => stopOf(order, agree)));
+  const stops = orders.map((each, question) => each.map((order) => rule.stop(order, question)));
   const counts = orders.map((each, question) => each.map(({ length }, at) => stops[question]![at] ?? length));
   const dealt = random.shuffled(counts.flat());
   return orders.map((each, question) => ({
@@ -94,33 +96,7 @@ function stoppedBy(
     undecided: meanOf(stops[question]!.map((stop) => Number(stop === undefined))),
     leader: meanOf(each.map((order, at) => stops[question]![at] === undefined ? leaderIsRight(order) : 0)),
     whole: Number(whole.get(rows[question]!.question) ?? NaN),
-    rule: meanOf(each.map((order, at) => leaderIsRight(order.slice(0, counts[question]![at])))),
+    rule: meanOf(each.map((order, at) => rule.gives(order.slice(0, counts[question]![at])))),
     chance: meanOf(each.map((order, at) => leaderIsRight(order.slice(0, dealt[question * ORDERS + at])))),
   }));
-}
-
-/** How many answers were read when so many said the same; undefined where they never do. */
-function stopOf(order: readonly Proposal[], agree: number): number | undefined {
-  const votes = new Map<string, number>();
-  for (const [at, { stated }] of order.entries()) {
-    if (stated === null) continue;
-    const count = (votes.get(stated) ?? 0) + 1;
-    if (count >= agree) return at + 1;
-    votes.set(stated, count);
-  }
-  return undefined;
-}
-
-/** 1 where the most frequent final answer is right; of several the one that came first. */
-function leaderIsRight(read: readonly Proposal[]): number {
-  const votes = new Map<string, { count: number; right: boolean }>();
-  for (const { stated, right } of read) {
-    if (stated === null) continue;
-    const vote = votes.get(stated);
-    if (vote === undefined) votes.set(stated, { count: 1, right });
-    else vote.count++;
-  }
-  let leader = { count: 0, right: false };
-  for (const vote of votes.values()) if (vote.count > leader.count) leader = vote;
-  return leader.right ? 1 : 0;
 }

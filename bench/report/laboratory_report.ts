@@ -244,10 +244,10 @@ function predictorsTable(predictors: readonly PredictorFigures[]): ReportTable {
 
 function stoppingTable(stopping: readonly StoppingFigures[]): ReportTable {
   return {
-    title: "Exit of the whole run, beside chance: nine drawn answers, read until so many say the same",
+    title: "Exit of the whole run, beside chance: nine drawn answers, read until a rule holds",
     head: ["rule", "answers read", "right", "as many by chance", "difference", "95 %"],
-    rows: stopping.map(({ agree, read, accuracy, chance, difference, interval }) => [
-      agree === Infinity ? "all are read" : `${agree} agree`,
+    rows: stopping.map(({ rule, read, accuracy, chance, difference, interval }) => [
+      rule,
       read.toFixed(2),
       shareText(accuracy),
       shareText(chance),
@@ -264,12 +264,14 @@ function rightOf({ conditions }: LaboratoryResult, name: string): ReadonlyMap<st
 }
 
 function undecidedTable(stopping: readonly StoppingFigures[]): ReportTable {
-  const undecided = stopping.filter((one) => one.undecided > 0 && Number.isFinite(one.whole));
+  const undecided = stopping.filter((one) =>
+    one.agree !== undefined && one.undecided > 0 && Number.isFinite(one.whole)
+  );
   return {
     title: "Too few of nine agree: the answer that leads, beside the whole tree",
     head: ["rule", "undecided", "right by the leader", "by the whole tree", "change", "95 %"],
-    rows: undecided.map(({ agree, undecided: share, leader, whole, change, changeInterval }) => [
-      agree === Infinity ? "all are read" : `${agree} agree`,
+    rows: undecided.map(({ rule, undecided: share, leader, whole, change, changeInterval }) => [
+      rule,
       shareText(share),
       shareText(leader),
       shareText(whole),
