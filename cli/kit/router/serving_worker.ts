@@ -68,6 +68,7 @@ try {
     else if (message.kind === "config") {
       const change = network.prepare(message.config);
       router.reconfigure(message.config, message.models);
+      audits.forget();
       change.commit();
       const before = server;
       ({ server } = message.config);
