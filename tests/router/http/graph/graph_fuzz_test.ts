@@ -183,7 +183,9 @@ for (const seed of [1, 2, 3]) {
 function checkAnswer(path: string, text: string): void {
   if (text.startsWith("data: ")) {
     const events = parseEvents(text);
-    assert.equal(events.pop(), "[DONE]", text);
+    const last = events.pop();
+    // A root whose prompt has become too long fails when the stream has long begun.
+    if (last !== "[DONE]") assert.ok(errorSchema.parse(last).error.message.length > 0, text);
     if (path === "/v1/graph") { for (const event of events) graphChunkSchema.parse(event); }
   } else if (path === "/v1/graph") graphAnswerSchema.parse(JSON.parse(text));
   else if (path === "/v1/warm") warmSchema.parse(JSON.parse(text));
