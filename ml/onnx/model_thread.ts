@@ -66,19 +66,23 @@ export class ModelThread<To, From> {
     this.#crashes = 0;
   }
 
-  /** Called when it has answered a `CloseMessage`. */
+  /** Called when it has answered a `CloseMessage`: it is idle, and ended. */
   hasClosed(): void {
+    this.terminate();
     this.#onClosed();
   }
 
-  /** Ends it at once and for good. */
+  /** Ends it at once and for good. To be called while it is idle: inside a native call it would take Bun down with it. */
   terminate(): void {
     this.#ending.abort();
     this.#thread?.terminate();
     this.#thread = undefined;
   }
 
-  /** Ends it between two steps, since a step cannot be broken off; after 5 s at once. */
+  /**
+   * Ends it between two steps, since a step cannot be broken off. After 5 s nobody waits for it any more: it ends when it
+   * has left its step, or with the process.
+   */
   async close(): Promise<void> {
     this.#ending.abort();
     const thread = this.#thread;
@@ -90,7 +94,7 @@ export class ModelThread<To, From> {
       thread.post({ kind: "close" });
     });
     deadline.release();
-    this.terminate();
+    this.#thread?.keepAlive(false);
   }
 
   async #restart(why: string): Promise<void> {

@@ -6,7 +6,7 @@ export interface Thread<To> {
   post(message: To, transfer?: readonly ArrayBuffer[]): void;
   /** Sets whether the process stays alive for it; at first it does not. */
   keepAlive(on: boolean): void;
-  /** Ends it at once. */
+  /** Ends it at once. Bun aborts the whole process when that is inside a native add-on's call: ask it to end before. */
   terminate(): void;
 }
 
