@@ -1,3 +1,4 @@
+import { Bag, type Stay } from "./bag.ts";
 import type { Clock } from "./clock.ts";
 
 /** The timers of watchdogs: one for all that look at the same clock. */
@@ -13,6 +14,8 @@ export class Watchdog {
   /** Called when a wait has lasted too long. */
   readonly onLate: () => void;
   #dueMs = Infinity;
+  /** Where the alarm keeps it; undefined while nobody waits. */
+  stay: Stay<Watchdog> | undefined;
 
   constructor(clock: Clock, onLate: () => void) {
     let alarm = ALARMS.get(clock);
@@ -47,8 +50,7 @@ export class Watchdog {
 /** One timer for many waits: it is due when the first of them is, or was when it was set. */
 class Alarm {
   readonly #clock: Clock;
-  /** In the order in which they were armed first. */
-  readonly #dogs = new Set<Watchdog>();
+  readonly #dogs = new Bag<Watchdog>();
   /** Time at which the timer is due; Infinity while there is none. */
   #wakeMs = Infinity;
   #cancel: () => void = () => {};
@@ -58,12 +60,18 @@ class Alarm {
   }
 
   watch(dog: Watchdog): void {
-    this.#dogs.add(dog);
+    dog.stay ??= this.#dogs.add(dog);
     if (dog.dueMs < this.#wakeMs) this.#setTimer(dog.dueMs);
   }
 
   forget(dog: Watchdog): void {
-    if (this.#dogs.delete(dog) && this.#dogs.size === 0) this.#setTimer(Infinity);
+    if (this.#remove(dog) && this.#dogs.size === 0) this.#setTimer(Infinity);
+  }
+
+  #remove(dog: Watchdog): boolean {
+    const { stay } = dog;
+    dog.stay = undefined;
+    return stay !== undefined && this.#dogs.remove(stay);
   }
 
   #setTimer(dueMs: number): void {
@@ -77,10 +85,14 @@ class Alarm {
     // Due times are compared, not durations: those may differ by a rounding error for ever.
     const wakeMs = this.#wakeMs;
     this.#wakeMs = Infinity;
-    const late = [...this.#dogs].filter(({ dueMs }) => dueMs <= wakeMs);
-    for (const dog of late) this.#dogs.delete(dog);
+    const late: Watchdog[] = [];
     let next = Infinity;
-    for (const { dueMs } of this.#dogs) next = Math.min(next, dueMs);
+    // In the order in which they were armed first.
+    for (const dog of this.#dogs.members()) {
+      if (dog.dueMs <= wakeMs) late.push(dog);
+      else next = Math.min(next, dog.dueMs);
+    }
+    for (const dog of late) this.#remove(dog);
     this.#setTimer(next);
     for (const dog of late) {
       dog.stop();

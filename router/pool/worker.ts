@@ -1,3 +1,4 @@
+import { Bag } from "../../base/bag.ts";
 import type { Clock } from "../../base/clock.ts";
 import { fnv1a } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
@@ -114,7 +115,7 @@ export class Worker {
   /** What another thread has found; undefined where this one checks. */
   #told: WorkerReport | undefined;
   /** What is told to those that the worker works for when it is taken out of service. */
-  readonly #inFlight = new Set<(error: EngineError) => void>();
+  readonly #inFlight = new Bag<(error: EngineError) => void>();
   #prefillSide: PrefillSide | undefined;
   readonly #checks = { good: 0, bad: 0 };
   #lastError: string | undefined;
@@ -282,12 +283,10 @@ export class Worker {
     if (!this.#cells.inFlight.tryAdd(limit)) return undefined;
     const permit = this.breaker.begin();
     this.#cells.taken.add(1);
-    // A function of its own for each request, whatever the caller gives.
-    const lost = (error: EngineError) => onLost(error);
-    this.#inFlight.add(lost);
+    const stay = this.#inFlight.add(onLost);
     return {
       release: (outcome) => {
-        if (!this.#inFlight.delete(lost)) return false;
+        if (!this.#inFlight.remove(stay)) return false;
         this.#cells.inFlight.add(-1);
         this.breaker.end(permit, outcome);
         this.#count(outcome);
@@ -351,7 +350,7 @@ export class Worker {
   /** Tells everybody whose request is here: no more is to be expected. Those who give up now may come back at once. */
   #lose(reason: string): void {
     const error = lostWorker(this, reason);
-    for (const onLost of [...this.#inFlight]) onLost(error);
+    for (const onLost of this.#inFlight.members()) onLost(error);
   }
 }
 

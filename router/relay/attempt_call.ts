@@ -99,7 +99,7 @@ function callWith(
       request: {
         method: request.method,
         url: workerUrl(worker.url, path),
-        headers: { ...forwarded, ...workerHeaders },
+        headers: joinedHeaders(forwarded, workerHeaders),
         body: request.method === "POST" ? body ?? bytes : undefined,
         phase,
         connectTimeoutMs: config.connect_timeout_ms,
@@ -127,6 +127,15 @@ function callWith(
     keepPrefill: plan.needsPrefillLogprobs,
   });
   return plan.needsPrefillLogprobs ? new MergedCall(pair, request.path) : pair;
+}
+
+/** Those of a worker go before the client's; without any, both halves of a pair share the very same headers. */
+function joinedHeaders(
+  forwarded: Readonly<Record<string, string>>,
+  own: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  for (const _name in own) return { ...forwarded, ...own };
+  return forwarded;
 }
 
 /** The headers of a worker's own, or the client's credentials where the router has none for it. */

@@ -12,6 +12,20 @@ const LLHTTP = { response: 2, ok: 0, paused: 21 } as const;
 const FAIL = -1;
 const SKIP_BODY = 1;
 
+/** Names of headers in lower case, by how workers write them. */
+const NAMES = new Map<string, string>();
+/** Workers write few names, each always alike. */
+const MAX_NAMES = 512;
+
+function lowerCase(name: string): string {
+  const known = NAMES.get(name);
+  if (known !== undefined) return known;
+  if (NAMES.size >= MAX_NAMES) NAMES.clear();
+  const lower = name.toLowerCase();
+  NAMES.set(name, lower);
+  return lower;
+}
+
 /** Receiver of one response's parts, called while bytes are parsed. */
 export interface ResponseHandler {
   /** True for an answer to HEAD: its head speaks of a body that does not come. */
@@ -189,8 +203,9 @@ export class ResponseParser {
   }
 
   #keepHeader(): void {
-    const name = this.#name.toLowerCase();
-    const value = this.#value.trimEnd();
+    const name = lowerCase(this.#name);
+    const last = this.#value.charCodeAt(this.#value.length - 1);
+    const value = last === 0x20 || last === 0x09 ? this.#value.trimEnd() : this.#value;
     const earlier = this.#headers[name];
     this.#headers[name] = earlier === undefined ? value : `${earlier}, ${value}`;
     this.#name = this.#value = "";

@@ -66,6 +66,16 @@ function namedIn(connection: string | undefined): ReadonlySet<string> | undefine
   return new Set(connection.split(",").map((name) => name.trim().toLowerCase()));
 }
 
+/** Headers by their lower-case names. */
+export function headerRecord(headers: Headers): Record<string, string> {
+  // Bun's own way costs a fraction of walking them.
+  return hasRecord(headers) ? headers.toJSON() : Object.fromEntries(headers);
+}
+
+function hasRecord(headers: object): headers is { toJSON(): Record<string, string> } {
+  return "toJSON" in headers;
+}
+
 /** True for a content type that is JSON's. */
 export function saysJson(contentType: string | undefined): boolean {
   return /^\s*application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(contentType ?? "");

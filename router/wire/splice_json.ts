@@ -103,28 +103,33 @@ export function arrayMember(body: Uint8Array, top: TopLevel, name: string): read
   return items;
 }
 
-/** Edits that give a top-level member this JSON text: every occurrence replaced, or a new first member. */
+/** Edits that give a top-level member (its name needs no escapes) this JSON text: every occurrence replaced, or a new first member. */
 export function setMember(top: TopLevel, name: string, json: string): Edit[] {
   const ranges = top.values.get(name);
   if (ranges !== undefined) {
     const bytes = encoder.encode(json);
     return ranges.map(({ start, end }) => ({ start, end, bytes }));
   }
-  const text = `${JSON.stringify(name)}:${json}${top.empty ? "" : ","}`;
+  const text = `"${name}":${json}${top.empty ? "" : ","}`;
   return [{ start: top.openedAt, end: top.openedAt, bytes: encoder.encode(text) }];
 }
 
 /** Edits that give several top-level members their JSON texts. */
 export function setMembers(top: TopLevel, members: Readonly<Record<string, string>>): Edit[] {
   const edits: Edit[] = [];
-  const absent: string[] = [];
-  for (const [name, json] of Object.entries(members)) {
+  let absent = "";
+  for (const name in members) {
+    const json = members[name]!;
     if (top.values.has(name)) edits.push(...setMember(top, name, json));
-    else absent.push(`${JSON.stringify(name)}:${json}`);
+    else absent += `${absent === "" ? "" : ","}"${name}":${json}`;
   }
-  if (absent.length === 0) return edits;
-  const text = `${absent.join(",")}${top.empty ? "" : ","}`;
-  return [...edits, { start: top.openedAt, end: top.openedAt, bytes: encoder.encode(text) }];
+  if (absent === "") return edits;
+  edits.push({
+    start: top.openedAt,
+    end: top.openedAt,
+    bytes: encoder.encode(top.empty ? absent : `${absent},`),
+  });
+  return edits;
 }
 
 /** The bytes with all edits applied (they must not overlap); everything between them is copied unchanged. */

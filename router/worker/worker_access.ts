@@ -55,8 +55,27 @@ export function configuredUrls({ workers }: Pick<ModelConfig, "workers">): strin
   }).map((url) => url.replace(/\/+$/, ""));
 }
 
+/** URLs made lately, by base and path: each is one text for all requests, which whoever looks it up has hashed before. */
+const URLS = new Map<string, Map<string, string>>();
+const MAX_BASES = 256;
+const MAX_PATHS = 64;
+
 /** The URL of `path` on a worker; a base URL that ends in `/v1`, as OpenAI clients have it, is understood. */
 export function workerUrl(base: string, path: string): string {
+  let urls = URLS.get(base);
+  if (urls === undefined) {
+    if (URLS.size >= MAX_BASES) URLS.clear();
+    URLS.set(base, urls = new Map());
+  }
+  let url = urls.get(path);
+  if (url === undefined) {
+    if (urls.size >= MAX_PATHS) urls.clear();
+    urls.set(path, url = madeUrl(base, path));
+  }
+  return url;
+}
+
+function madeUrl(base: string, path: string): string {
   const trimmed = base.endsWith("/") ? base.replace(/\/+$/, "") : base;
   return trimmed.endsWith("/v1") && (path === "/v1" || path.startsWith("/v1/"))
     ? trimmed + path.slice(3)

@@ -1,4 +1,5 @@
 import { type Clock, deadlineSignal } from "../../../base/clock.ts";
+import { Bag } from "../../../base/bag.ts";
 import { CanopyError } from "../../../base/errors.ts";
 
 /** Counts the requests being served, and ends the service in order: refuse new ones, let the others finish, cut. */
@@ -6,8 +7,8 @@ export class Drain {
   readonly #clock: Clock;
   #timeoutMs: number;
   readonly #cut = new AbortController();
-  /** What is to be cut, one function for each request that is being served. */
-  readonly #served = new Set<() => void>();
+  /** Those who are told when it is to be cut, one for each request that is being served. */
+  readonly #served = new Bag<(reason: unknown) => void>();
   #draining = false;
   #idle: (() => void) | undefined;
   /** Requests that came since the last `settled`. */
@@ -42,12 +43,11 @@ export class Drain {
    */
   enter(onCut: (reason: unknown) => void = () => {}): () => void {
     if (this.#draining) throw drainingError();
-    const cut = () => onCut(this.#cut.signal.reason);
     const epoch = this.#epoch;
-    this.#served.add(cut);
+    const stay = this.#served.add(onCut);
     epoch.inFlight++;
     return () => {
-      if (!this.#served.delete(cut)) return;
+      if (!this.#served.remove(stay)) return;
       epoch.inFlight--;
       this.#forgetEpochs();
       if (this.#served.size === 0) this.#idle?.();
@@ -97,7 +97,7 @@ export class Drain {
 
   #cutAll(reason: unknown): void {
     this.#cut.abort(reason);
-    for (const cut of [...this.#served]) cut();
+    for (const onCut of this.#served.members()) onCut(this.#cut.signal.reason);
   }
 }
 

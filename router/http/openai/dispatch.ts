@@ -10,7 +10,7 @@ import type { Translation } from "./translation.ts";
 import { serveVirtual } from "./virtual_model.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import { saysJson } from "../../wire/headers.ts";
+import { headerRecord, saysJson } from "../../wire/headers.ts";
 
 /** The task of a route. `engine`: something that only engine models can do; a translation: of graphs' requests. */
 export type Task = "chat" | "completion" | "engine" | Translation;
@@ -26,40 +26,47 @@ export async function serveByModel(
   { call, bytes, body, scope }: ReadRequest,
   task: Task,
 ): Promise<Response> {
-  const url = new URL(call.req.url);
-  const target = findTarget(http, body, url.pathname);
+  const { path: asked } = call.req;
+  const target = findTarget(http, body, asked);
   if ("model" in target) {
     scope.model = target.model.name;
-    const path = workerPath(target.model, url);
+    const path = workerPath(target.model, asked);
     const headers = engineHeaders(call);
     // The body was read as JSON, whatever it was called: engines go by the name.
     if (!saysJson(headers["content-type"])) headers["content-type"] = "application/json";
-    const request = { model: target.model, path, query: url.search, headers, bytes, body };
+    const request = { model: target.model, path, query: queryOf(call), headers, bytes, body };
     return await serveEngine(http, request, scope);
   }
   const { graph } = target;
   scope.model = graph.name;
-  if (task === "engine") throw engineModelsOnly(graph.name, url.pathname);
-  const { pathname: path } = url;
-  return await serveVirtual(http, { kind: task, path, graph, body, headers: tracingHeaders(call) }, scope);
+  if (task === "engine") throw engineModelsOnly(graph.name, asked);
+  const headers = tracingHeaders(call);
+  return await serveVirtual(http, { kind: task, path: asked, graph, body, headers }, scope);
+}
+
+/** The query as it came, with its question mark; empty without one. */
+export function queryOf({ req: { url } }: Call): string {
+  const at = url.indexOf("?");
+  return at < 0 ? "" : url.slice(at);
 }
 
 /** The client's headers for a worker, by lower-case names, with the request's id. */
 export function engineHeaders(call: Call): Record<string, string> {
-  const headers = { ...Object.fromEntries(call.req.raw.headers), "x-request-id": call.get("requestId") };
+  const headers = headerRecord(call.req.raw.headers);
+  headers["x-request-id"] = call.get("requestId");
   return call.get("span")?.carriedBy(headers) ?? headers;
 }
 
 /** The path of a request on a worker of the model, without its query. Throws 501 for one that pairs do not serve. */
-export function workerPath(model: ServedModel, { pathname }: URL): string {
-  const route = engineRoute(pathname);
+export function workerPath(model: ServedModel, path: string): string {
+  const route = engineRoute(path);
   if (route !== undefined && !route.pairs && model.config.engine.endsWith("-pd")) {
     throw new CanopyError(
-      `${model.name} is served by prefill/decode pairs, which have no ${pathname}: ask a model on whole servers`,
+      `${model.name} is served by prefill/decode pairs, which have no ${path}: ask a model on whole servers`,
       { code: "not_implemented", status: 501, param: "model" },
     );
   }
-  return route?.workerPath ?? pathname;
+  return route?.workerPath ?? path;
 }
 
 /** The 404 of a route that relays, for a virtual model. */

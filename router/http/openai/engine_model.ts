@@ -38,18 +38,22 @@ export async function serveEngine(
   const timer = http.metrics.models.begin({ model: model.name, backend, path, stream });
   // No function made here may last as long as the answer: it would keep the request with its prompt.
   scope.onEnd(timer.ended);
-  const release = await http.admission.take(scope.signal);
-  scope.onEnd(release);
-  const metered = await meteredRequest(http, request, scope);
-  const { status, headers: returned, body: answer } = await relayed(http, request, {
+  // Each wait between a request and its answer is paid for: only where there is something to wait for.
+  scope.onEnd(http.admission.tryTake() ?? await http.admission.take(scope.signal));
+  const metered = scope.pass?.countsTokens === true ? await meteredRequest(http, request, scope) : undefined;
+  const sent: RelayRequest = {
     method: "POST",
     path,
     query,
     headers,
-    ...metered,
+    body: metered?.body ?? request.bytes,
+    rewrite: metered?.rewrite,
     owner: scope.owner,
     credentials: http.keys.forWorkers(headers["authorization"]),
-  }, scope.signal);
+  };
+  const { status, headers: returned, body: answer } = model.config.fallback === undefined
+    ? await http.relay.relay(model, sent, scope.signal)
+    : await relayed(http, request, sent, scope.signal);
   if (status < 400) timer.first();
   const init = { status, headers: returned };
   if (answer === undefined || answer instanceof Uint8Array) {
@@ -67,7 +71,6 @@ async function relayed(
   signal: AbortSignal,
 ): Promise<RelayAnswer> {
   const { model: asked } = request;
-  if (asked.config.fallback === undefined) return await relay.relay(asked, sent, signal);
   const others = fallbacksOf(asked.name, (name) => models.get(name)).filter((other) => takes(request, other));
   const id = sent.headers["x-request-id"];
   for (let model = asked;;) {
@@ -127,17 +130,16 @@ function guard({ path, body }: EngineRequest, { config, engine, tokenizer }: Ser
   });
 }
 
-/** The request with what counts its tokens, where the client's key has a limit on them: they are spent when it ends. */
+/** The request with what counts its tokens, for a key that has a limit on them: they are spent when it ends. */
 async function meteredRequest(
   { clock }: HttpServices,
   { path, bytes, body }: EngineRequest,
   scope: RequestScope,
 ): Promise<Pick<RelayRequest, "body" | "rewrite">> {
   const { pass } = scope;
-  if (pass?.countsTokens !== true) return { body: bytes };
   const hides = hidesUsage(path, body);
   const rewrite = new UsageMeter(hides);
-  scope.onEnd(() => pass.spend(rewrite.tokens));
+  scope.onEnd(() => pass?.spend(rewrite.tokens));
   if (!hides) return { body: bytes, rewrite };
   const asking = askingForUsage(bytes, body);
   const asked = bytes.length > LONG_BODY ? await turnByTurn(clock, asking, scope.signal) : atOnce(asking);

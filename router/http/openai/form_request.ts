@@ -2,7 +2,7 @@ import { badRequest } from "../../../base/errors.ts";
 import type { Call } from "../gate/context.ts";
 import { withBytes } from "../gate/read_request.ts";
 import type { HttpServices } from "../gate/services.ts";
-import { engineHeaders, engineModelsOnly, findTarget, workerPath } from "./dispatch.ts";
+import { engineHeaders, engineModelsOnly, findTarget, queryOf, workerPath } from "./dispatch.ts";
 import { serveEngine } from "./engine_model.ts";
 
 /**
@@ -14,12 +14,13 @@ export function dispatchForm(http: HttpServices, call: Call): Promise<Response> 
     const headers = engineHeaders(call);
     const form = await readForm(bytes, headers["content-type"] ?? "");
     const named = form.get("model");
-    const url = new URL(call.req.url);
-    const target = findTarget(http, { model: typeof named === "string" ? named : null }, url.pathname);
-    if ("graph" in target) throw engineModelsOnly(target.graph.name, url.pathname);
+    const { path } = call.req;
+    const target = findTarget(http, { model: typeof named === "string" ? named : null }, path);
+    if ("graph" in target) throw engineModelsOnly(target.graph.name, path);
     const { model } = target;
     scope.model = model.name;
-    const request = { model, path: workerPath(model, url), query: url.search, headers, bytes, body: {} };
+    const query = queryOf(call);
+    const request = { model, path: workerPath(model, path), query, headers, bytes, body: {} };
     if (named === null || named === model.config.model) return await serveEngine(http, request, scope);
     form.set("model", model.config.model);
     const renamed = new Response(form);

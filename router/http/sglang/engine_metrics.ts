@@ -1,4 +1,4 @@
-import { MergedMetrics } from "../../../base/merged_metrics.ts";
+import { MergedMetrics } from "./merged_metrics.ts";
 import type { Call } from "../gate/context.ts";
 import { naming } from "../gate/naming.ts";
 import type { HttpServices } from "../gate/services.ts";

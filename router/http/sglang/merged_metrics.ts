@@ -1,4 +1,4 @@
-import { type Labels, labelText } from "./prometheus.ts";
+import { type Labels, labelText } from "../../../base/prometheus.ts";
 
 interface MergedFamily {
   /** `# HELP` and `# TYPE`, of the first page that had them. */

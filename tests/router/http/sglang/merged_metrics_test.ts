@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MergedMetrics } from "../../base/merged_metrics.ts";
+import { MergedMetrics } from "../../../../router/http/sglang/merged_metrics.ts";
 
 test("pages of several servers become one: families once, series told apart, other lines dropped", () => {
   const page = (n: number) =>
