@@ -1,3 +1,5 @@
+import type { StopSignal } from "./stop_signal.ts";
+
 /** The one source of waits and time stamps in the program, so that simulations own time. */
 export interface Clock {
   /** Monotonic time in ms; 0 is an arbitrary start. */
@@ -8,7 +10,7 @@ export interface Clock {
    * Resolves after `ms` (at least one turn later, also for 0; never, for Infinity).
    * Rejects with the signal's reason, at once, when the signal aborts; throws a `RangeError` for NaN.
    */
-  sleep(ms: number, signal?: AbortSignal): Promise<void>;
+  sleep(ms: number, signal?: StopSignal): Promise<void>;
   /** Calls `fire` once after `ms`, as `sleep` counts them; the returned function cancels that, at any time. */
   timer(ms: number, fire: () => void): () => void;
 }
@@ -29,21 +31,20 @@ export class SystemClock implements Clock {
     return performance.now();
   }
 
-  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  sleep(ms: number, signal?: StopSignal): Promise<void> {
     return sleepBy(this, ms, signal);
   }
 
   timer(ms: number, fire: () => void): () => void {
     checkDuration(ms);
+    if (ms <= 0) {
+      // A time-out of 0 takes 1 to 2 ms: too long for callers that run behind their schedule.
+      const immediate = setImmediate(fire);
+      return () => clearImmediate(immediate);
+    }
     let leftMs = ms;
     let cancel: () => void;
     const wait = () => {
-      if (leftMs <= 0) {
-        // A time-out of 0 takes 1 to 2 ms: too long for callers that run behind their schedule.
-        const immediate = setImmediate(fire);
-        cancel = () => clearImmediate(immediate);
-        return;
-      }
       const stepMs = Math.min(leftMs, MAX_TIMEOUT_MS);
       leftMs -= stepMs;
       const timer = setTimeout(leftMs > 0 ? wait : fire, stepMs);
@@ -95,7 +96,7 @@ export class VirtualClock implements Clock {
     return this.#heap.length - this.#cancelled;
   }
 
-  sleep(ms: number, signal?: AbortSignal): Promise<void> {
+  sleep(ms: number, signal?: StopSignal): Promise<void> {
     return sleepBy(this, ms, signal);
   }
 
@@ -221,7 +222,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-function sleepBy(clock: Clock, ms: number, signal: AbortSignal | undefined): Promise<void> {
+function sleepBy(clock: Clock, ms: number, signal: StopSignal | undefined): Promise<void> {
   checkDuration(ms);
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);

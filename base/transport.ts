@@ -1,3 +1,5 @@
+import type { StopSignal } from "./stop_signal.ts";
+
 /**
  * The two ways to a worker: generations, and a reserved one for health, probes, aborts and other control, which never
  * waits behind generations, so that load does not look like illness.
@@ -38,7 +40,7 @@ export interface Transport {
    * Sends a request; resolves when the response head is there. The signal covers the body, too.
    * Rejects with a `TransportError` when no response came, with the signal's reason when it aborted.
    */
-  send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse>;
+  send(request: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse>;
   /** Closes idle connections; requests in flight end first. */
   close(): Promise<void>;
 }

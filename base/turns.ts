@@ -1,3 +1,4 @@
+import type { StopSignal } from "./stop_signal.ts";
 import type { Clock } from "./clock.ts";
 
 /** Work that is cut into short turns of the event loop: each `yield` ends one. */
@@ -14,7 +15,7 @@ export interface LongStep {
 export async function turnByTurn<Result>(
   clock: Clock,
   turns: Turns<Result>,
-  signal?: AbortSignal,
+  signal?: StopSignal,
 ): Promise<Awaited<Result>> {
   let step = turns.next();
   while (step.done !== true) {

@@ -1,5 +1,5 @@
 import { CanopyError } from "../../base/errors.ts";
-import { unlessAborted } from "../../base/unless_aborted.ts";
+import { unlessAborted } from "../../base/stop_signal.ts";
 import { getText } from "../kit/client.ts";
 import { defineCommand } from "../kit/command.ts";
 import { serverOf, URL_OPTION } from "../kit/server_place.ts";

@@ -2,7 +2,7 @@ import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { badRequest, CanopyError } from "../../base/errors.ts";
 import { Semaphore } from "../../base/semaphore.ts";
 import { turnByTurn, type Turns } from "../../base/turns.ts";
-import { unlessAborted } from "../../base/unless_aborted.ts";
+import { unlessAborted } from "../../base/stop_signal.ts";
 import type { ChatMessage, RenderOptions } from "./chat_message.ts";
 import type { EncoderFiles, FromEncoder, StartEncoder, TextPart, ToEncoder } from "./encoder_thread.ts";
 import type { Encoded, EncodeJob, EncodeOptions, LongTexts } from "./long_texts.ts";

@@ -138,7 +138,8 @@ class WorkerRelay implements Relay {
       stickyKey: request.headers[STICKY_HEADER],
       prompt,
     };
-    const budget = new AttemptBudget(model.config.retries);
+    // Most requests need no second attempt.
+    let budget: AttemptBudget | undefined;
     let lease = await model.pool.gate.lease(hint, signal);
     let mayResend = true;
     for (let retry = 0;; retry++) {
@@ -149,6 +150,7 @@ class WorkerRelay implements Relay {
       }
       if (attempt.failure === undefined) return this.#answer(job, attempt, {});
       const { failure } = attempt;
+      budget ??= new AttemptBudget(model.config.retries);
       const goesOn = failure.retryable && budget.failed(attempt.lease, { unsent: failure.unsent === true });
       const next = goesOn ? await this.#placeAgain(job, attempt, { retry, hint, budget }) : undefined;
       if (next === undefined) {
@@ -285,9 +287,9 @@ class WorkerRelay implements Relay {
     const { status, headers: workerHeaders } = attempt.response;
     const headers = Object.assign(returnedHeaders(workerHeaders, requestId), extraHeaders);
     const wellEnded: PlacementOutcome = status < 400 ? "ok" : "rejected";
-    const rewrite = allRewrites(
-      [request.rewrite, plan.rewrite(attempt.ids)].filter((one) => one !== undefined),
-    );
+    const rewrite = request.rewrite === undefined && !plan.rewrites
+      ? undefined
+      : allRewrites([request.rewrite, plan.rewrite(attempt.ids)].filter((one) => one !== undefined));
     if (whole) {
       call.complete();
       void call.close();

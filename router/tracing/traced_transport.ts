@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import { messageOf } from "../../base/errors.ts";
 import type { Span, Spans } from "./spans.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
@@ -12,7 +13,7 @@ export class TracedTransport implements Transport {
     this.#spans = spans;
   }
 
-  async send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+  async send(request: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse> {
     if (request.headers["traceparent"] === undefined) return await this.#transport.send(request, signal);
     const { method, url, headers, phase } = request;
     const { pathname, hostname, port } = new URL(url);

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import type { Clock } from "../../base/clock.ts";
 import type { Target } from "./target.ts";
+import type { Turn, TurnSocket } from "./turn.ts";
 import { KEEP_ALIVE_MS, type SocketOwner, type WorkerSocket } from "./worker_socket.ts";
 
 /** Bun's own socket, as far as it is used. */
@@ -28,9 +29,9 @@ interface BunSockets {
 const HANDLERS = {
   binaryType: "buffer",
   open: (raw: RawSocket) => raw.data.opened(raw),
-  data: (raw: RawSocket, data: Buffer) => raw.data.owner.onData(data),
-  drain: (raw: RawSocket) => raw.data.drained(),
-  end: (raw: RawSocket) => raw.data.owner.onEnd(),
+  data: (raw: RawSocket, data: Buffer) => raw.data.turn.read(raw.data, data),
+  drain: (raw: RawSocket) => raw.data.flush(),
+  end: (raw: RawSocket) => raw.data.ended(),
   error: (raw: RawSocket, error: Error) => raw.data.owner.onError(error),
   connectError: (raw: RawSocket, error: Error) => raw.data.failed(error),
   close: (raw: RawSocket, error?: Error) => raw.data.closed(error),
@@ -42,16 +43,18 @@ const WRITE_BYTES = 256 * 1024;
 const TURN_BYTES = 1024 * 1024;
 
 /** A connection by Bun's own sockets, without TLS: a request over them costs some two thirds of one over its `node:net`. */
-export class BunSocket implements WorkerSocket {
+export class BunSocket implements WorkerSocket, TurnSocket {
   readonly owner: SocketOwner;
+  readonly turn: Turn;
   readonly #clock: Clock;
   #raw: RawSocket | undefined;
   /** What did not fit into the kernel's buffer. */
   #waiting: Uint8Array[] = [];
   #over = false;
 
-  constructor({ host, port }: Target, owner: SocketOwner, clock: Clock) {
+  constructor({ host, port }: Target, owner: SocketOwner, { clock, turn }: { clock: Clock; turn: Turn }) {
     this.owner = owner;
+    this.turn = turn;
     this.#clock = clock;
     const runtime: object = globalThis;
     if (!hasBun(runtime)) throw new Error("Cannot use Bun's sockets: this is another runtime");
@@ -70,7 +73,7 @@ export class BunSocket implements WorkerSocket {
 
   write(pieces: readonly (string | Uint8Array)[]): void {
     for (const piece of pieces) this.#waiting.push(typeof piece === "string" ? Buffer.from(piece) : piece);
-    this.drained();
+    this.turn.write(this);
   }
 
   pause(): void {
@@ -95,13 +98,24 @@ export class BunSocket implements WorkerSocket {
     else this.owner.onConnect();
   }
 
-  drained(): void {
+  take(data: Buffer): void {
+    try {
+      this.owner.onData(data);
+    } catch (error) {
+      // Others have read in this turn, too.
+      this.destroy();
+      this.owner.onError(error instanceof Error ? error : new Error(String(error)));
+      this.owner.onClose();
+    }
+  }
+
+  flush(): void {
     const waiting = this.#waiting;
     let sent = 0;
     let left = TURN_BYTES;
     while (sent < waiting.length) {
       if (left <= 0) {
-        this.#clock.sleep(0).then(() => this.drained());
+        this.#clock.sleep(0).then(() => this.flush());
         break;
       }
       const piece = waiting[sent]!;
@@ -122,7 +136,13 @@ export class BunSocket implements WorkerSocket {
     this.closed();
   }
 
+  ended(): void {
+    this.turn.takeNow();
+    this.owner.onEnd();
+  }
+
   closed(error?: Error): void {
+    this.turn.takeNow();
     if (this.#over) return;
     this.#over = true;
     if (error !== undefined) this.owner.onError(error);

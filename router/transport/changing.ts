@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 
 /** A transport in whose place another one can come; requests in flight stay with the one that sent them. */
@@ -15,7 +16,7 @@ export class ChangingTransport implements Transport {
     return before;
   }
 
-  send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+  send(request: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse> {
     return this.#current.send(request, signal);
   }
 

@@ -4,6 +4,7 @@ import type { OutgoingRequest } from "../../base/transport.ts";
 import { type ResponseHandler, ResponseParser } from "./response_parser.ts";
 import { requestBytes } from "./request_bytes.ts";
 import type { Target } from "./target.ts";
+import type { Turn } from "./turn.ts";
 import type { SocketOwner, TlsClientOptions, WorkerSocket } from "./worker_socket.ts";
 import { BunSocket } from "./bun_socket.ts";
 import { NodeSocket } from "./node_socket.ts";
@@ -30,6 +31,8 @@ export interface Break {
 /** Options of a connection. */
 export interface ConnectionOptions {
   readonly clock: Clock;
+  /** That of all connections. */
+  readonly turn: Turn;
   /** Time limit of the name's look-up, the connection and TLS's handshake together, in ms. */
   readonly connectTimeoutMs: number;
   readonly tls?: TlsClientOptions | undefined;
@@ -60,7 +63,7 @@ export class Connection implements SocketOwner {
     this.#onIdleClose = options.onIdleClose;
     // Bun's own sockets cost less than its `node:net`; certificates are the business of `node:tls` everywhere.
     this.#socket = !target.tls && BunSocket.available
-      ? new BunSocket(target, this, options.clock)
+      ? new BunSocket(target, this, options)
       : new NodeSocket(target, this, options.tls);
     const { clock, connectTimeoutMs } = options;
     this.#cancelConnecting = clock.timer(

@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import {
   type IncomingResponse,
   type Lane,
@@ -33,7 +34,7 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
   /** Until it is written: bodies of prompts are long, and answers last. */
   #request: OutgoingRequest | undefined;
   readonly target: Target;
-  readonly #signal: AbortSignal;
+  readonly #signal: StopSignal;
   readonly #outcome: ExchangeOutcome;
   readonly #onAbort = () => this.#leave(this.#signal.reason);
   #connection: Connection | undefined;
@@ -43,7 +44,7 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
   #failure: unknown;
   #reader: { resolve: (result: Result) => void; reject: (error: unknown) => void } | undefined;
 
-  constructor(request: OutgoingRequest, target: Target, signal: AbortSignal, outcome: ExchangeOutcome) {
+  constructor(request: OutgoingRequest, target: Target, signal: StopSignal, outcome: ExchangeOutcome) {
     this.#request = request;
     this.#url = request.url;
     this.lane = request.lane ?? "generation";

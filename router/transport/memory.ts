@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import {
   type IncomingResponse,
   type OutgoingRequest,
@@ -27,7 +28,7 @@ export class MemoryTransport implements Transport {
     return this.#inFlight;
   }
 
-  send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+  send(request: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse> {
     if (signal.aborted) return Promise.reject(signal.reason);
     const handler = this.#closed === undefined ? this.#route(request) : undefined;
     if (handler === undefined) return Promise.reject(new TransportError("connect_failed", request.url));
@@ -54,7 +55,7 @@ type Result = IteratorResult<Uint8Array>;
 /** One exchange: pulls from the handler's body only when it is itself read, and lets go of it at once on abort. */
 class MemoryExchange implements AsyncIterableIterator<Uint8Array> {
   readonly #url: string;
-  readonly #signal: AbortSignal;
+  readonly #signal: StopSignal;
   /** The client's connection, as the handler sees it. */
   readonly #connection = new AbortController();
   readonly #over: () => void;
@@ -68,7 +69,7 @@ class MemoryExchange implements AsyncIterableIterator<Uint8Array> {
   constructor(
     request: OutgoingRequest,
     handler: MemoryHandler,
-    signal: AbortSignal,
+    signal: StopSignal,
     resolve: (response: IncomingResponse) => void,
     reject: (error: unknown) => void,
     over: () => void,

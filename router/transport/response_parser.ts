@@ -4,6 +4,9 @@ import llhttpBinary from "undici/lib/llhttp/llhttp_simd-wasm.js";
 /** Longest response head; interim heads and trailers count, too. */
 export const MAX_HEAD_BYTES = 128 * 1024;
 
+/** Bytes of a head that are decoded at a time: as many as most heads have. */
+const HEAD_TEXT_BYTES = 512;
+
 /** Bytes that are parsed at a time. */
 const INPUT_BYTES = 64 * 1024;
 
@@ -249,9 +252,8 @@ export class ResponseParser {
     const start = from - ResponseParser.#inputAt;
     let at = start - ResponseParser.#headTextAt;
     if (at < 0 || at + length > ResponseParser.#headText.length) {
-      const data = ResponseParser.#data!;
-      const end = data.indexOf("\r\n\r\n", start);
-      ResponseParser.#headText = data.toString("latin1", start, end < 0 ? data.length : end);
+      const end = start + Math.max(length, HEAD_TEXT_BYTES);
+      ResponseParser.#headText = ResponseParser.#data!.toString("latin1", start, end);
       ResponseParser.#headTextAt = start;
       at = 0;
     }

@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 import { type MemoryHandler, MemoryTransport } from "./memory.ts";
 
@@ -21,7 +22,7 @@ export class RoutedTransport implements Transport {
     this.#network = network;
   }
 
-  send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+  send(request: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse> {
     const inside = new URL(request.url).hostname.endsWith(INSIDE);
     return (inside ? this.#inside : this.#network).send(request, signal);
   }

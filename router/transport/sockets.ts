@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import { type Clock, SystemClock } from "../../base/clock.ts";
 import {
   type IncomingResponse,
@@ -9,6 +10,7 @@ import {
 import { Connection } from "./connection.ts";
 import { Exchange } from "./exchange.ts";
 import { type Target, targetOf } from "./target.ts";
+import { Turn } from "./turn.ts";
 import type { TlsClientOptions } from "./worker_socket.ts";
 
 /** Idle sockets are closed after this long: uvicorn closes its side after 5 s, and both must not cross. */
@@ -35,6 +37,8 @@ export interface SocketTransportOptions extends TlsClientOptions {
  */
 export class SocketTransport implements Transport {
   readonly #clock: Clock;
+  /** Sockets are real, whatever the clock. */
+  readonly #turn = new Turn(new SystemClock());
   readonly #tls: TlsClientOptions;
   readonly #atOnce: Readonly<Record<Lane, number>>;
   readonly #targets = new Map<string, Target>();
@@ -51,7 +55,7 @@ export class SocketTransport implements Transport {
     this.#atOnce = options.atOnce ?? { generation: 4_096, control: 256 };
   }
 
-  send(request: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+  send(request: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse> {
     if (signal.aborted) return Promise.reject(signal.reason);
     if (this.#closed !== undefined) return refused(request, new Error("The transport is closed"));
     let target: Target;
@@ -110,6 +114,7 @@ export class SocketTransport implements Transport {
       onIdleClose: (connection) => worker.forget(connection),
       connectTimeoutMs: exchange.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS,
       clock: this.#clock,
+      turn: this.#turn,
     });
     exchange.start(connection);
   }

@@ -45,7 +45,7 @@ export class PairCall implements UpstreamCall {
   #decodeBegan = false;
   #refused = false;
   #wellEnded = false;
-  readonly #failed = new Set<"prefill" | "decode">();
+  readonly #failed: ("prefill" | "decode")[] = [];
   #prefillEnded = false;
   #prefillAnswer: Uint8Array | undefined;
   #prefilled: Promise<void> = Promise.resolve();
@@ -125,8 +125,8 @@ export class PairCall implements UpstreamCall {
   }
 
   #fail(half: "prefill" | "decode"): void {
-    if (this.#failed.has(half)) return;
-    this.#failed.add(half);
+    if (this.#failed.includes(half)) return;
+    this.#failed.push(half);
     this.#options.at.release("failed", half);
   }
 

@@ -1,6 +1,7 @@
 import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { messageOf } from "../../base/errors.ts";
 import { logger } from "../../base/log.ts";
+import { Stopper } from "../../base/stop_signal.ts";
 import { turnByTurn, type Turns } from "../../base/turns.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
 import { Watchdog } from "../../base/watchdog.ts";
@@ -82,7 +83,7 @@ export class WorkerCall implements UpstreamCall {
   /** Without its body once that was answered: prompts are long, and answers last. */
   #request: OutgoingRequest;
   #writing: Turns<Uint8Array> | undefined;
-  readonly #connection = new AbortController();
+  readonly #connection = new Stopper();
   readonly #watchdog: Watchdog;
   #body: AsyncIterator<Uint8Array> | undefined;
   /** The first chunk, read as soon as there is a head; undefined once it was taken. */
@@ -120,7 +121,7 @@ export class WorkerCall implements UpstreamCall {
     this.#watchdog.arm(this.#dueMs);
     const sending = this.#transport.send(
       body === undefined ? request : { ...request, body },
-      this.#connection.signal,
+      this.#connection,
     );
     this.#reading = this.#first = sending.then((response) => this.#readFirst(response));
     // Nobody may ever ask for it.
@@ -140,7 +141,7 @@ export class WorkerCall implements UpstreamCall {
   async #write(writing: Turns<Uint8Array>): Promise<void> {
     this.#writing = undefined;
     try {
-      const body = await turnByTurn(this.#clock, writing, this.#connection.signal);
+      const body = await turnByTurn(this.#clock, writing, this.#connection);
       this.#request = { ...this.#request, body };
     } catch (error) {
       if (this.#stopped === undefined) throw error;

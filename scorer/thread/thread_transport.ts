@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import { messageOf } from "../../base/errors.ts";
 import { readBytes } from "../../base/read_body.ts";
 import type { IncomingResponse, OutgoingRequest, Transport } from "../../base/transport.ts";
@@ -17,7 +18,7 @@ export class ThreadTransport implements Transport {
   }
 
   /** Resolves when the whole body is there. Rejects with the reason why there is no answer. */
-  send(outgoing: OutgoingRequest, signal: AbortSignal): Promise<IncomingResponse> {
+  send(outgoing: OutgoingRequest, signal: StopSignal): Promise<IncomingResponse> {
     const request = this.#requests++;
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);

@@ -3,7 +3,7 @@ import { CanopyError, messageOf } from "../../../base/errors.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { Random } from "../../../base/random.ts";
 import type { Span } from "../../tracing/spans.ts";
-import { unlessAborted } from "../../../base/unless_aborted.ts";
+import { unlessAborted } from "../../../base/stop_signal.ts";
 import {
   type EngineUsage,
   type FinishReason,

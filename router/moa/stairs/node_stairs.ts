@@ -1,5 +1,5 @@
 import { Notify } from "../../../base/notify.ts";
-import { unlessAborted } from "../../../base/unless_aborted.ts";
+import { unlessAborted } from "../../../base/stop_signal.ts";
 import type { StaircaseConfig } from "../../../cfgs/schema/staircase.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { Asked } from "../agent/agent_call.ts";
