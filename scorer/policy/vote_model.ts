@@ -60,17 +60,23 @@ interface Explanation {
 }
 
 function likelihoods(groups: ModelGroups, kinds: readonly QuestionKind[]): Explanation[] {
-  const logs = kinds.flatMap((kind, index) =>
-    [-1, ...groups.keys()].map((right) => ({ kind: index, right, log: logLikelihood(groups, right, kind) }))
-  );
-  const highest = Math.max(...logs.map(({ log }) => log));
-  return logs.map(({ kind, right, log }) => ({ kind, right, weight: Math.exp(log - highest) }));
+  const all: { kind: number; right: number; weight: number }[] = [];
+  let highest = -Infinity;
+  for (let kind = 0; kind < kinds.length; kind++) {
+    for (let right = -1; right < groups.length; right++) {
+      const log = logLikelihood(groups, right, kinds[kind]!);
+      highest = Math.max(highest, log);
+      all.push({ kind, right, weight: log });
+    }
+  }
+  for (const one of all) one.weight = Math.exp(one.weight - highest);
+  return all;
 }
 
 function logLikelihood(groups: ModelGroups, right: number, kind: QuestionKind): number {
   let sum = Math.log(kind.share);
-  for (const [index, models] of groups.entries()) {
-    for (const model of models) {
+  for (let index = 0; index < groups.length; index++) {
+    for (const model of groups[index]!) {
       const skill = kind.skills[model] ?? UNKNOWN_SKILL;
       sum += Math.log(index === right ? skill : 1 - skill);
     }
@@ -83,8 +89,9 @@ function logPartition(groups: ModelGroups, right: number, coincidence: number): 
   const theta = (1 - coincidence) / coincidence;
   let sum = 0;
   let votes = 0;
-  for (const [index, { length }] of groups.entries()) {
+  for (let index = 0; index < groups.length; index++) {
     if (index === right) continue;
+    const { length } = groups[index]!;
     sum += Math.log(theta);
     for (let one = 1; one < length; one++) sum += Math.log(one);
     for (let one = 0; one < length; one++) sum -= Math.log(theta + votes++);
@@ -137,16 +144,16 @@ class KindSums {
 
   add(groups: ModelGroups, right: number, weight: number): void {
     this.#questions += weight;
-    for (const [index, models] of groups.entries()) {
-      for (const model of models) {
+    let votes = 0;
+    for (let index = 0; index < groups.length; index++) {
+      for (const model of groups[index]!) {
         const sums = this.#models.get(model)!;
         sums.all += weight;
         if (index === right) sums.right += weight;
+        else votes++;
       }
     }
-    const wrong = groups.filter((_, index) => index !== right);
-    const votes = wrong.reduce((sum, { length }) => sum + length, 0);
-    this.#wrongGroups += weight * wrong.length;
+    this.#wrongGroups += weight * (right < 0 ? groups.length : groups.length - 1);
     this.#wrongVotes[votes] = (this.#wrongVotes[votes] ?? 0) + weight;
   }
 
