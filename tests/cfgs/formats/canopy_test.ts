@@ -125,7 +125,7 @@ test("Any config written as canopy text loads to the same config", () => {
       assert.deepEqual(load(text).config, first);
       assert.equal(toCanopy(load(text).config), text);
     }),
-    { numRuns: often(50) },
+    { numRuns: often(30) },
   );
 });
 
