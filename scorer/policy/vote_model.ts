@@ -63,8 +63,9 @@ function likelihoods(groups: ModelGroups, kinds: readonly QuestionKind[]): Expla
   const all: { kind: number; right: number; weight: number }[] = [];
   let highest = -Infinity;
   for (let kind = 0; kind < kinds.length; kind++) {
+    const logs = new KindLogs(groups, kinds[kind]!);
     for (let right = -1; right < groups.length; right++) {
-      const log = logLikelihood(groups, right, kinds[kind]!);
+      const log = logs.of(right);
       highest = Math.max(highest, log);
       all.push({ kind, right, weight: log });
     }
@@ -73,30 +74,49 @@ function likelihoods(groups: ModelGroups, kinds: readonly QuestionKind[]): Expla
   return all;
 }
 
-function logLikelihood(groups: ModelGroups, right: number, kind: QuestionKind): number {
-  let sum = Math.log(kind.share);
-  for (let index = 0; index < groups.length; index++) {
-    for (const model of groups[index]!) {
-      const skill = kind.skills[model] ?? UNKNOWN_SKILL;
-      sum += Math.log(index === right ? skill : 1 - skill);
+/** The log-likelihoods of the answers to a question of one kind; logarithms are taken once for all of them. */
+class KindLogs {
+  readonly #groups: ModelGroups;
+  readonly #share: number;
+  readonly #theta: number;
+  /** Of each group's skills, if its answer is right and if it is not. */
+  readonly #right: number[] = [];
+  readonly #wrong: number[] = [];
+
+  /** θ = (1 − c) / c new answers for each that is repeated. */
+  constructor(groups: ModelGroups, { share, skills, coincidence }: QuestionKind) {
+    this.#groups = groups;
+    this.#share = Math.log(share);
+    this.#theta = (1 - coincidence) / coincidence;
+    for (const models of groups) {
+      let [right, wrong] = [0, 0];
+      for (const model of models) {
+        const skill = skills[model] ?? UNKNOWN_SKILL;
+        right += Math.log(skill);
+        wrong += Math.log(1 - skill);
+      }
+      this.#right.push(right);
+      this.#wrong.push(wrong);
     }
   }
-  return sum + logPartition(groups, right, kind.coincidence);
-}
 
-/** Log-probability that the wrong votes fall into these groups; θ = (1 − c) / c new answers for each that is repeated. */
-function logPartition(groups: ModelGroups, right: number, coincidence: number): number {
-  const theta = (1 - coincidence) / coincidence;
-  let sum = 0;
-  let votes = 0;
-  for (let index = 0; index < groups.length; index++) {
-    if (index === right) continue;
-    const { length } = groups[index]!;
-    sum += Math.log(theta);
-    for (let one = 1; one < length; one++) sum += Math.log(one);
-    for (let one = 0; one < length; one++) sum -= Math.log(theta + votes++);
+  /** Of the group at this index being the right one, -1 for none. */
+  of(right: number): number {
+    let sum = this.#share;
+    let votes = 0;
+    for (let index = 0; index < this.#groups.length; index++) {
+      if (index === right) sum += this.#right[index]!;
+      else {
+        const { length } = this.#groups[index]!;
+        sum += this.#wrong[index]! + Math.log(this.#theta);
+        for (let one = 2; one < length; one++) sum += Math.log(one);
+        votes += length;
+      }
+    }
+    // The wrong votes fall into these groups.
+    for (let vote = 0; vote < votes; vote++) sum -= Math.log(this.#theta + vote);
+    return sum;
   }
-  return sum;
 }
 
 const ROUNDS = 60;
