@@ -68,17 +68,21 @@ interface Served {
 /** Two threads in front of one worker while `use` runs. */
 async function withThreads(
   use: (served: Served) => Promise<void>,
-  { server = {}, model = {}, models = {} }: { server?: object; model?: object; models?: object } = {},
+  { server = {}, model = {}, models = {}, narrow = false }: {
+    server?: object;
+    model?: object;
+    models?: object;
+    /** With a model `narrow`, too, of which no more than three requests run. */
+    narrow?: boolean;
+  } = {},
 ): Promise<void> {
   const worker = await startHeldWorker();
   try {
     await withSystem(async (io) => {
+      const m = { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model };
       const config = configSchema.parse({
         server: { log_level: "fatal", workers: 2, ...server },
-        models: {
-          m: { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model },
-          ...models,
-        },
+        models: { m, ...(narrow ? { narrow: { ...m, max_in_flight: 3 } } : {}), ...models },
         graphs: {
           tree: { layers: [{ agents: [{ model: "m" }] }], incremental_prefill: "off" },
           // Its leaves say 2, its root 4.
@@ -138,6 +142,7 @@ async function withSharedThreads(use: (served: Served) => Promise<void>): Promis
   shared ??= new Promise((resolve, reject) => {
     sharedEnded = withThreads((served) => new Promise((end) => resolve({ served, end })), {
       server: { log_dir: logs },
+      narrow: true,
     });
     sharedEnded.catch(reject);
   });
@@ -206,15 +211,15 @@ test("streams over two threads come whole and in order, and one page of metrics 
 });
 
 test("limits hold over all threads together, and a place that one gives back is another's", async () => {
-  await withThreads(async ({ chat, worker }) => {
+  await withSharedThreads(async ({ chat, worker }) => {
     worker.hold();
-    const asked = times(40, () => chat("m"));
+    const asked = times(40, () => chat("narrow"));
     await until("the places are taken", () => worker.running === 3);
     worker.release();
     const answers = await Promise.all(asked);
     assert.deepEqual(answers.map(({ status }) => status), times(40, () => 200));
     assert.equal(worker.most, 3);
-  }, { model: { max_in_flight: 3 } });
+  });
 });
 
 test("requests that run and that wait are bounded over all threads together", async () => {
