@@ -41,7 +41,7 @@ export function questionKindsOf(
  */
 export function rightProbability(groups: ModelGroups, at: number, kinds: readonly QuestionKind[]): number {
   if (groups.length === 0) return 0;
-  const all = likelihoods(groups, kinds);
+  const all = likelihoods(groups, kinds.map((kind) => new KindLogs(kind)));
   let own = 0;
   let total = 0;
   for (const { right, weight } of all) {
@@ -59,63 +59,86 @@ interface Explanation {
   readonly weight: number;
 }
 
-function likelihoods(groups: ModelGroups, kinds: readonly QuestionKind[]): Explanation[] {
+function likelihoods(groups: ModelGroups, kinds: readonly KindLogs[]): Explanation[] {
   const all: { kind: number; right: number; weight: number }[] = [];
   let highest = -Infinity;
   for (let kind = 0; kind < kinds.length; kind++) {
-    const logs = new KindLogs(groups, kinds[kind]!);
-    for (let right = -1; right < groups.length; right++) {
-      const log = logs.of(right);
-      highest = Math.max(highest, log);
-      all.push({ kind, right, weight: log });
+    const logs = kinds[kind]!.of(groups);
+    for (let at = 0; at < logs.length; at++) {
+      const weight = logs[at]!;
+      highest = Math.max(highest, weight);
+      all.push({ kind, right: at - 1, weight });
     }
   }
   for (const one of all) one.weight = Math.exp(one.weight - highest);
   return all;
 }
 
-/** The log-likelihoods of the answers to a question of one kind; logarithms are taken once for all of them. */
+/** Log-likelihoods under one kind of questions, whose logarithms are taken once for all questions. */
 class KindLogs {
-  readonly #groups: ModelGroups;
+  readonly #kind: QuestionKind;
   readonly #share: number;
-  readonly #theta: number;
-  /** Of each group's skills, if its answer is right and if it is not. */
-  readonly #right: number[] = [];
-  readonly #wrong: number[] = [];
-
   /** θ = (1 − c) / c new answers for each that is repeated. */
-  constructor(groups: ModelGroups, { share, skills, coincidence }: QuestionKind) {
-    this.#groups = groups;
-    this.#share = Math.log(share);
-    this.#theta = (1 - coincidence) / coincidence;
-    for (const models of groups) {
-      let [right, wrong] = [0, 0];
-      for (const model of models) {
-        const skill = skills[model] ?? UNKNOWN_SKILL;
-        right += Math.log(skill);
-        wrong += Math.log(1 - skill);
-      }
-      this.#right.push(right);
-      this.#wrong.push(wrong);
-    }
+  readonly #theta: number;
+  readonly #logTheta: number;
+  readonly #skills = new Map<string, { readonly right: number; readonly wrong: number }>();
+  /** Sums of log(θ + vote) and of log(vote) over the first votes. */
+  readonly #places = [0];
+  readonly #factorials = [0, 0];
+
+  constructor(kind: QuestionKind) {
+    this.#kind = kind;
+    this.#share = Math.log(kind.share);
+    this.#theta = (1 - kind.coincidence) / kind.coincidence;
+    this.#logTheta = Math.log(this.#theta);
   }
 
-  /** Of the group at this index being the right one, -1 for none. */
-  of(right: number): number {
-    let sum = this.#share;
+  /** First that no group is right, then each. */
+  of(groups: ModelGroups): number[] {
+    const right: number[] = [];
+    const wrong: number[] = [];
     let votes = 0;
-    for (let index = 0; index < this.#groups.length; index++) {
-      if (index === right) sum += this.#right[index]!;
-      else {
-        const { length } = this.#groups[index]!;
-        sum += this.#wrong[index]! + Math.log(this.#theta);
-        for (let one = 2; one < length; one++) sum += Math.log(one);
-        votes += length;
+    for (const models of groups) {
+      let [isRight, isWrong] = [0, this.#logTheta + this.#factorial(models.length - 1)];
+      for (const model of models) {
+        const skill = this.#skill(model);
+        isRight += skill.right;
+        isWrong += skill.wrong;
       }
+      right.push(isRight);
+      wrong.push(isWrong);
+      votes += models.length;
     }
-    // The wrong votes fall into these groups.
-    for (let vote = 0; vote < votes; vote++) sum -= Math.log(this.#theta + vote);
-    return sum;
+    const logs: number[] = [];
+    for (let at = -1; at < groups.length; at++) {
+      let sum = this.#share;
+      for (let index = 0; index < groups.length; index++) sum += index === at ? right[index]! : wrong[index]!;
+      logs.push(sum - this.#placed(at < 0 ? votes : votes - groups[at]!.length));
+    }
+    return logs;
+  }
+
+  #skill(model: string): { readonly right: number; readonly wrong: number } {
+    let known = this.#skills.get(model);
+    if (known === undefined) {
+      const skill = this.#kind.skills[model] ?? UNKNOWN_SKILL;
+      this.#skills.set(model, known = { right: Math.log(skill), wrong: Math.log(1 - skill) });
+    }
+    return known;
+  }
+
+  #factorial(number: number): number {
+    for (let next = this.#factorials.length; next <= number; next++) {
+      this.#factorials.push(this.#factorials[next - 1]! + Math.log(next));
+    }
+    return this.#factorials[number] ?? 0;
+  }
+
+  #placed(votes: number): number {
+    for (let next = this.#places.length; next <= votes; next++) {
+      this.#places.push(this.#places[next - 1]! + Math.log(this.#theta + next - 1));
+    }
+    return this.#places[votes]!;
   }
 }
 
@@ -139,8 +162,9 @@ export function learnQuestionKinds(questions: readonly VotedQuestion[], kinds: 1
   }));
   for (let round = 0; round < ROUNDS; round++) {
     const sums = learned.map(() => new KindSums(models));
+    const logs = learned.map((kind) => new KindLogs(kind));
     for (const { groups, right } of questions) {
-      const possible = likelihoods(groups, learned)
+      const possible = likelihoods(groups, logs)
         .filter((one) => right === undefined || one.right === right);
       const total = possible.reduce((sum, { weight }) => sum + weight, 0);
       for (const one of possible) sums[one.kind]!.add(groups, one.right, one.weight / total);

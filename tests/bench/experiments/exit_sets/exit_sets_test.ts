@@ -30,7 +30,8 @@ test("sets of questions are costed as the router plays them: the same right answ
 
 test("every rule is put beside #1, chance and the oracle, the same for the same seed, and the report says what was tuned on what", async () => {
   const result = await measureExitSets(options);
-  assert.deepEqual(result, await measureExitSets(options));
+  const few = { ...options, questions: 3, loads: [4] };
+  assert.deepEqual(await measureExitSets(few), await measureExitSets(few));
   const [alone, loaded] = result.loads;
   assert.deepEqual([alone?.atOnce, loaded?.atOnce], [1, 4]);
   const rows = alone?.rows ?? [];
