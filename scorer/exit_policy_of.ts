@@ -7,7 +7,7 @@ import { AnswerPolicy } from "./metrics/answer.ts";
 import { QPolicy } from "./metrics/q.ts";
 import { RandomPolicy } from "./metrics/random.ts";
 import { VerdictPolicy } from "./metrics/verdict.ts";
-import { distinctShare, isCreative } from "./policy/diversity.ts";
+import { distinctShareOf, isCreative, textWords } from "./policy/diversity.ts";
 import { finite } from "./policy/evidence.ts";
 import type {
   ClusterState,
@@ -111,9 +111,10 @@ class GuardedPolicy implements ExitPolicy {
 
 /** Distinct-1 and distinct-2 of all answers, of those that go on, and of those that are left out. */
 function distinctOf({ completions }: ClusterState, keep: readonly string[]): JsonObject {
-  const all = completions.map(({ text }) => text);
-  const kept = completions.filter(({ agent }) => keep.includes(agent)).map(({ text }) => text);
-  const dropped = completions.filter(({ agent }) => !keep.includes(agent)).map(({ text }) => text);
-  const shares = (texts: readonly string[]) => [1, 2].map((n) => finite(distinctShare(texts, n)));
+  const all = completions.map(({ agent, text }) => ({ agent, words: textWords(text) }));
+  const kept = all.filter(({ agent }) => keep.includes(agent));
+  const dropped = all.filter(({ agent }) => !keep.includes(agent));
+  const shares = (texts: typeof all) =>
+    [1, 2].map((n) => finite(distinctShareOf(texts.map(({ words }) => words), n)));
   return { all: shares(all), kept: shares(kept), dropped: shares(dropped) };
 }

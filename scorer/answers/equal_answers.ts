@@ -10,7 +10,16 @@ import type { Unit } from "./units.ts";
  * Takes well under 5 ms whatever the answers are.
  */
 export function equalAnswers(a: FoundAnswer, b: FoundAnswer): boolean {
-  return equalForms(a.form, b.form) || normalText(a.text) === normalText(b.text);
+  return a.text === b.text || equalForms(a.form, b.form) || normalTextOf(a) === normalTextOf(b);
+}
+
+const NORMAL_TEXTS = new WeakMap<FoundAnswer, string>();
+
+/** `normalText` of an answer, kept with it: each is compared with all others of its run, again and again. */
+function normalTextOf(answer: FoundAnswer): string {
+  let text = NORMAL_TEXTS.get(answer);
+  if (text === undefined) NORMAL_TEXTS.set(answer, text = normalText(answer.text));
+  return text;
 }
 
 function equalForms(a: AnswerForm, b: AnswerForm): boolean {

@@ -27,12 +27,18 @@ const COUNTED_LENGTH = 65_536;
  * 1 when nothing is said twice. Undefined when there is no n-gram. A text without blanks counts by characters.
  */
 export function distinctShare(texts: readonly string[], n: number): number | undefined {
+  return distinctShareOf(texts.map(textWords), n);
+}
+
+/** `distinctShare` of texts whose words are known. */
+export function distinctShareOf(texts: readonly (readonly string[])[], n: number): number | undefined {
   const seen = new Set<string>();
   let count = 0;
-  for (const text of texts) {
-    const words = textWords(text);
+  for (const words of texts) {
     for (let at = 0; at + n <= words.length; at++) {
-      seen.add(words.slice(at, at + n).join(" "));
+      let gram = words[at]!;
+      for (let next = at + 1; next < at + n; next++) gram += ` ${words[next]}`;
+      seen.add(gram);
       count++;
     }
   }

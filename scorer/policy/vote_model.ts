@@ -41,7 +41,7 @@ export function questionKindsOf(
  */
 export function rightProbability(groups: ModelGroups, at: number, kinds: readonly QuestionKind[]): number {
   if (groups.length === 0) return 0;
-  const all = likelihoods(groups, kinds);
+  const all = likelihoods(groups, kinds.map((kind) => new KindLogs(kind)));
   let own = 0;
   let total = 0;
   for (const { right, weight } of all) {
@@ -59,37 +59,87 @@ interface Explanation {
   readonly weight: number;
 }
 
-function likelihoods(groups: ModelGroups, kinds: readonly QuestionKind[]): Explanation[] {
-  const logs = kinds.flatMap((kind, index) =>
-    [-1, ...groups.keys()].map((right) => ({ kind: index, right, log: logLikelihood(groups, right, kind) }))
-  );
-  const highest = Math.max(...logs.map(({ log }) => log));
-  return logs.map(({ kind, right, log }) => ({ kind, right, weight: Math.exp(log - highest) }));
-}
-
-function logLikelihood(groups: ModelGroups, right: number, kind: QuestionKind): number {
-  let sum = Math.log(kind.share);
-  for (const [index, models] of groups.entries()) {
-    for (const model of models) {
-      const skill = kind.skills[model] ?? UNKNOWN_SKILL;
-      sum += Math.log(index === right ? skill : 1 - skill);
+function likelihoods(groups: ModelGroups, kinds: readonly KindLogs[]): Explanation[] {
+  const all: { kind: number; right: number; weight: number }[] = [];
+  let highest = -Infinity;
+  for (let kind = 0; kind < kinds.length; kind++) {
+    const logs = kinds[kind]!.of(groups);
+    for (let at = 0; at < logs.length; at++) {
+      const weight = logs[at]!;
+      highest = Math.max(highest, weight);
+      all.push({ kind, right: at - 1, weight });
     }
   }
-  return sum + logPartition(groups, right, kind.coincidence);
+  for (const one of all) one.weight = Math.exp(one.weight - highest);
+  return all;
 }
 
-/** Log-probability that the wrong votes fall into these groups; θ = (1 − c) / c new answers for each that is repeated. */
-function logPartition(groups: ModelGroups, right: number, coincidence: number): number {
-  const theta = (1 - coincidence) / coincidence;
-  let sum = 0;
-  let votes = 0;
-  for (const [index, { length }] of groups.entries()) {
-    if (index === right) continue;
-    sum += Math.log(theta);
-    for (let one = 1; one < length; one++) sum += Math.log(one);
-    for (let one = 0; one < length; one++) sum -= Math.log(theta + votes++);
+/** Log-likelihoods under one kind of questions, whose logarithms are taken once for all questions. */
+class KindLogs {
+  readonly #kind: QuestionKind;
+  readonly #share: number;
+  /** θ = (1 − c) / c new answers for each that is repeated. */
+  readonly #theta: number;
+  readonly #logTheta: number;
+  readonly #skills = new Map<string, { readonly right: number; readonly wrong: number }>();
+  /** Sums of log(θ + vote) and of log(vote) over the first votes. */
+  readonly #places = [0];
+  readonly #factorials = [0, 0];
+
+  constructor(kind: QuestionKind) {
+    this.#kind = kind;
+    this.#share = Math.log(kind.share);
+    this.#theta = (1 - kind.coincidence) / kind.coincidence;
+    this.#logTheta = Math.log(this.#theta);
   }
-  return sum;
+
+  /** First that no group is right, then each. */
+  of(groups: ModelGroups): number[] {
+    const right: number[] = [];
+    const wrong: number[] = [];
+    let votes = 0;
+    for (const models of groups) {
+      let [isRight, isWrong] = [0, this.#logTheta + this.#factorial(models.length - 1)];
+      for (const model of models) {
+        const skill = this.#skill(model);
+        isRight += skill.right;
+        isWrong += skill.wrong;
+      }
+      right.push(isRight);
+      wrong.push(isWrong);
+      votes += models.length;
+    }
+    const logs: number[] = [];
+    for (let at = -1; at < groups.length; at++) {
+      let sum = this.#share;
+      for (let index = 0; index < groups.length; index++) sum += index === at ? right[index]! : wrong[index]!;
+      logs.push(sum - this.#placed(at < 0 ? votes : votes - groups[at]!.length));
+    }
+    return logs;
+  }
+
+  #skill(model: string): { readonly right: number; readonly wrong: number } {
+    let known = this.#skills.get(model);
+    if (known === undefined) {
+      const skill = this.#kind.skills[model] ?? UNKNOWN_SKILL;
+      this.#skills.set(model, known = { right: Math.log(skill), wrong: Math.log(1 - skill) });
+    }
+    return known;
+  }
+
+  #factorial(number: number): number {
+    for (let next = this.#factorials.length; next <= number; next++) {
+      this.#factorials.push(this.#factorials[next - 1]! + Math.log(next));
+    }
+    return this.#factorials[number] ?? 0;
+  }
+
+  #placed(votes: number): number {
+    for (let next = this.#places.length; next <= votes; next++) {
+      this.#places.push(this.#places[next - 1]! + Math.log(this.#theta + next - 1));
+    }
+    return this.#places[votes]!;
+  }
 }
 
 const ROUNDS = 60;
@@ -112,8 +162,9 @@ export function learnQuestionKinds(questions: readonly VotedQuestion[], kinds: 1
   }));
   for (let round = 0; round < ROUNDS; round++) {
     const sums = learned.map(() => new KindSums(models));
+    const logs = learned.map((kind) => new KindLogs(kind));
     for (const { groups, right } of questions) {
-      const possible = likelihoods(groups, learned)
+      const possible = likelihoods(groups, logs)
         .filter((one) => right === undefined || one.right === right);
       const total = possible.reduce((sum, { weight }) => sum + weight, 0);
       for (const one of possible) sums[one.kind]!.add(groups, one.right, one.weight / total);
@@ -137,16 +188,16 @@ class KindSums {
 
   add(groups: ModelGroups, right: number, weight: number): void {
     this.#questions += weight;
-    for (const [index, models] of groups.entries()) {
-      for (const model of models) {
+    let votes = 0;
+    for (let index = 0; index < groups.length; index++) {
+      for (const model of groups[index]!) {
         const sums = this.#models.get(model)!;
         sums.all += weight;
         if (index === right) sums.right += weight;
+        else votes++;
       }
     }
-    const wrong = groups.filter((_, index) => index !== right);
-    const votes = wrong.reduce((sum, { length }) => sum + length, 0);
-    this.#wrongGroups += weight * wrong.length;
+    this.#wrongGroups += weight * (right < 0 ? groups.length : groups.length - 1);
     this.#wrongVotes[votes] = (this.#wrongVotes[votes] ?? 0) + weight;
   }
 

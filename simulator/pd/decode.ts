@@ -7,6 +7,7 @@ import {
   type Bootstrap,
   BOOTSTRAP_PORT,
   FAKE_BOOTSTRAP_HOST,
+  LEG_OVER,
   type PdQueues,
   type PdRole,
   roomText,
@@ -163,14 +164,14 @@ export class DecodeRole implements PdRole {
 
   close(): void {
     this.alive = false;
-    for (const leg of this.#legs.values()) leg.cancelled.abort();
+    for (const leg of this.#legs.values()) leg.cancelled.abort(LEG_OVER);
     this.#legs.clear();
     this.#prealloc = [];
   }
 
   receive(leg: Leg, handOff: KvHandOff): void {
     if (leg.state !== "waiting" || !this.alive) return;
-    leg.cancelled.abort();
+    leg.cancelled.abort(LEG_OVER);
     if (leg.stuck) return;
     const { choice, sequence } = leg;
     leg.state = "decoding";
@@ -190,7 +191,7 @@ export class DecodeRole implements PdRole {
   /** The prefill server is gone; its heartbeat is missed twice before anything happens. */
   lose(leg: Leg): void {
     if (leg.state !== "waiting") return;
-    leg.cancelled.abort();
+    leg.cancelled.abort(LEG_OVER);
     leg.cancelled = new AbortController();
     const verb = this.#engine.version < SGLANG.legsNotify ? "Losing" : "Lost";
     this.#after(leg, HEARTBEAT_MS, () => {
@@ -203,7 +204,7 @@ export class DecodeRole implements PdRole {
     if (stage === "handshake") this.#handshakeFailed++;
     else this.#transferFailed++;
     leg.state = "ended";
-    leg.cancelled.abort();
+    leg.cancelled.abort(LEG_OVER);
     this.#legs.delete(leg.sequence);
     this.#prealloc = this.#prealloc.filter((other) => other !== leg);
     leg.port?.leave(leg);

@@ -6,7 +6,14 @@ import type { EngineScheduler } from "../engine/scheduler.ts";
 import type { EngineSequence } from "../engine/sequence.ts";
 import { SGLANG } from "../engine/sglang_version.ts";
 import type { DecodeLeg, PdFabric, PrefillPort } from "./fabric.ts";
-import { type Bootstrap, FAKE_BOOTSTRAP_HOST, type PdQueues, type PdRole, roomText } from "./role.ts";
+import {
+  type Bootstrap,
+  FAKE_BOOTSTRAP_HOST,
+  LEG_OVER,
+  type PdQueues,
+  type PdRole,
+  roomText,
+} from "./role.ts";
 
 /** The engine and its process, as the roles of a pair see them. */
 export interface PdEngine {
@@ -129,7 +136,7 @@ export class PrefillRole implements PdRole, PrefillPort {
     this.#closeRegistry();
     for (const leg of this.#legs.values()) {
       leg.state = "ended";
-      leg.cancelled.abort();
+      leg.cancelled.abort(LEG_OVER);
     }
     this.#legs.clear();
     this.#expecting.clear();
@@ -172,7 +179,7 @@ export class PrefillRole implements PdRole, PrefillPort {
     leg.decode = decode;
     this.#decodes.set(decode, leg);
     this.#expecting.delete(leg.key);
-    leg.cancelled.abort();
+    leg.cancelled.abort(LEG_OVER);
     this.#compute(leg);
   }
 
@@ -261,7 +268,7 @@ export class PrefillRole implements PdRole, PrefillPort {
 
   #end(leg: Leg): void {
     leg.state = "ended";
-    leg.cancelled.abort();
+    leg.cancelled.abort(LEG_OVER);
     this.#legs.delete(leg.sequence);
     if (this.#expecting.get(leg.key) === leg) this.#expecting.delete(leg.key);
     if (leg.decode !== undefined) this.#decodes.delete(leg.decode);

@@ -1,6 +1,9 @@
 import type { Choice } from "../engine/choice.ts";
 import type { EngineSequence } from "../engine/sequence.ts";
 
+/** What timers of a leg are cancelled by: nobody reads it, and an error of its own for each would cost a stack. */
+export const LEG_OVER = new Error("The leg has ended");
+
 /** Meeting place of a request's two halves, as the request says. */
 export interface Bootstrap {
   readonly rid: string;

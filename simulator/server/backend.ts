@@ -16,7 +16,7 @@ import { type PdEngine, PrefillRole } from "../pd/prefill.ts";
 import { type Bootstrap, BOOTSTRAP_PORT, FAKE_BOOTSTRAP_HOST, type PdRole } from "../pd/role.ts";
 import { KvConnector } from "../pd/vllm_kv.ts";
 import type { PdOptions, SimulatorOptions } from "./simulator_options.ts";
-import { type ScriptedAnswers, scriptedAnswers } from "../text/scripted.ts";
+import { type ScriptedAnswer, type ScriptedAnswers, scriptedAnswers } from "../text/scripted.ts";
 import { BuiltinTokenizer, type Speech, speechOf } from "../text/tokenizer.ts";
 import { BiasedSource, FixedSource, HashedSource, type TokenSource } from "../text/tokens.ts";
 
@@ -70,6 +70,8 @@ export class Backend {
   readonly #hooks: BackendHooks;
   readonly #random: Random;
   readonly #scripted: ScriptedAnswers | undefined;
+  /** Of answers that are asked for again, for every warm. */
+  readonly #scriptedIds = new WeakMap<ScriptedAnswer, readonly number[]>();
 
   constructor(options: SimulatorOptions, defaults: {
     version: string;
@@ -303,7 +305,13 @@ export class Backend {
     );
     if (answer === undefined) return hashed;
     hashed.doubt = answer.doubt;
-    return new FixedSource(speech.tokenizer.encode(answer.text), speech.endId, hashed);
+    return new FixedSource(this.#idsOf(answer), speech.endId, hashed);
+  }
+
+  #idsOf(answer: ScriptedAnswer): readonly number[] {
+    let ids = this.#scriptedIds.get(answer);
+    if (ids === undefined) this.#scriptedIds.set(answer, ids = this.tokenizer.encode(answer.text));
+    return ids;
   }
 }
 

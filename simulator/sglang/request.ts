@@ -188,7 +188,10 @@ export function stringList(value: Json): string[] {
 
 /** A list of numbers; other values are dropped. */
 export function numberList(value: Json): number[] {
-  return Array.isArray(value) ? value.filter((item) => typeof item === "number") : [];
+  if (!Array.isArray(value)) return [];
+  return value.every((item) => typeof item === "number")
+    ? value
+    : value.filter((item) => typeof item === "number");
 }
 
 /** A number field; a value of another type makes the server fail. */

@@ -3,8 +3,7 @@ import { test } from "node:test";
 import { often } from "../properties.ts";
 import { playSeeds } from "./play.ts";
 
-/** Bun takes six times as long for a virtual timer: there the first of the same seeds have to do. */
-const SEEDS = "Deno" in globalThis ? often(50) : often(15);
+const SEEDS = often(15);
 
 test(`${SEEDS} seeds of faults at random moments: nothing savable is lost, no answer differs, nothing is left`, async () => {
   assert.deepEqual(await playSeeds({ from: 0, seeds: SEEDS }), []);

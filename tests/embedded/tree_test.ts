@@ -11,6 +11,7 @@ const QUESTION = "Why is the sky blue, and why is it red when the sun sets?";
 // Served by one router, since its models take long to start: whoever wants a cold cache asks another question.
 const { trees, close } = await startTrees({
   plain: { warm: false },
+  unwarmed: { warm: false, maxTokens: 40 },
   warmed: { warm: true, maxTokens: 40 },
   left1: { warm: false, maxTokens: 300 },
   left2: { warm: true, maxTokens: 60 },
@@ -74,14 +75,16 @@ test("all 13 agents answer, and usage is what the engines have counted", async (
   assert.equal(lastRun(tree).agents.at(-1)?.text, text);
 });
 
-/** A run of the tree, with or without warms. */
-async function runOf(warm: boolean): Promise<RunRecord> {
+async function runOf(tree: ServedTree): Promise<RunRecord> {
+  await tree.ask(`Cold: ${QUESTION}`);
+  await tree.idle();
+  return lastRun(tree);
+}
+
+/** A run with warms over models that have computed nothing yet. */
+async function warmedRun(): Promise<RunRecord> {
   const records: RunRecord[] = [];
-  await withTree({ warm, maxTokens: 48 }, async (tree) => {
-    await tree.ask(QUESTION);
-    await tree.idle();
-    records.push(lastRun(tree));
-  });
+  await withTree({ warm: true, maxTokens: 40 }, async (tree) => void records.push(await runOf(tree)));
   return records[0]!;
 }
 
@@ -94,13 +97,13 @@ function warmedTokens(run: RunRecord, id: string): number[] {
 test("with incremental prefill prompts and answers are the same, and what was warmed is found in the cache", async () => {
   // The root shares its model with others.
   const readers = ["l2.c1.a1", "l2.c1.a2"];
-  const off = await runOf(false);
+  const off = await runOf(trees.unwarmed);
   assert.equal(off.usage.warmTokens ?? 0, 0);
   const usageOf = (run: RunRecord, id: string): AgentUsage | undefined =>
     run.agents.find((agent) => agent.id === id)?.usage;
   // How much can be warmed hangs on when the threads get the CPU; that it is found again does not.
   for (let run = 1;; run++) {
-    const on = await runOf(true);
+    const on = await warmedRun();
     for (const agent of off.agents) {
       assert.deepEqual(promptOf(on, agent.id), promptOf(off, agent.id));
       assert.equal(on.agents.find(({ id }) => id === agent.id)?.text, agent.text);

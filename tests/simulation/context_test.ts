@@ -112,7 +112,7 @@ test("With on_overflow refuse the reader fails, and its error says what to do", 
   });
 });
 
-const overflows = often(8);
+const overflows = often(4);
 
 test(
   `${overflows} seeds of answers too long for their readers: every prompt is the same with warming on, off and at any pace`,

@@ -4,7 +4,7 @@ import { Random } from "../../base/random.ts";
 import { makeWorld } from "./world.ts";
 
 /** Requests of each kind. */
-const COUNT = 100;
+const COUNT = 40;
 const TAG = /tag-(\d+)\./;
 
 interface Served {

@@ -96,7 +96,7 @@ async function inWorld(world: World, use: (router: Router) => Promise<void>): Pr
 test("a single fault before the first token, whatever it is and whichever half it strikes, loses no request", async () => {
   const kinds = faultKinds.filter((kind) => !kind.startsWith("slow") && kind !== "truncate");
   for (const kind of kinds) {
-    for (let seed = 0; seed < often(7); seed++) {
+    for (let seed = 0; seed < often(4); seed++) {
       const random = new Random(`${kind}-${seed}`);
       const world = pairWorld(`${kind}-${seed}`, random, 1);
       await inWorld(world, async (router) => {

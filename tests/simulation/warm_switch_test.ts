@@ -178,8 +178,8 @@ const others:
   ];
 for (const { name, most, ...options } of others) {
   test(`Warms are not held back ${name}`, async () => {
-    const off = await runsOf("off", { ...options, runs: 4 });
-    const auto = await runsOf("auto", { ...options, runs: 12 });
+    const off = await runsOf("off", { ...options, runs: 3 });
+    const auto = await runsOf("auto", { ...options, runs: 8 });
     assert.deepEqual(auto.flatMap(heldBack), []);
     assert.ok(auto.every((record) => eventsOf(record, "warm_done").length > 0));
     assert.ok(meanMs(auto) <= most * meanMs(off), `${meanMs(auto)} ms of ${meanMs(off)}`);

@@ -61,7 +61,7 @@ async function play(
   assert.equal(world.clock.pendingTimers, 0, "a timer is left");
 }
 
-const paces = often(40);
+const paces = often(16);
 
 test(`${paces} seeds: every prompt and every answer is the same with warming on, off and at any pace`, async () => {
   let warms = 0;
@@ -189,7 +189,7 @@ test("A client that leaves at any time leaves nothing running", async () => {
 
 test("Broken workers never change an answer because of a warm", async () => {
   let failedWarms = 0;
-  const seeds = often(12);
+  const seeds = often(6);
   for (let index = 0; index < seeds; index++) {
     const random = new Random(`broken ${index}`);
     const graph = { ...aside({ mode: "on" }, "declared", 400), deadline_ms: 60_000 };

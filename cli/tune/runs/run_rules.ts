@@ -106,16 +106,28 @@ function tried(runs: readonly RecordedRun[], { name, written, holds }: Rule): Tr
   };
 }
 
+const GROUPS_OF_VOTES = new WeakMap<RecordedRun, readonly number[]>();
+
+/** The group of each vote: kept, since many rules are tried on each run. */
+function groupsOfVotes(run: RecordedRun): readonly number[] {
+  const known = GROUPS_OF_VOTES.get(run);
+  if (known !== undefined) return known;
+  const groupOf: number[] = [];
+  for (const [index, group] of run.groups.entries()) for (const vote of group) groupOf[vote] = index;
+  GROUPS_OF_VOTES.set(run, groupOf);
+  return groupOf;
+}
+
 /** The group whose answer ends the run, when, and after how many votes; undefined when the rule never holds. */
 function exitOf(
   run: RecordedRun,
   holds: Rule["holds"],
 ): { readonly group: number; readonly atMs: number; readonly votes: number } | undefined {
-  const groupOf = new Map(run.groups.flatMap((group, index) => group.map((vote) => [vote, index] as const)));
+  const groupOf = groupsOfVotes(run);
   const counts = run.groups.map(() => 0);
   let leader = 0;
   for (const [vote, { atMs }] of run.votes.entries()) {
-    const group = groupOf.get(vote)!;
+    const group = groupOf[vote]!;
     counts[group]!++;
     // Of equally large groups the one that began first, as in service.
     if (counts[group]! > counts[leader]! || (counts[group] === counts[leader] && group < leader)) {

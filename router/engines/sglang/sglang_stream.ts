@@ -116,7 +116,11 @@ export class SglangDecoder implements AnswerDecoder {
     fresh: number,
   ): number[] | undefined {
     if (fresh === 0 || !this.#idsExact) return undefined;
-    const ids = Array.isArray(value) ? value.filter((id) => typeof id === "number") : [];
+    const all = Array.isArray(value) ? value : [];
+    // All so far may come with each event: only the last ones are looked at.
+    const last = all.slice(-fresh);
+    if (last.length === fresh && last.every((id) => typeof id === "number")) return last;
+    const ids = all.filter((id) => typeof id === "number");
     if (ids.length >= fresh) return ids.slice(ids.length - fresh);
     // 0.5.3 to 0.5.5 lose ids when events are merged; the log-probabilities still have them.
     const fromLogprobs = logprobs?.flatMap((entry) => entry.tokenId ?? []) ?? [];

@@ -15,6 +15,7 @@ import { exitReport } from "../../../bench/report/exit_report.ts";
 import type { Report } from "../../../bench/report/report.ts";
 import { svgOf } from "../../../bench/report/svg.ts";
 import { tauReport } from "../../../bench/report/tau_report.ts";
+import { shortWorkload } from "./short_workload.ts";
 
 const common = {
   serving: "sglang-pd",
@@ -57,7 +58,7 @@ test("an aggregator mostly follows the majority of what it reads, and its text e
 });
 
 test("exits on equal answers are never wrong among three, spare tokens and time, and are the same for the same seed", async () => {
-  const questions = scriptedQuestions(shippedWorkload("chat"), 2, common.seed);
+  const questions = scriptedQuestions(shortWorkload(), 2, common.seed);
   const trial = (metric: string) =>
     runExitTrial({ ...common, questions, concurrency: 1, graph: treeWithExit({ metric }, common.slots) });
   const tree = await runExitTrial({
@@ -81,7 +82,7 @@ test("exits on equal answers are never wrong among three, spare tokens and time,
 });
 
 test("a run that ends on two equal answers is sooner than the tree; one that knows the right answer ends on it", async () => {
-  const questions = scriptedQuestions(shippedWorkload("chat"), 4, common.seed);
+  const questions = scriptedQuestions(shortWorkload(), 4, common.seed);
   const trial = (graph: ReturnType<typeof treeWithExit>, oracle = false) =>
     runExitTrial({ ...common, questions, concurrency: 1, graph, oracle });
   const mean = (runs: Awaited<ReturnType<typeof trial>>) => runs.reduce((sum, { e2eMs }) => sum + e2eMs, 0);
@@ -96,7 +97,7 @@ test("a run that ends on two equal answers is sooner than the tree; one that kno
 });
 
 test("the comparison of metrics and the sweep over tau become reports", async () => {
-  const options = { ...common, workloads: [shippedWorkload("chat")], questions: 1, concurrency: 1 } as const;
+  const options = { ...common, workloads: [shortWorkload()], questions: 1, concurrency: 1 } as const;
   const comparisons = await compareExits(options);
   const rateOf = (name: string) => comparisons[0]!.modes.find((mode) => mode.name === name)?.exitRate;
   for (const metric of ["q", "answer", "agreement"]) {
@@ -125,7 +126,7 @@ async function checkReport(report: Report): Promise<void> {
 }
 
 test("a trial takes what its models' costs say", async () => {
-  const questions = scriptedQuestions(shippedWorkload("chat"), 1, common.seed);
+  const questions = scriptedQuestions(shortWorkload(), 1, common.seed);
   const trial = (costs?: { "32b": "4b" }) =>
     runExitTrial({ ...common, questions, concurrency: 1, graph: tree931({ mode: "off" }), costs });
   const [[usual], [quick]] = [await trial(), await trial({ "32b": "4b" })];

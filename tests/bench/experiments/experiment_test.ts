@@ -13,6 +13,7 @@ import { modesReport } from "../../../bench/report/modes_report.ts";
 import { prefillReport } from "../../../bench/report/prefill_report.ts";
 import type { Report } from "../../../bench/report/report.ts";
 import { svgOf } from "../../../bench/report/svg.ts";
+import { shortWorkload } from "./short_workload.ts";
 
 const common: ExperimentOptions = {
   serving: "sglang-pd",
@@ -45,7 +46,7 @@ async function checkReport(report: Report): Promise<void> {
   assert.ok(!/NaN|undefined/.test(svg));
 }
 
-const modes = { ...common, workloads: [shippedWorkload("chat")], questions: 2, concurrency: [1, 2] } as const;
+const modes = { ...common, workloads: [shortWorkload()], questions: 2, concurrency: [1, 2] } as const;
 
 test("The same seed gives the same comparison of modes, another seed other questions", async () => {
   const small = { ...modes, questions: 1, concurrency: [1] };
@@ -88,12 +89,12 @@ test("Each mode makes its calls, and what it took adds up and keeps its bound", 
 });
 
 function trial(graph: Record<string, unknown>, serving: Serving): Promise<Trial> {
-  const questions = questionsOf(shippedWorkload("chat"), 1, "lengths");
+  const questions = questionsOf(shortWorkload(), 1, "lengths");
   return runTrial({ ...common, serving, graph, questions, concurrency: 1 });
 }
 
 test("Agents write as many tokens as their place in the layer says, on every engine and in both graphs", async () => {
-  const [question] = questionsOf(shippedWorkload("chat"), 1, "lengths");
+  const [question] = questionsOf(shortWorkload(), 1, "lengths");
   assert.ok(question !== undefined);
   const layer = (layer: number, count: number) =>
     Array.from({ length: count }, (_, index) => question.answerTokens({ layer, index }));
@@ -149,7 +150,7 @@ test("The second layer: incremental prefill saves most of what can be saved, and
 test("Steps of incremental prefill: all are measured by the same bound, and the best one is the fastest", async () => {
   const options = {
     ...common,
-    workloads: [shippedWorkload("chat")],
+    workloads: [shortWorkload()],
     questions: 1,
     chunkTokens: [64, 1024],
   } as const;

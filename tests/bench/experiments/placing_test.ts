@@ -26,7 +26,8 @@ test("over simulated pairs the prefill servers find them, and the same seed give
     cachedPrefixes: 24,
     policy: "cache_aware",
   } as const;
-  const figures = await measurePlacing(pairs);
-  assert.ok(figures.hits > 0.85, `${figures.hits}`);
-  assert.deepEqual(await measurePlacing(pairs), figures);
+  const { hits } = await measurePlacing(pairs);
+  assert.ok(hits > 0.85, `${hits}`);
+  const few = { ...pairs, requests: 80 };
+  assert.deepEqual(await measurePlacing(few), await measurePlacing(few));
 });

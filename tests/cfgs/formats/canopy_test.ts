@@ -7,12 +7,22 @@ import { toCanopy } from "../../../cfgs/formats/canopy.ts";
 import { loadConfig } from "../../../cfgs/load/load.ts";
 import { presetNames } from "../../../cfgs/presets/presets.ts";
 import { load } from "../helpers.ts";
-import { fc, often } from "../../properties.ts";
+import { anyCharacter, fc, often } from "../../properties.ts";
 
 const fixtures = join(dirname(fileURLToPath(import.meta.url)), "../../fixtures/cfgs");
 
 const name = fc.string({ minLength: 1, maxLength: 12 }).filter((text) => text !== "__proto__");
-const url = fc.webUrl({ validSchemes: ["http", "https"] });
+const segment = fc.string({
+  unit: fc.oneof(
+    {
+      weight: 10,
+      arbitrary: fc.constantFrom(..."abcdefghijklmnopqrstuvwxyzABXYZ0123456789-._~!$&'()*+,;=:@"),
+    },
+    { weight: 1, arbitrary: anyCharacter.map((character) => encodeURIComponent(character)) },
+  ),
+});
+const url = fc.tuple(fc.constantFrom("http", "https"), fc.webAuthority(), fc.array(segment))
+  .map(([scheme, authority, path]) => `${scheme}://${[authority, ...path].join("/")}`);
 const optional = <T>(fields: { [K in keyof T]: fc.Arbitrary<T[K]> }) =>
   fc.record(fields, { requiredKeys: [] });
 const positive = fc.integer({ min: 1, max: 1_000_000 });
@@ -115,7 +125,7 @@ test("Any config written as canopy text loads to the same config", () => {
       assert.deepEqual(load(text).config, first);
       assert.equal(toCanopy(load(text).config), text);
     }),
-    { numRuns: often(50) },
+    { numRuns: often(30) },
   );
 });
 

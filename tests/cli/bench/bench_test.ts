@@ -93,11 +93,11 @@ test("canopy bench run takes a workload file beside names, and says what it cann
 });
 
 test("canopy bench exit --sets costs rules of whole runs over several sets, and refuses what it does not cost", async () => {
-  const args = ["exit", "--sets", "2", "--questions", "5", "--workload", "chat", "--json", "sets.json"];
+  const args = ["exit", "--sets", "2", "--questions", "2", "--workload", "chat", "--json", "sets.json"];
   const { code, out, files } = await bench(args, { clock: new SystemClock() });
   assert.equal(code, 0);
   assert.match(out, /^Early exit of whole runs, over sets of questions\nSimulated, not measured/);
-  assert.match(out, /chat, 2 × 5 questions, 32 questions at a time: answers and tokens/);
+  assert.match(out, /chat, 2 × 2 questions, 32 questions at a time: answers and tokens/);
   const { experiment, simulated, results } = JSON.parse(files["sets.json"] ?? "");
   assert.deepEqual([experiment, simulated, results.loads.length, results.played], ["exit sets", true, 2, []]);
   for (

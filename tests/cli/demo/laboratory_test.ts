@@ -18,7 +18,7 @@ const MODES = [
 
 test("demo --real asks the models that come with Canopy in every mode, grades them and says what is real", async () => {
   await withSystem(async (io) => {
-    await laboratoryDemo({ questions: [], count: 2, maxTokens: 12, host: "127.0.0.1", port: 0 }, io);
+    await laboratoryDemo({ questions: [], count: 2, maxTokens: 4, host: "127.0.0.1", port: 0 }, io);
     const { text } = io.out;
     assert.match(text, /Nothing is simulated/);
     assert.match(text, /^Question 2 of 2: /m);

@@ -50,7 +50,7 @@ function assertPrefix(ids: readonly number[], whole: readonly number[], where: (
 
 for (const shape of await shapes()) {
   test(`What is stable stays: ${shape.name}`, { timeout: 120_000 }, () => {
-    const texts = often(400);
+    const texts = often(150);
     assert.ok(checkStream(shape.name, shape.tokenizer, texts) > 5 * texts);
   });
 }

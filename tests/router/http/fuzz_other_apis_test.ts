@@ -10,7 +10,7 @@ import {
 import { responseSchema } from "../../../router/http/responses/response_schema.ts";
 import { fakeApp } from "./fakes.ts";
 
-const BODIES = often(300);
+const BODIES = often(100);
 
 const junk = fc.oneof(
   fc.constantFrom<unknown>(null, true, false, 0, -1, 0.5, 2 ** 53, "", "x", "auto", [], {}, [null], [{}]),

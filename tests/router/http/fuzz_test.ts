@@ -11,7 +11,7 @@ import { fakeApp, parseEvents } from "./fakes.ts";
 import { openAiRequest } from "./openai/bodies.ts";
 
 /** Over both OpenAI routes, in tests that are short each. */
-const BODIES = often(1_000);
+const BODIES = often(300);
 const SEEDS = [1, 2, 3, 4, 5];
 
 for (const seed of SEEDS) {

@@ -4,7 +4,7 @@ import { fc, often } from "../../properties.ts";
 import { openAiRequest } from "./openai/bodies.ts";
 import { makeWorld, sizes } from "../../simulation/world.ts";
 
-const BODIES = often(120);
+const BODIES = often(60);
 
 for (const { name: root, engine, version } of sizes) {
   test(`${BODIES} bodies through whole trees with a root on ${engine} ${version} give only 2xx and 4xx`, async () => {

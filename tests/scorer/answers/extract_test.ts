@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc, often } from "../../properties.ts";
+import { anyCharacter, fc, often } from "../../properties.ts";
 import { earlyExitSchema } from "../../../cfgs/schema/early_exit.ts";
 import { answerExtractor } from "../../../scorer/answers/extract.ts";
 import { equalAnswers } from "../../../scorer/answers/equal_answers.ts";
@@ -246,7 +246,7 @@ test("any text whatever is read without an error, and what is found has a bounde
     "Yes, ",
   );
   const text = fc.oneof(
-    fc.string({ unit: "binary" }),
+    fc.string({ unit: anyCharacter }),
     fc.array(piece, { maxLength: 40 }).map((parts) => parts.join("")),
   );
   fc.assert(

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fc } from "../../properties.ts";
+import { anyCharacter, fc } from "../../properties.ts";
 import { verdictPrefix, verdictPrompt, yesProbability } from "../../../scorer/policy/verdict_prompt.ts";
 
 test("the prompt begins with all that does not depend on the second answer", () => {
-  const text = fc.string({ unit: "binary", maxLength: 200 });
+  const text = fc.string({ unit: anyCharacter, maxLength: 200 });
   fc.assert(
     fc.property(text, text, text, fc.integer({ min: 16, max: 100 }), (question, first, second, maxTokens) => {
       const prompt = verdictPrompt({ question, first, second, maxTokens });

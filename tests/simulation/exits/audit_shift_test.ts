@@ -29,7 +29,7 @@ function questionsOf(seed: string, difficulties: readonly number[]): ScriptedExi
 }
 
 /** Runs of each kind. */
-const [USUAL, HARDER] = [60, 110];
+const [USUAL, HARDER] = [60, 80];
 
 test("simulated engines: when questions become harder, exits are switched off soon", async () => {
   for (let seed = 0; seed < often(1); seed++) {

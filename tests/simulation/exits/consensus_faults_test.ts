@@ -9,7 +9,7 @@ import { services } from "../../router/moa/fake_scorer.ts";
 import { engineTotals, makeWorld, sizes, type World } from "../world.ts";
 
 /** `CANOPY_EXIT_SEEDS=1000` plays as many; on Bun, where virtual timers take longer, a few have to do. */
-const SEEDS = Number(process.env["CANOPY_EXIT_SEEDS"] ?? ("Deno" in globalThis ? 60 : 8));
+const SEEDS = Number(process.env["CANOPY_EXIT_SEEDS"] ?? ("Deno" in globalThis ? 24 : 8));
 
 const FAULTS: readonly Fault["kind"][] = ["refuse", "status_500", "status_503", "reset", "truncate", "slow"];
 const SKILLS = { "4b": 0.6, "8b": 0.7, "32b": 0.85 };

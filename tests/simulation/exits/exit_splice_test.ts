@@ -95,7 +95,7 @@ function textOf(agents: RunRecord["agents"], id: string): string {
 }
 
 test("however exits shrink what is read, a spliced and warmed prompt is exactly that of what was kept", async () => {
-  const seeds = often(20);
+  const seeds = often(10);
   const seen = { exits: 0, unread: 0, warmed: 0 };
   for (let index = 0; index < seeds; index++) {
     const record = await play(`splice-${index}`);

@@ -3,14 +3,14 @@ import { createServer, type ServerResponse } from "node:http";
 /** A server that answers as OpenAI's does, as many pieces as `max_tokens` says, and only while it is let. */
 export interface HeldWorker {
   readonly url: string;
-  /** Requests that it is answering, and the most that it ever was. */
+  /** Requests that it is answering, and the most that it was since it began to hold. */
   readonly running: number;
   readonly most: number;
   /** Requests that it was sent, cut ones too. */
   readonly asked: number;
   /** False: health checks fail. */
   healthy: boolean;
-  /** Holds answers after their first piece until `release`. */
+  /** Holds answers after their first piece until `release`, and counts the most anew. */
   hold(): void;
   /** Answers what comes from now on; what it holds stays held until `release`. */
   holdNoMore(): void;
@@ -89,7 +89,10 @@ export async function startHeldWorker(): Promise<HeldWorker> {
     set healthy(healthy) {
       state.healthy = healthy;
     },
-    hold: () => held = true,
+    hold: () => {
+      held = true;
+      state.most = state.running;
+    },
     holdNoMore: () => held = false,
     release: () => {
       held = false;

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { request as httpRequest } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { test } from "node:test";
+import { after, test } from "node:test";
 import { type Config, configSchema } from "../../../../cfgs/schema/config.ts";
 import { ThreadedRouter } from "../../../../cli/kit/router/threaded_router.ts";
 import { makeEarlyExit } from "../../../../cli/kit/router/make_early_exit.ts";
@@ -68,17 +68,21 @@ interface Served {
 /** Two threads in front of one worker while `use` runs. */
 async function withThreads(
   use: (served: Served) => Promise<void>,
-  { server = {}, model = {}, models = {} }: { server?: object; model?: object; models?: object } = {},
+  { server = {}, model = {}, models = {}, narrow = false }: {
+    server?: object;
+    model?: object;
+    models?: object;
+    /** With a model `narrow`, too, of which no more than three requests run. */
+    narrow?: boolean;
+  } = {},
 ): Promise<void> {
   const worker = await startHeldWorker();
   try {
     await withSystem(async (io) => {
+      const m = { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model };
       const config = configSchema.parse({
         server: { log_level: "fatal", workers: 2, ...server },
-        models: {
-          m: { model: "m", engine: "openai", tokenizer: false, workers: [worker.url], ...model },
-          ...models,
-        },
+        models: { m, ...(narrow ? { narrow: { ...m, max_in_flight: 3 } } : {}), ...models },
         graphs: {
           tree: { layers: [{ agents: [{ model: "m" }] }], incremental_prefill: "off" },
           // Its leaves say 2, its root 4.
@@ -129,6 +133,34 @@ async function withThreads(
   }
 }
 
+const logs = mkdtempSync(join(tmpdir(), "canopy-threads-"));
+let shared: Promise<{ readonly served: Served; end(): void }> | undefined;
+let sharedEnded = Promise.resolve();
+
+/** Two threads that several tests use in turn, since a thread takes long to start: each leaves them as they were. */
+async function withSharedThreads(use: (served: Served) => Promise<void>): Promise<void> {
+  shared ??= new Promise((resolve, reject) => {
+    sharedEnded = withThreads((served) => new Promise((end) => resolve({ served, end })), {
+      server: { log_dir: logs },
+      narrow: true,
+    });
+    sharedEnded.catch(reject);
+  });
+  const { served } = await shared;
+  await until("nothing runs", () => served.worker.running === 0);
+  try {
+    await use(served);
+  } finally {
+    served.worker.release();
+  }
+}
+
+after(async () => {
+  (await shared?.catch(() => undefined))?.end();
+  await sharedEnded.catch(() => {});
+  rmSync(logs, { recursive: true });
+});
+
 function times<T>(count: number, make: () => T): T[] {
   return Array.from({ length: count }, make);
 }
@@ -143,6 +175,11 @@ function valueOf(page: string, series: string): number {
   return line === undefined ? NaN : Number(line.slice(series.length + 1));
 }
 
+/** The value of a counter, which is not on the page before it has counted something. */
+function countOf(page: string, series: string): number {
+  return valueOf(page, series) || 0;
+}
+
 /** Waits until both threads serve after one has died: it may have taken connections that nobody answers. */
 async function bothServe(url: string, key?: string): Promise<void> {
   await until("another thread has taken its place", async () => {
@@ -152,7 +189,13 @@ async function bothServe(url: string, key?: string): Promise<void> {
 }
 
 test("streams over two threads come whole and in order, and one page of metrics counts them all", async () => {
-  await withThreads(async ({ chat, get }) => {
+  await withSharedThreads(async ({ chat, get }) => {
+    const page = (await get("/metrics")).text;
+    const series = [
+      `canopy_requests_total{model="m",outcome="ok"}`,
+      `smg_http_requests_total{method="POST",path="/v1/chat/completions"}`,
+    ];
+    const before = series.map((one) => countOf(page, one));
     const answers = await Promise.all(times(60, () => chat("m", { stream: true, max_tokens: 30 })));
     const expected = Array.from({ length: 30 }, (_, at) => `${at} `).join("");
     for (const { status, text, whole } of answers) {
@@ -160,11 +203,7 @@ test("streams over two threads come whole and in order, and one page of metrics 
     }
     const pages = await Promise.all(times(8, () => get("/metrics")));
     for (const { text } of pages) {
-      assert.equal(valueOf(text, `canopy_requests_total{model="m",outcome="ok"}`), 60);
-      assert.equal(
-        valueOf(text, `smg_http_requests_total{method="POST",path="/v1/chat/completions"}`),
-        60,
-      );
+      assert.deepEqual(series.map((one, at) => countOf(text, one) - before[at]!), [60, 60]);
       assert.equal(valueOf(text, "canopy_threads"), 2);
       assert.equal(valueOf(text, `canopy_worker_in_flight{model="m",worker="m.w1"}`), 0);
     }
@@ -172,15 +211,15 @@ test("streams over two threads come whole and in order, and one page of metrics 
 });
 
 test("limits hold over all threads together, and a place that one gives back is another's", async () => {
-  await withThreads(async ({ chat, worker }) => {
+  await withSharedThreads(async ({ chat, worker }) => {
     worker.hold();
-    const asked = times(40, () => chat("m"));
+    const asked = times(40, () => chat("narrow"));
     await until("the places are taken", () => worker.running === 3);
     worker.release();
     const answers = await Promise.all(asked);
     assert.deepEqual(answers.map(({ status }) => status), times(40, () => 200));
     assert.equal(worker.most, 3);
-  }, { model: { max_in_flight: 3 } });
+  });
 });
 
 test("requests that run and that wait are bounded over all threads together", async () => {
@@ -203,12 +242,15 @@ test("requests that run and that wait are bounded over all threads together", as
 });
 
 test("a run is seen and cancelled through any thread, and its record is kept for all", async () => {
-  await withThreads(async ({ url, chat, get, worker }) => {
+  await withSharedThreads(async ({ url, chat, get, worker }) => {
+    const idsIn = ({ text }: Answer): string[] => JSON.parse(text).data.map(({ id }: { id: string }) => id);
+    const before = new Set(idsIn(await get("/v1/runs")));
+    const newIn = (list: Answer) => idsIn(list).filter((id) => !before.has(id));
     worker.hold();
     const running = chat("tree");
     await until("the run works", () => worker.running === 1);
     const lists = await Promise.all(times(8, () => get("/v1/runs")));
-    const ids = lists.map(({ text }) => JSON.parse(text).data.map(({ id }: { id: string }) => id));
+    const ids = lists.map(newIn);
     const [id] = ids[0]!;
     assert.deepEqual(ids, times(8, () => [id]));
     for (const { text } of await Promise.all(times(8, () => get(`/v1/runs/${id}`)))) {
@@ -224,14 +266,13 @@ test("a run is seen and cancelled through any thread, and its record is kept for
     for (const { status, text } of await Promise.all(times(8, () => get(`/v1/runs/${id}`)))) {
       assert.deepEqual([status, JSON.parse(text).state], [200, "cancelled"]);
     }
-    const { data } = JSON.parse((await get("/v1/runs")).text);
-    assert.equal(data.length, 1);
+    assert.equal(newIn(await get("/v1/runs")).length, 1);
     assert.equal((await get("/v1/runs/run_none")).status, 404);
   });
 });
 
 test("what one thread sees of exits all threads know: together they switch exits off after as many audits as one alone", async () => {
-  await withThreads(async ({ chat, get, config }) => {
+  await withSharedThreads(async ({ chat, get, config }) => {
     const audit = new ExitAudit(config.graphs["voted"]!.early_exit);
     const extract = answerExtractor(config.graphs["voted"]!.early_exit.answer);
     const [exit, whole] = ["0 2 ", "0 4 "].map((text) => extract(text, "")!);
@@ -252,7 +293,7 @@ test("what one thread sees of exits all threads know: together they switch exits
 });
 
 test("a thread that dies is replaced: only its own streams end, and what they held is given back", async () => {
-  await withThreads(async ({ url, threaded, chat, get, worker }) => {
+  await withSharedThreads(async ({ url, threaded, chat, get, worker }) => {
     worker.hold();
     const streams = times(40, () => chat("m", { stream: true, max_tokens: 5 }));
     await until("all streams run", () => worker.running === 40);
@@ -491,7 +532,7 @@ test("all threads place requests on a server's data-parallel ranks, a new thread
 });
 
 test("a port that another router has is refused, and not shared by the two", async () => {
-  await withThreads(async ({ url }) => {
+  await withSharedThreads(async ({ url }) => {
     await assert.rejects(
       withThreads(() => Promise.resolve(), { server: { port: Number(new URL(url).port) } }),
       (error) => CanopyError.is(error) && error.code === "address_in_use",
@@ -500,19 +541,15 @@ test("a port that another router has is refused, and not shared by the two", asy
 });
 
 test("the threads log by the level of a configuration that was read again", async () => {
-  const folder = mkdtempSync(join(tmpdir(), "canopy-threads-"));
-  try {
-    await withThreads(async ({ config, threaded, chat }) => {
-      assert.equal((await chat("m")).status, 200);
-      const logged = () => readFileSync(join(folder, "canopy.log"), "utf8");
-      assert.doesNotMatch(logged(), /chat\/completions/);
-      threaded.router.reconfigure({ ...config, server: { ...config.server, log_level: "info" } });
-      await until("a request is logged", async () => {
-        await chat("m");
-        return /chat\/completions for m: ok/.test(logged());
-      });
-    }, { server: { log_dir: folder } });
-  } finally {
-    rmSync(folder, { recursive: true });
-  }
+  await withSharedThreads(async ({ config, threaded, chat }) => {
+    assert.equal((await chat("m")).status, 200);
+    const logged = () => readFileSync(join(logs, "canopy.log"), "utf8");
+    assert.doesNotMatch(logged(), /chat\/completions/);
+    threaded.router.reconfigure({ ...config, server: { ...config.server, log_level: "info" } });
+    await until("a request is logged", async () => {
+      await chat("m");
+      return /chat\/completions for m: ok/.test(logged());
+    });
+    threaded.router.reconfigure(config);
+  });
 });

@@ -165,7 +165,7 @@ test("every decision can be redone by hand from the record", async () => {
   }
 });
 
-const consensusSeeds = often(300);
+const consensusSeeds = often(100);
 
 test(`${consensusSeeds} seeds with failures, hangs and clients that leave: what is answered was agreed, and nothing is left`, async () => {
   for (let seed = 0; seed < consensusSeeds; seed++) {

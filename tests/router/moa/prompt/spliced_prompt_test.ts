@@ -189,7 +189,7 @@ const templates = [
   "{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}assistant:",
 ];
 
-const splicesPerShape = often(3_000);
+const splicesPerShape = often(1_000);
 let splices = 0;
 for (const shape of await shapes()) {
   test(`The spliced beginning stays the beginning: ${shape.name}`, () => {
