@@ -99,14 +99,7 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   }
 
   take(data: Buffer): void {
-    try {
-      this.owner.onData(data);
-    } catch (error) {
-      // Others have read in this turn, too.
-      this.destroy();
-      this.owner.onError(error instanceof Error ? error : new Error(String(error)));
-      this.owner.onClose();
-    }
+    this.owner.onData(data);
   }
 
   flush(): void {

@@ -64,7 +64,7 @@ export class Connection implements SocketOwner {
     // Bun's own sockets cost less than its `node:net`; certificates are the business of `node:tls` everywhere.
     this.#socket = !target.tls && BunSocket.available
       ? new BunSocket(target, this, options)
-      : new NodeSocket(target, this, options.tls);
+      : new NodeSocket(target, this, options);
     const { clock, connectTimeoutMs } = options;
     this.#cancelConnecting = clock.timer(
       connectTimeoutMs,
@@ -103,6 +103,14 @@ export class Connection implements SocketOwner {
   }
 
   onData(data: Buffer): void {
+    try {
+      this.#read(data);
+    } catch (error) {
+      this.#break(error instanceof Error ? error : new Error(String(error)));
+    }
+  }
+
+  #read(data: Buffer): void {
     if (this.#closed) return;
     const user = this.#user;
     // Nobody asked for these bytes.

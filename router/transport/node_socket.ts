@@ -1,3 +1,4 @@
+import type { Buffer } from "node:buffer";
 import net from "node:net";
 import tls from "node:tls";
 import type { Target } from "./target.ts";
@@ -7,17 +8,26 @@ import {
   type TlsClientOptions,
   type WorkerSocket,
 } from "./worker_socket.ts";
+import type { Turn, TurnSocket } from "./turn.ts";
 
 /** Bytes that are written at once: what the system does not take is copied, of megabytes all in one turn. */
 const WRITE_BYTES = 256 * 1024;
 
 /** A connection by `node:net` or `node:tls`. */
-export class NodeSocket implements WorkerSocket {
+export class NodeSocket implements WorkerSocket, TurnSocket {
   readonly #socket: net.Socket;
+  readonly #owner: SocketOwner;
+  readonly #turn: Turn;
   /** What waits for room. */
   readonly #waiting: (string | Uint8Array)[] = [];
 
-  constructor(target: Target, owner: SocketOwner, options: TlsClientOptions | undefined) {
+  constructor(
+    target: Target,
+    owner: SocketOwner,
+    { turn, tls: options }: { turn: Turn; tls?: TlsClientOptions | undefined },
+  ) {
+    this.#owner = owner;
+    this.#turn = turn;
     const { host, port } = target;
     const socket = target.tls
       ? tls.connect({
@@ -31,11 +41,17 @@ export class NodeSocket implements WorkerSocket {
     if (target.tls) socket.setNoDelay(true);
     socket.once("connect", () => socket.setKeepAlive(true, KEEP_ALIVE_MS));
     socket.once(target.tls ? "secureConnect" : "connect", () => owner.onConnect());
-    socket.on("drain", () => this.#drained());
-    socket.on("data", (data) => typeof data === "string" ? undefined : owner.onData(data));
-    socket.on("end", () => owner.onEnd());
+    socket.on("drain", () => this.flush());
+    socket.on("data", (data) => typeof data === "string" ? undefined : turn.read(this, data));
+    socket.on("end", () => {
+      turn.takeNow();
+      owner.onEnd();
+    });
     socket.on("error", (error) => owner.onError(error));
-    socket.on("close", () => owner.onClose());
+    socket.on("close", () => {
+      turn.takeNow();
+      owner.onClose();
+    });
     this.#socket = socket;
   }
 
@@ -45,7 +61,7 @@ export class NodeSocket implements WorkerSocket {
 
   write(pieces: readonly (string | Uint8Array)[]): void {
     this.#waiting.push(...pieces);
-    this.#drained();
+    this.#turn.write(this);
   }
 
   pause(): void {
@@ -61,7 +77,11 @@ export class NodeSocket implements WorkerSocket {
     this.#socket.destroy();
   }
 
-  #drained(): void {
+  take(data: Buffer): void {
+    this.#owner.onData(data);
+  }
+
+  flush(): void {
     const waiting = this.#waiting;
     for (let piece = waiting.shift(); piece !== undefined; piece = waiting.shift()) {
       if (typeof piece !== "string" && piece.length > WRITE_BYTES) {

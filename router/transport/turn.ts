@@ -3,7 +3,7 @@ import type { Clock } from "../../base/clock.ts";
 
 /** A socket that takes part in a turn. */
 export interface TurnSocket {
-  /** Takes what it has read. */
+  /** Takes what it has read; never throws, since others have read in the same turn. */
   take(data: Buffer): void;
   /** Writes what waits. */
   flush(): void;

@@ -31,7 +31,7 @@ export interface WorkerSocket {
 /** What a socket tells its owner; after `destroy` nothing that matters. */
 export interface SocketOwner {
   onConnect(): void;
-  /** The bytes are the owner's. */
+  /** The bytes are the owner's. Never throws. */
   onData(data: Buffer): void;
   /** The other side sends nothing more. */
   onEnd(): void;
