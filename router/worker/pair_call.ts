@@ -40,8 +40,8 @@ export class PairCall implements UpstreamCall {
   readonly #options: PairCallOptions;
   /** The half whose answer is passed on. */
   #answering: UpstreamCall;
-  /** Resolves with the answer, or rejects with the error, of a prefill half that failed before decode had begun. */
-  readonly #prefillFailed = Promise.withResolvers<IncomingResponse>();
+  /** Decode's answer or error, or that of a prefill half that failed before decode had begun: whichever came first. */
+  readonly #answer = Promise.withResolvers<IncomingResponse>();
   #decodeBegan = false;
   #refused = false;
   #wellEnded = false;
@@ -54,7 +54,7 @@ export class PairCall implements UpstreamCall {
   constructor(options: PairCallOptions) {
     this.#options = options;
     this.#answering = options.decode;
-    this.#prefillFailed.promise.catch(() => {});
+    this.#answer.promise.catch(() => {});
   }
 
   get worker(): CalledWorker {
@@ -67,19 +67,23 @@ export class PairCall implements UpstreamCall {
 
   async open(): Promise<IncomingResponse> {
     this.#prefilled = this.#readPrefill();
-    const decoding = this.#openDecode();
-    decoding.catch(() => {});
-    const response = await Promise.race([decoding, this.#prefillFailed.promise]);
+    void this.#openDecode();
+    const response = await this.#answer.promise;
     this.#refused = response.status >= 400;
     return response;
   }
 
-  async #openDecode(): Promise<IncomingResponse> {
+  /** Never rejects. */
+  async #openDecode(): Promise<void> {
     const { decode } = this.#options;
-    const response = await decode.open();
-    await decode.first();
-    this.#decodeBegan = this.half === "decode";
-    return response;
+    try {
+      const response = await decode.open();
+      await decode.first();
+      this.#decodeBegan = this.half === "decode";
+      this.#answer.resolve(response);
+    } catch (error) {
+      this.#answer.reject(error);
+    }
   }
 
   first(): Promise<Uint8Array | undefined> {
@@ -143,8 +147,14 @@ export class PairCall implements UpstreamCall {
     await dropped;
   }
 
-  async close(): Promise<void> {
-    if (this.#stopped !== undefined) return await this.#stopped;
+  close(): Promise<void> {
+    if (this.#stopped !== undefined) return this.#stopped;
+    // Both halves have come to their ends.
+    if (this.#wellEnded && this.#prefillEnded && this.half === "decode") return this.#options.decode.close();
+    return this.#close();
+  }
+
+  async #close(): Promise<void> {
     const { prefill, decode, finishPrefill } = this.#options;
     if (this.half === "prefill") return void await Promise.all([prefill.close(), decode.close()]);
     // What prefill still has to say after a good answer is short.
@@ -170,7 +180,7 @@ export class PairCall implements UpstreamCall {
       const answer = { worker: prefill.worker, response, first };
       if (response.status >= 400 || errorEventStatus(first) !== undefined || isFailed(answer)) {
         this.#failPrefill(answer);
-        return this.#prefillFailed.resolve(response);
+        return this.#answer.resolve(response);
       }
       prefill.gotToken();
       await this.#drainPrefill();
@@ -180,7 +190,7 @@ export class PairCall implements UpstreamCall {
     } catch (error) {
       if (this.#prefillEnded) return;
       this.#failPrefill(undefined);
-      this.#prefillFailed.reject(error);
+      this.#answer.reject(error);
     }
   }
 

@@ -60,8 +60,17 @@ const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
 /** Of a call whose connection is nobody's business any more. */
 const CLOSED = Promise.resolve();
 
+const NOTHING = Promise.resolve(undefined);
+
 const UNFILTERED: ReadFilter<Read> = {
   take: (read) => read,
+  fail: (error) => {
+    throw error;
+  },
+};
+
+const VALUE: ReadFilter<Uint8Array | undefined> = {
+  take: ({ value }) => value ?? undefined,
   fail: (error) => {
     throw error;
   },
@@ -123,7 +132,7 @@ export class WorkerCall implements UpstreamCall {
       body === undefined ? request : { ...request, body },
       this.#connection,
     );
-    this.#reading = this.#first = sending.then((response) => this.#readFirst(response));
+    this.#reading = this.#first = sending.then(this.#readFirst);
     // Nobody may ever ask for it.
     this.#first.catch(() => {});
     try {
@@ -148,11 +157,9 @@ export class WorkerCall implements UpstreamCall {
     }
   }
 
-  async first(): Promise<Uint8Array | undefined> {
+  first(): Promise<Uint8Array | undefined> {
     const first = this.#first;
-    if (first === undefined) return undefined;
-    const { value } = await this.#watched(first, UNFILTERED);
-    return value ?? undefined;
+    return first === undefined ? NOTHING : this.#watched(first, VALUE);
   }
 
   next(): Promise<Read> {
@@ -225,16 +232,18 @@ export class WorkerCall implements UpstreamCall {
   };
 
   /** The first chunk with something in it. */
-  async #readFirst(response: IncomingResponse): Promise<Read> {
-    const body = this.#body = response.body[Symbol.asyncIterator]();
-    while (true) {
-      const read = await body.next();
-      if (read.done === true) return ENDED;
-      if (read.value.length === 0) continue;
-      this.#sawBytes = true;
-      return read;
-    }
-  }
+  readonly #readFirst = (response: IncomingResponse): Promise<Read> => {
+    this.#body = response.body[Symbol.asyncIterator]();
+    return this.#body.next().then(this.#unlessEmpty);
+  };
+
+  readonly #unlessEmpty = (read: Read): Read | Promise<Read> => {
+    if (read.done === true) return ENDED;
+    // Closed meanwhile: nobody asks any more.
+    if (read.value.length === 0) return this.#body?.next().then(this.#unlessEmpty) ?? ENDED;
+    this.#sawBytes = true;
+    return read;
+  };
 
   #end(): void {
     this.#ended = true;

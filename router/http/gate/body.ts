@@ -140,15 +140,18 @@ export interface ParseBodyOptions {
 const encoder = new TextEncoder();
 
 /**
- * Parses a body as a JSON object, a long one in turns of the event loop; a UTF-8 byte order mark is skipped. Throws 400
- * naming the position of a fault.
+ * Parses a body as a JSON object, a long one in turns of the event loop; a UTF-8 byte order mark is skipped. Throws, or
+ * rejects with, a 400 naming the position of a fault.
  */
-export async function parseBody(
+export function parseBody(
   body: Uint8Array | string,
-  { clock, signal }: ParseBodyOptions,
-): Promise<JsonObject> {
+  options: ParseBodyOptions,
+): JsonObject | Promise<JsonObject> {
   if (body.length <= INLINE_BYTES) return parseJsonObject(body);
-  if (typeof body === "string") return await parseBody(encoder.encode(body), { clock, signal });
+  return parseLongBody(typeof body === "string" ? encoder.encode(body) : body, options);
+}
+
+async function parseLongBody(body: Uint8Array, { clock, signal }: ParseBodyOptions): Promise<JsonObject> {
   try {
     return requireObject(await turnByTurn(clock, parseJsonInTurns(body, { exact: SEEDS }), signal));
   } catch (error) {

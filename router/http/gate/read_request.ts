@@ -26,9 +26,12 @@ export function withBody(
   call: Call,
   serve: (request: ReadRequest) => Promise<Response>,
 ): Promise<Response> {
-  return withBytes(http, call, async (request) => {
-    const body = await parseBody(request.bytes, { clock: http.clock, signal: request.scope.signal });
-    return await serve({ ...request, body });
+  return withBytes(http, call, (request) => {
+    const { bytes, scope } = request;
+    const body = parseBody(bytes, { clock: http.clock, signal: scope.signal });
+    // A short one is there at once: each wait between a request and its answer is paid for.
+    if (!(body instanceof Promise)) return serve({ call, bytes, scope, body });
+    return body.then((body) => serve({ call, bytes, scope, body }));
   });
 }
 

@@ -20,8 +20,8 @@ export function dispatch(http: HttpServices, call: Call, task: Task): Promise<Re
   return withBody(http, call, (request) => serveByModel(http, request, task));
 }
 
-/** Serves a request that was read by the model that it names. */
-export async function serveByModel(
+/** Serves a request that was read by the model that it names; throws, or rejects with, a `CanopyError`. */
+export function serveByModel(
   http: HttpServices,
   { call, bytes, body, scope }: ReadRequest,
   task: Task,
@@ -35,13 +35,13 @@ export async function serveByModel(
     // The body was read as JSON, whatever it was called: engines go by the name.
     if (!saysJson(headers["content-type"])) headers["content-type"] = "application/json";
     const request = { model: target.model, path, query: queryOf(call), headers, bytes, body };
-    return await serveEngine(http, request, scope);
+    return serveEngine(http, request, scope);
   }
   const { graph } = target;
   scope.model = graph.name;
   if (task === "engine") throw engineModelsOnly(graph.name, asked);
   const headers = tracingHeaders(call);
-  return await serveVirtual(http, { kind: task, path: asked, graph, body, headers }, scope);
+  return serveVirtual(http, { kind: task, path: asked, graph, body, headers }, scope);
 }
 
 /** The query as it came, with its question mark; empty without one. */

@@ -66,6 +66,8 @@ test("a list goes from live runs to those on disk, page by page, and by state, g
   await withArchive(async (fake, ask) => {
     const answer = fake.chat({ stream: true });
     const live = (await answer).body!.getReader();
+    // Its script ends whoever reads it, sooner or later.
+    await fake.moa.run.ended;
     fake.moa.run.state = "running";
     assert.deepEqual(listed(await ask("/v1/runs")), [["run_5", "old_4", "old_3", "old_2", "old_1"], false]);
     assert.deepEqual(listed(await ask("/v1/runs?limit=1")), [["run_5"], true]);
