@@ -98,10 +98,6 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     else this.owner.onConnect();
   }
 
-  take(data: Buffer): void {
-    this.owner.onData(data);
-  }
-
   flush(): void {
     const waiting = this.#waiting;
     let sent = 0;

@@ -102,19 +102,25 @@ export class Connection implements SocketOwner {
     if (outgoing !== undefined) this.#socket.write(outgoing);
   }
 
-  onData(data: Buffer): void {
+  get receiver(): object | undefined {
+    return this.#user;
+  }
+
+  onData(data: Buffer, receiver: object | undefined): void {
     try {
-      this.#read(data);
+      this.#read(data, receiver);
     } catch (error) {
       this.#break(error instanceof Error ? error : new Error(String(error)));
     }
   }
 
-  #read(data: Buffer): void {
+  #read(data: Buffer, receiver: object | undefined): void {
     if (this.#closed) return;
     const user = this.#user;
-    // Nobody asked for these bytes.
-    if (user === undefined) return this.#break(new Error("The worker sent bytes without a request"));
+    // Nobody asked for these bytes: least of all a request that was written after they had come.
+    if (user === undefined || user !== receiver) {
+      return this.#break(new Error("The worker sent bytes without a request"));
+    }
     this.#answering = true;
     const state = this.#parser.parse(data);
     if (state === "open") {

@@ -1,4 +1,3 @@
-import type { Buffer } from "node:buffer";
 import net from "node:net";
 import tls from "node:tls";
 import type { Target } from "./target.ts";
@@ -16,7 +15,7 @@ const WRITE_BYTES = 256 * 1024;
 /** A connection by `node:net` or `node:tls`. */
 export class NodeSocket implements WorkerSocket, TurnSocket {
   readonly #socket: net.Socket;
-  readonly #owner: SocketOwner;
+  readonly owner: SocketOwner;
   readonly #turn: Turn;
   /** What waits for room. */
   readonly #waiting: (string | Uint8Array)[] = [];
@@ -26,7 +25,7 @@ export class NodeSocket implements WorkerSocket, TurnSocket {
     owner: SocketOwner,
     { turn, tls: options }: { turn: Turn; tls?: TlsClientOptions | undefined },
   ) {
-    this.#owner = owner;
+    this.owner = owner;
     this.#turn = turn;
     const { host, port } = target;
     const socket = target.tls
@@ -75,10 +74,6 @@ export class NodeSocket implements WorkerSocket, TurnSocket {
   destroy(): void {
     this.#waiting.length = 0;
     this.#socket.destroy();
-  }
-
-  take(data: Buffer): void {
-    this.#owner.onData(data);
   }
 
   flush(): void {

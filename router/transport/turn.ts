@@ -1,10 +1,10 @@
 import type { Buffer } from "node:buffer";
+import type { SocketOwner } from "./worker_socket.ts";
 import type { Clock } from "../../base/clock.ts";
 
 /** A socket that takes part in a turn. */
 export interface TurnSocket {
-  /** Takes what it has read; never throws, since others have read in the same turn. */
-  take(data: Buffer): void;
+  readonly owner: Pick<SocketOwner, "receiver" | "onData">;
   /** Writes what waits. */
   flush(): void;
 }
@@ -19,6 +19,8 @@ export class Turn {
   readonly #clock: Clock;
   #readers: TurnSocket[] = [];
   #read: Buffer[] = [];
+  /** Whose answer was awaited when it came: the next request of a socket may be written before it is taken. */
+  #receivers: (object | undefined)[] = [];
   #writers: TurnSocket[] = [];
   #ends = false;
 
@@ -26,10 +28,11 @@ export class Turn {
     this.#clock = clock;
   }
 
-  /** Has the socket take bytes at the end of the turn. */
+  /** Has the socket's owner take bytes at the end of the turn. */
   read(socket: TurnSocket, data: Buffer): void {
     this.#readers.push(socket);
     this.#read.push(data);
+    this.#receivers.push(socket.owner.receiver);
     this.#end();
   }
 
@@ -39,14 +42,16 @@ export class Turn {
     this.#end();
   }
 
-  /** Has all sockets take what they have read by now: what a connection says of its end comes behind its bytes. */
+  /** Has all owners take what their sockets have read by now: what a connection says of its end comes behind its bytes. */
   takeNow(): void {
     const readers = this.#readers;
     const read = this.#read;
+    const receivers = this.#receivers;
     if (readers.length === 0) return;
     this.#readers = [];
     this.#read = [];
-    for (let i = 0; i < readers.length; i++) readers[i]!.take(read[i]!);
+    this.#receivers = [];
+    for (let i = 0; i < readers.length; i++) readers[i]!.owner.onData(read[i]!, receivers[i]);
   }
 
   #end(): void {

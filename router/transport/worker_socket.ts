@@ -30,9 +30,11 @@ export interface WorkerSocket {
 
 /** What a socket tells its owner; after `destroy` nothing that matters. */
 export interface SocketOwner {
+  /** Whose answer is awaited; undefined between two requests. */
+  readonly receiver: object | undefined;
   onConnect(): void;
-  /** The bytes are the owner's. Never throws. */
-  onData(data: Buffer): void;
+  /** The bytes are the owner's; `receiver`: whose answer was awaited when they came. Never throws. */
+  onData(data: Buffer, receiver: object | undefined): void;
   /** The other side sends nothing more. */
   onEnd(): void;
   /** `onClose` follows. */

@@ -1,17 +1,23 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
-import { VirtualClock } from "../../../base/clock.ts";
+import { SystemClock, VirtualClock } from "../../../base/clock.ts";
+import { type Break, Connection, type ConnectionUser } from "../../../router/transport/connection.ts";
+import { targetOf } from "../../../router/transport/target.ts";
 import { Turn } from "../../../router/transport/turn.ts";
+import { startNetServer } from "./scripted_server.ts";
 
 function setUp() {
   const clock = new VirtualClock();
   const turn = new Turn(clock);
   const journal: string[] = [];
   const socket = (name: string, onTake = () => {}) => ({
-    take: (data: Buffer) => {
-      journal.push(`${name} takes ${data}`);
-      onTake();
+    owner: {
+      receiver: undefined as object | undefined,
+      onData: (data: Buffer, receiver: object | undefined) => {
+        journal.push(`${name} takes ${data}${receiver === undefined ? "" : ` for ${receiver}`}`);
+        onTake();
+      },
     },
     flush: () => void journal.push(`${name} writes`),
   });
@@ -46,4 +52,46 @@ test("the end of a connection comes behind the bytes before it, and nothing is t
   journal.push("the end");
   await clock.advance(0);
   assert.deepEqual(journal, ["a takes 1", "the end"]);
+});
+
+test("bytes are for the request that awaited an answer when they came, whoever does when they are taken", async () => {
+  const { clock, turn, journal, socket } = setUp();
+  const a = socket("a");
+  turn.read(a, Buffer.from("1"));
+  a.owner.receiver = ["first"];
+  turn.read(a, Buffer.from("2"));
+  a.owner.receiver = ["second"];
+  await clock.advance(0);
+  assert.deepEqual(journal, ["a takes 1", "a takes 2 for first"]);
+});
+
+test("a request that is written after bytes of nobody's have come does not get them, and was not seen", async () => {
+  const server = await startNetServer(() => {});
+  const clock = new SystemClock();
+  const target = targetOf(`${server.url}/`);
+  const heads: number[] = [];
+  const broken = Promise.withResolvers<Break>();
+  const user = (): ConnectionUser => ({
+    bodiless: false,
+    onHead: (status) => void heads.push(status),
+    onBody: () => {},
+    onBatch: () => false,
+    onEnd: () => {},
+    onBreak: broken.resolve,
+  });
+  const connection = new Connection(target, {
+    clock,
+    turn: new Turn(clock),
+    connectTimeoutMs: 60_000,
+    onIdleClose: () => {},
+  });
+  const answer = Buffer.from("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+  const first = user();
+  connection.carry({ method: "GET", url: server.url, headers: {} }, target, first);
+  connection.onData(answer, first);
+  connection.carry({ method: "GET", url: server.url, headers: {} }, target, user());
+  connection.onData(answer, first);
+  const { crossed, invalid } = await broken.promise;
+  assert.deepEqual([heads, crossed, invalid], [[200], true, false]);
+  await server.stop();
 });
