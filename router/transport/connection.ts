@@ -152,6 +152,8 @@ export class Connection implements SocketOwner {
     this.#served++;
     this.#user = undefined;
     if (!reusable) this.#close();
+    // It may have been paused in the turn in which the answer ended.
+    else this.resume();
     user.onEnd(reusable);
   }
 

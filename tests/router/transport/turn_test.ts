@@ -65,6 +65,42 @@ test("bytes are for the request that awaited an answer when they came, whoever d
   assert.deepEqual(journal, ["a takes 1", "a takes 2 for first"]);
 });
 
+const HANG_MS = 30_000;
+
+test("a socket that was paused in the turn in which its answer ended reads the next answer", {
+  timeout: HANG_MS,
+}, async () => {
+  const server = await startNetServer(async (side) => {
+    if (side.earlierOnConnection === 0) return;
+    side.head(204);
+    await side.gone;
+  });
+  const clock = new SystemClock();
+  const target = targetOf(`${server.url}/`);
+  const answered = Promise.withResolvers<number>();
+  const user = (onHead: (status: number) => void): ConnectionUser => ({
+    bodiless: false,
+    onHead,
+    onBody: () => {},
+    // What has come is more than its reader has taken.
+    onBatch: () => true,
+    onEnd: () => {},
+    onBreak: ({ cause }) => answered.reject(cause),
+  });
+  const options = { clock, turn: new Turn(clock), connectTimeoutMs: 60_000, onIdleClose: () => {} };
+  const connection = new Connection(target, options);
+  const request = { method: "GET", url: server.url, headers: {} } as const;
+  const first = user(() => {});
+  connection.carry(request, target, first);
+  while (server.requests() === 0) await clock.sleep(1);
+  connection.onData(Buffer.from("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n1"), first);
+  connection.onData(Buffer.from("2"), first);
+  connection.carry(request, target, user(answered.resolve));
+  assert.equal(await answered.promise, 204);
+  connection.destroy();
+  await server.stop();
+});
+
 test("a request that is written after bytes of nobody's have come does not get them, and was not seen", async () => {
   const server = await startNetServer(() => {});
   const clock = new SystemClock();
