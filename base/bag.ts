@@ -40,8 +40,9 @@ export class Bag<Member> {
     return true;
   }
 
-  /** All members, in the order in which they came. */
-  members(): Member[] {
-    return [...this.#stays].sort((a, b) => a.order - b.order).map(({ member }) => member);
+  /** All members, or those that are wanted, in the order in which they came. */
+  members(isWanted: (member: Member) => boolean = () => true): Member[] {
+    const wanted = this.#stays.filter(({ member }) => isWanted(member));
+    return wanted.sort((a, b) => a.order - b.order).map(({ member }) => member);
   }
 }

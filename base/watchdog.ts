@@ -85,13 +85,12 @@ class Alarm {
     // Due times are compared, not durations: those may differ by a rounding error for ever.
     const wakeMs = this.#wakeMs;
     this.#wakeMs = Infinity;
-    const late: Watchdog[] = [];
     let next = Infinity;
     // In the order in which they were armed first.
-    for (const dog of this.#dogs.members()) {
-      if (dog.dueMs <= wakeMs) late.push(dog);
-      else next = Math.min(next, dog.dueMs);
-    }
+    const late = this.#dogs.members(({ dueMs }) => {
+      if (dueMs > wakeMs) next = Math.min(next, dueMs);
+      return dueMs <= wakeMs;
+    });
     for (const dog of late) this.#remove(dog);
     this.#setTimer(next);
     for (const dog of late) {

@@ -29,7 +29,7 @@ export class LiveRids {
 
   /** The ids of the requests that a client knows by exactly this one, of the owners that are asked for. */
   find(rid: string, owned: (owner: string | undefined) => boolean): LiveRid[] {
-    return this.#live.members().filter(({ owner }) => owned(owner)).flatMap(({ model, own }) =>
+    return this.#live.members(({ owner }) => owned(owner)).flatMap(({ model, own }) =>
       own.filter(([known]) => known === rid).flatMap(([, rids]) => rids.map((one) => ({ model, rid: one })))
     );
   }

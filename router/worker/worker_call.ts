@@ -62,19 +62,11 @@ const CLOSED = Promise.resolve();
 
 const NOTHING = Promise.resolve(undefined);
 
-const UNFILTERED: ReadFilter<Read> = {
-  take: (read) => read,
-  fail: (error) => {
-    throw error;
-  },
+const fail = (error: unknown): never => {
+  throw error;
 };
-
-const VALUE: ReadFilter<Uint8Array | undefined> = {
-  take: ({ value }) => value ?? undefined,
-  fail: (error) => {
-    throw error;
-  },
-};
+const UNFILTERED: ReadFilter<Read> = { take: (read) => read, fail };
+const VALUE: ReadFilter<Uint8Array | undefined> = { take: ({ value }) => value ?? undefined, fail };
 
 /**
  * A request on its way to one worker and its answer on the way back. SGLang 0.5.18 forgets a request whose connection

@@ -343,3 +343,16 @@ test("openapi.json is a valid OpenAPI 3.1 document of every route", async () => 
   assert.ok(isJsonObject(chat) && Array.isArray(chat["required"]));
   assert.deepEqual([...chat["required"]].sort(), ["messages", "model"]);
 });
+
+test("a path that comes percent-encoded is the route that it names, on the worker, too", async () => {
+  const { app, relay } = fakeApp();
+  const response = await app.request("/v1/%63hat/completions?a=%2Fb", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ model: "small", messages: [{ role: "user", content: "Hi" }] }),
+  });
+  assert.equal(response.status, 200);
+  await response.text();
+  const { path, query } = relay.requests[0]!.request;
+  assert.deepEqual([path, query], ["/v1/chat/completions", "?a=%2Fb"]);
+});
