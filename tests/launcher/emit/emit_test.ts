@@ -225,8 +225,9 @@ test("Slurm: a job whose router fails has failed, and one that is told to end ha
   const far = { models: { far: { model: "m", engine: "vllm", workers: ["http://far:8000"] } } };
   const script = fileOf(await filesOf("slurm", far, noGpus), "canopy.sbatch");
   const folder = mkdtempSync(join(tmpdir(), "canopy-slurm-"));
-  const codeOf = (router: string) => {
-    writeFileSync(join(folder, "canopy.sbatch"), script.replace("/bin/true serve canopy.jsonc", router));
+  const codeOf = (router: string, afterIt = "") => {
+    const started = script.replace("/bin/true serve canopy.jsonc &\n", `${router} &\n${afterIt}`);
+    writeFileSync(join(folder, "canopy.sbatch"), started);
     return spawnSync("bash", ["canopy.sbatch"], { cwd: folder, timeout: 20_000 }).status;
   };
   try {
@@ -235,6 +236,8 @@ test("Slurm: a job whose router fails has failed, and one that is told to end ha
     // The router ends its requests first.
     const router = `bash -c 'trap "sleep 0.2; exit 0" TERM; kill -TERM $PPID; while :; do sleep 0.05; done'`;
     assert.equal(codeOf(router), 0);
+    // The signal is there before the shell has come to its next line.
+    assert.equal(codeOf(router, "sleep 0.3\n"), 0);
   } finally {
     rmSync(folder, { recursive: true });
   }
