@@ -262,14 +262,14 @@ export function deadlineSignal(
   clock: Clock,
   ms: number,
   reason: unknown,
-  parent?: AbortSignal,
+  parent?: StopSignal,
 ): { signal: AbortSignal; release: () => void } {
-  if (ms === Infinity && parent !== undefined) return { signal: parent, release: () => {} };
+  if (ms === Infinity && parent instanceof AbortSignal) return { signal: parent, release: () => {} };
   const controller = new AbortController();
   const onParent = () => controller.abort(parent?.reason);
   if (parent?.aborted) onParent();
   else parent?.addEventListener("abort", onParent, { once: true });
-  const cancel = clock.timer(ms, () => controller.abort(reason));
+  const cancel = ms === Infinity ? () => {} : clock.timer(ms, () => controller.abort(reason));
   const release = () => {
     parent?.removeEventListener("abort", onParent);
     cancel();

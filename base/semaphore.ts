@@ -1,3 +1,5 @@
+import type { StopSignal } from "./stop_signal.ts";
+
 /** A counted resource with a bounded, fair (first come, first served) queue of waiters. */
 export class Semaphore {
   readonly #full: (semaphore: Semaphore) => unknown;
@@ -48,7 +50,7 @@ export class Semaphore {
    * Takes one permit; the returned function gives it back (calling it twice is harmless).
    * Rejects with the error that `full` makes when `maxWaiting` others wait already, or with the signal's reason.
    */
-  acquire(signal?: AbortSignal): Promise<() => void> {
+  acquire(signal?: StopSignal): Promise<() => void> {
     if (signal?.aborted) return Promise.reject(signal.reason);
     const release = this.tryAcquire();
     if (release !== undefined) return Promise.resolve(release);

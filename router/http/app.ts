@@ -11,12 +11,12 @@ import { workerRoutes } from "./admin/workers.ts";
 import { anthropicError } from "./anthropic/anthropic_error.ts";
 import { messageRoutes } from "./anthropic/messages.ts";
 import { type Admission, admissionOf } from "./gate/admission.ts";
+import { arriving } from "./gate/arrival.ts";
 import { Keys } from "./gate/auth.ts";
 import type { Env } from "./gate/context.ts";
 import { Drain } from "./gate/drain.ts";
 import { KeyLimits } from "./gate/key_limits.ts";
 import { errorResponse, notFound, wrongMethod } from "./gate/errors.ts";
-import { identified } from "./gate/request_id.ts";
 import { guarded } from "./gate/route.ts";
 import type { HttpServices, RouterServices } from "./gate/services.ts";
 import { Sites } from "./gate/sites.ts";
@@ -81,8 +81,8 @@ export function createApp(services: AppServices): Hono<Env> {
     return errorResponse(error, headers, errorForm(call.req.path));
   });
   app.notFound((call) => errorResponse(notFound(call.req.path)));
-  app.use(http.metrics.http.counted());
-  app.use(identified(http.random, config.server.request_id_headers));
+  const idHeaders = config.server.request_id_headers.map((name) => name.toLowerCase());
+  app.use(arriving({ clock, random: http.random, idHeaders, metrics: http.metrics.http }));
   if (config.server.cors_origins.length > 0) app.use(crossOrigin(config.server.cors_origins));
   for (
     const routes of [

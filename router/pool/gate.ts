@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { Clock } from "../../base/clock.ts";
 import { CanopyError } from "../../base/errors.ts";
 import type { ThreadQueue } from "../shared/thread_queue.ts";
@@ -69,7 +70,7 @@ export class Gate implements PromptReads {
    * A place for a real prompt, which counts as being read from now on; at once if there is one and nobody is before it.
    * Rejects with `no_worker` (503) when no worker is usable, or with the signal's reason.
    */
-  lease(hint: LeaseHint, signal: AbortSignal): Promise<Lease> {
+  lease(hint: LeaseHint, signal: StopSignal): Promise<Lease> {
     const othersWait = this.#options.queue?.othersWait === true;
     if (this.#waiters.length > 0 || othersWait || signal.aborted) return this.#wait(hint, signal);
     try {
@@ -79,7 +80,7 @@ export class Gate implements PromptReads {
     }
   }
 
-  #wait(hint: LeaseHint, signal: AbortSignal): Promise<Lease> {
+  #wait(hint: LeaseHint, signal: StopSignal): Promise<Lease> {
     return new Promise((resolve, reject) => {
       if (signal.aborted) return reject(signal.reason);
       const onAbort = () => {

@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { CanopyError } from "../../base/errors.ts";
 import type { AnswerRewrite } from "./answer_rewrite.ts";
 import type { AnswerBytes } from "./relay_types.ts";
@@ -24,7 +25,7 @@ export interface AnswerBodyOptions {
     readonly clean: (events: Uint8Array) => Uint8Array;
   } | undefined;
   /** The client has gone. */
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
   /** Makes the error that a client sees for a broken answer. */
   readonly describe: (error: unknown) => CanopyError;
   /** Called with the events at the end of a whole stream. */

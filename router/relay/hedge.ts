@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { Clock } from "../../base/clock.ts";
 
 /** Reason of the end of an attempt that another one was faster than. */
@@ -9,10 +10,10 @@ export interface Hedge<T> {
   /** Time after which the second one is begun beside the first, in ms. */
   readonly afterMs: number;
   /** Ends both. */
-  readonly signal: AbortSignal;
-  readonly first: (signal: AbortSignal) => Promise<T>;
+  readonly signal: StopSignal;
+  readonly first: (signal: StopSignal) => Promise<T>;
   /** Undefined when there can be no second one. */
-  readonly second: (signal: AbortSignal) => Promise<T> | undefined;
+  readonly second: (signal: StopSignal) => Promise<T> | undefined;
   readonly isGood: (result: T) => boolean;
   /** Called with a result that is not given. */
   readonly discard: (result: T) => void;

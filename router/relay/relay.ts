@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import { joined } from "../../base/bytes.ts";
 import { allRewrites } from "./answer_rewrite.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -64,7 +65,7 @@ interface Job {
   readonly requestId: string;
   /** The headers that all attempts carry. */
   readonly headers: Readonly<Record<string, string>>;
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
 }
 
 /** An attempt under way. */
@@ -123,7 +124,7 @@ class WorkerRelay implements Relay {
     this.#attempts = { ...options, random: this.#ids };
   }
 
-  async relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer> {
+  async relay(model: ServedModel, request: RelayRequest, signal: StopSignal): Promise<RelayAnswer> {
     signal.throwIfAborted();
     const plan = request.body.length > LONG_BODY
       ? await turnByTurn(this.#options.clock, RequestPlan.inTurns(model, request), signal)

@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { AnswerRewrite } from "./answer_rewrite.ts";
 import type { LiveRid } from "./live_rids.ts";
 import type { FallbackReason } from "../served/fallbacks.ts";
@@ -60,7 +61,7 @@ export interface Relay {
    * while nothing was sent to the client. A stream that breaks later ends with one error event and no `[DONE]`.
    * `signal`: the client has gone; the worker is told in the order its version needs.
    */
-  relay(model: ServedModel, request: RelayRequest, signal: AbortSignal): Promise<RelayAnswer>;
+  relay(model: ServedModel, request: RelayRequest, signal: StopSignal): Promise<RelayAnswer>;
   /** The ids under which SGLang knows the live requests that a client knows by exactly this `rid`, of these owners. */
   liveRids(rid: string, owned: (owner: string | undefined) => boolean): readonly LiveRid[];
 }

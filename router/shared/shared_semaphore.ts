@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../base/stop_signal.ts";
 import type { Tally } from "./tally.ts";
 import type { ThreadQueue } from "./thread_queue.ts";
 
@@ -11,7 +12,7 @@ export interface Permits {
    * Takes one permit; the returned function gives it back (calling it twice is harmless). Rejects when too many wait
    * already, or with the signal's reason.
    */
-  acquire(signal?: AbortSignal): Promise<() => void>;
+  acquire(signal?: StopSignal): Promise<() => void>;
   /** Takes one permit if one is free now and nobody waits for it. */
   tryAcquire(): (() => void) | undefined;
   /** Changes the bounds. */
@@ -68,7 +69,7 @@ export class SharedSemaphore implements Permits {
     return this.#shared.waiting.value;
   }
 
-  acquire(signal?: AbortSignal): Promise<() => void> {
+  acquire(signal?: StopSignal): Promise<() => void> {
     const { waiting, queue } = this.#shared;
     if (signal?.aborted) return Promise.reject(signal.reason);
     const release = this.tryAcquire();

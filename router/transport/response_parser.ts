@@ -1,11 +1,9 @@
 import type { Buffer } from "node:buffer";
+import { KnownTexts } from "./known_texts.ts";
 import llhttpBinary from "undici/lib/llhttp/llhttp_simd-wasm.js";
 
 /** Longest response head; interim heads and trailers count, too. */
 export const MAX_HEAD_BYTES = 128 * 1024;
-
-/** Bytes of a head that are decoded at a time: as many as most heads have. */
-const HEAD_TEXT_BYTES = 512;
 
 /** Bytes that are parsed at a time. */
 const INPUT_BYTES = 64 * 1024;
@@ -15,19 +13,9 @@ const LLHTTP = { response: 2, ok: 0, paused: 21 } as const;
 const FAIL = -1;
 const SKIP_BODY = 1;
 
-/** Names of headers in lower case, by how workers write them. */
-const NAMES = new Map<string, string>();
-/** Workers write few names, each always alike. */
-const MAX_NAMES = 512;
-
-function lowerCase(name: string): string {
-  const known = NAMES.get(name);
-  if (known !== undefined) return known;
-  if (NAMES.size >= MAX_NAMES) NAMES.clear();
-  const lower = name.toLowerCase();
-  NAMES.set(name, lower);
-  return lower;
-}
+/** Names of headers in lower case, and the texts of values. */
+const NAMES = new KnownTexts((name) => name.toLowerCase());
+const VALUES = new KnownTexts();
 
 /** Receiver of one response's parts, called while bytes are parsed. */
 export interface ResponseHandler {
@@ -74,9 +62,6 @@ export class ResponseParser {
   /** The parser that is at work, and what it works on. */
   static #current: ResponseParser | undefined;
   static #data: Buffer | undefined;
-  /** Text of a head, from an offset in it. */
-  static #headText = "";
-  static #headTextAt = 0;
   /** Offset and length of each piece of the body in it. */
   static readonly #pieces: number[] = [];
 
@@ -152,7 +137,6 @@ export class ResponseParser {
     input.set(part);
     ResponseParser.#current = this;
     ResponseParser.#data = part;
-    ResponseParser.#headText = "";
     const result = module.llhttp_execute(this.#parser, ResponseParser.#inputAt, part.length);
     ResponseParser.#current = ResponseParser.#data = undefined;
     if (ResponseParser.#pieces.length > 0) this.#handBody();
@@ -195,18 +179,20 @@ export class ResponseParser {
 
   #onHeaderName(from: number, length: number): number {
     if (this.#inValue) this.#keepHeader();
-    this.#name += this.#text(from, length);
+    const part = this.#textIn(NAMES, from, length);
+    this.#name = this.#name === "" ? part : this.#name + part;
     return this.#count(length);
   }
 
   #onHeaderValue(from: number, length: number): number {
     this.#inValue = true;
-    this.#value += this.#text(from, length);
+    const part = this.#textIn(VALUES, from, length);
+    this.#value = this.#value === "" ? part : this.#value + part;
     return this.#count(length);
   }
 
   #keepHeader(): void {
-    const name = lowerCase(this.#name);
+    const name = this.#name;
     const last = this.#value.charCodeAt(this.#value.length - 1);
     const value = last === 0x20 || last === 0x09 ? this.#value.trimEnd() : this.#value;
     const earlier = this.#headers[name];
@@ -247,17 +233,9 @@ export class ResponseParser {
     return LLHTTP.paused;
   }
 
-  /** A head is decoded once: each call to the runtime costs more than to cut a text. */
-  #text(from: number, length: number): string {
+  #textIn(texts: KnownTexts, from: number, length: number): string {
     const start = from - ResponseParser.#inputAt;
-    let at = start - ResponseParser.#headTextAt;
-    if (at < 0 || at + length > ResponseParser.#headText.length) {
-      const end = start + Math.max(length, HEAD_TEXT_BYTES);
-      ResponseParser.#headText = ResponseParser.#data!.toString("latin1", start, end);
-      ResponseParser.#headTextAt = start;
-      at = 0;
-    }
-    return ResponseParser.#headText.slice(at, at + length);
+    return texts.read(ResponseParser.#data!, start, start + length);
   }
 
   /** Counts bytes of heads and trailers. */

@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../../base/stop_signal.ts";
 import { type Clock, deadlineSignal } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import type { Config } from "../../../cfgs/schema/config.ts";
@@ -55,7 +56,7 @@ export class Admission {
    * Takes a place; the returned function gives it back. Throws `queue_full` (429), `queue_timeout` (503), or the
    * signal's reason: a client that leaves frees its place in the queue.
    */
-  async take(signal: AbortSignal): Promise<() => void> {
+  async take(signal: StopSignal): Promise<() => void> {
     const places = this.#places;
     signal.throwIfAborted();
     // A free place may be another thread's turn: then it is waited for, and no longer than the queue allows.

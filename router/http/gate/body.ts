@@ -1,8 +1,9 @@
+import type { StopSignal } from "../../../base/stop_signal.ts";
 import { joinedInTurns } from "../../../base/bytes.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { parseJsonExactly } from "../../../base/int64.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
-import { saysJson } from "../../wire/headers.ts";
+import { headerRecord, saysJson } from "../../wire/headers.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { atOnce, turnByTurn, type Turns } from "../../../base/turns.ts";
 import { decodeUtf8 } from "../../wire/utf8.ts";
@@ -12,10 +13,12 @@ import { parseJsonInTurns, TURN_BYTES } from "../../wire/parse_json.ts";
 /** Options of `readBody`. */
 export interface ReadBodyOptions {
   readonly maxBytes: number;
+  /** Those of the request by lower-case names, where they have been read. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** With it a long body is put together in turns. */
   readonly clock?: Clock | undefined;
   /** Aborts when the client has gone. */
-  readonly signal: AbortSignal;
+  readonly signal: StopSignal;
 }
 
 /**
@@ -26,9 +29,9 @@ export async function readBody(
   request: Request,
   options: ReadBodyOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const { maxBytes, signal } = options;
-  const encoding = request.headers.get("content-encoding")?.trim().toLowerCase();
-  const declared = request.headers.get("content-length");
+  const { maxBytes, signal, headers = headerRecord(request.headers) } = options;
+  const encoding = headers["content-encoding"]?.trim().toLowerCase();
+  const declared = headers["content-length"];
   if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
     throw new CanopyError(
       `Cannot read a body with content-encoding ${
@@ -38,7 +41,7 @@ export async function readBody(
     );
   }
   if (Number(declared ?? 0) > maxBytes) throw tooLarge(`${declared} bytes`, maxBytes);
-  if (declared === null || Number(declared) > AT_ONCE_BYTES) {
+  if (declared === undefined || Number(declared) > AT_ONCE_BYTES) {
     return await readPieces(request, options);
   }
   // What has come with its head needs no stream.
@@ -134,7 +137,7 @@ const INLINE_BYTES = 128 * 1024;
 export interface ParseBodyOptions {
   readonly clock: Clock;
   /** Aborts when the client has gone. */
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: StopSignal | undefined;
 }
 
 const encoder = new TextEncoder();

@@ -6,6 +6,8 @@ import type { Span } from "../../tracing/spans.ts";
 /** Hono's environment: what middleware sets for handlers. */
 export type Env = {
   Variables: RequestIdVariables & {
+    /** The client's headers by lower-case names, and the request's id; to be read once, and not to be changed. */
+    headers: Readonly<Record<string, string>>;
     /** Where traces are recorded, that of the request. */
     span?: Span | undefined;
     /** Where limits count for the caller's key, those of the request. */

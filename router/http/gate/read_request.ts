@@ -28,7 +28,7 @@ export function withBody(
 ): Promise<Response> {
   return withBytes(http, call, (request) => {
     const { bytes, scope } = request;
-    const body = parseBody(bytes, { clock: http.clock, signal: scope.signal });
+    const body = parseBody(bytes, { clock: http.clock, signal: scope.stop });
     // A short one is there at once: each wait between a request and its answer is paid for.
     if (!(body instanceof Promise)) return serve({ call, bytes, scope, body });
     return body.then((body) => serve({ call, bytes, scope, body }));
@@ -42,7 +42,8 @@ export async function withBytes(
   serve: (request: RequestBytes) => Promise<Response>,
 ): Promise<Response> {
   const scope = new RequestScope(call.req.raw, call.get("requestId"), http);
-  const authorization = call.req.header("authorization") ?? call.get("authorization");
+  const headers = call.get("headers");
+  const authorization = headers["authorization"] ?? call.get("authorization");
   scope.owner = http.keys.ownerOf(authorization);
   const endSpan = beginSpan(http, call, scope);
   try {
@@ -52,7 +53,8 @@ export async function withBytes(
     const bytes = await readBody(call.req.raw, {
       maxBytes: server.max_body_bytes,
       clock,
-      signal: scope.signal,
+      signal: scope.stop,
+      headers,
     });
     const response = await serve({ call, bytes, scope });
     for (const [name, value] of Object.entries(pass?.headers() ?? {})) response.headers.set(name, value);
@@ -85,7 +87,7 @@ function beginSpan(
   const span = spans.begin({
     name: `${method} ${route}`,
     kind: "server",
-    parent: Object.fromEntries(call.req.raw.headers),
+    parent: call.get("headers"),
     attributes: {
       "http.request.method": method,
       "http.route": route,
@@ -106,9 +108,10 @@ function beginSpan(
 
 /** Headers that the engine calls of a run inherit from the client's request. */
 export function tracingHeaders(call: Call): Record<string, string> {
+  const sent = call.get("headers");
   const headers: Record<string, string> = { "x-request-id": call.get("requestId") };
   for (const name of ["traceparent", "tracestate"]) {
-    const value = call.req.header(name);
+    const value = sent[name];
     if (value !== undefined) headers[name] = value;
   }
   return call.get("span")?.carriedBy(headers) ?? headers;

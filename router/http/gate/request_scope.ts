@@ -1,3 +1,4 @@
+import { type StopSignal, Stopper } from "../../../base/stop_signal.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
@@ -26,7 +27,8 @@ export class RequestScope {
   owner: string | undefined;
   /** Where limits count for the client's key: it pays for what the request uses. */
   pass: KeyPass | undefined;
-  readonly #controller = new AbortController();
+  readonly #stopper = new Stopper();
+  #controller: AbortController | undefined;
   readonly #leave: () => void;
   readonly #unlink: () => void;
   readonly #atEnd: ((outcome: Outcome) => void)[] = [];
@@ -57,8 +59,16 @@ export class RequestScope {
     if (client.aborted) onClientGone();
   }
 
+  /** What ends the work for the request. */
+  get stop(): StopSignal {
+    return this.#stopper;
+  }
+
+  /** The same for those who need the runtime's own kind, which costs more. */
   get signal(): AbortSignal {
-    return this.#controller.signal;
+    const controller = this.#controller ??= new AbortController();
+    if (this.#stopper.aborted) controller.abort(this.#stopper.reason);
+    return controller.signal;
   }
 
   /** Calls `callback` when the scope ends; at once if it has. */
@@ -70,7 +80,8 @@ export class RequestScope {
   /** Stops everything that works for the request, and ends it. */
   abort(reason: unknown): void {
     if (this.#outcome !== undefined) return;
-    this.#controller.abort(reason);
+    this.#stopper.abort(reason);
+    this.#controller?.abort(reason);
     this.end("cancelled");
   }
 

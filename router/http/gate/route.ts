@@ -47,8 +47,9 @@ export function guarded(
   operation: Operation,
 ): MiddlewareHandler<Env> {
   const guard: MiddlewareHandler<Env> = (call, next) => {
-    if (access !== "open") sites.check((name) => call.req.header(name), call.req.url);
-    const authorization = call.req.header("authorization") ?? otherKey(call, operation.keyHeader);
+    const headers = call.get("headers");
+    if (access !== "open") sites.check(headers, call.req.url);
+    const authorization = headers["authorization"] ?? otherKey(call, operation.keyHeader);
     keys.check(access, authorization, access === "control" && isFromThisHost(call));
     if (access === "control" && audit === true && call.req.method !== "GET") {
       const who = keys.nameOf(authorization) ?? "none";
@@ -62,7 +63,7 @@ export function guarded(
 
 /** The key of another header, which is kept for those that ask whose request it is. */
 function otherKey(call: Call, header: string | undefined): string | undefined {
-  const key = header === undefined ? undefined : call.req.header(header);
+  const key = header === undefined ? undefined : call.get("headers")[header];
   if (key === undefined) return undefined;
   const authorization = `Bearer ${key}`;
   call.set("authorization", authorization);

@@ -4,7 +4,7 @@ import type { KeysConfig } from "./auth.ts";
 import { hostnameOf, isListedHost, isLoopback } from "../../../base/hosts.ts";
 
 /** The headers of a request by lower-case names. */
-type HeaderOf = (name: string) => string | undefined;
+type HeaderValues = Readonly<Record<string, string | undefined>>;
 
 /** The settings of a server that say which pages may ask. */
 export interface SitesConfig extends Pick<KeysConfig, "api_keys" | "limits"> {
@@ -32,10 +32,10 @@ export class Sites {
   }
 
   /** Throws `foreign_host` or `foreign_origin` (403), naming the header and the setting. */
-  check(header: HeaderOf, url: string): void {
-    const host = header("host") ?? new URL(url).host;
+  check(headers: HeaderValues, url: string): void {
+    const host = headers["host"] ?? new URL(url).host;
     this.#checkHost(host);
-    this.#checkOrigin(header, host);
+    this.#checkOrigin(headers, host);
   }
 
   #checkHost(host: string): void {
@@ -54,14 +54,14 @@ export class Sites {
     );
   }
 
-  #checkOrigin(header: HeaderOf, host: string): void {
+  #checkOrigin(headers: HeaderValues, host: string): void {
     const { cors_origins: origins } = this.#config;
     // A key that a page knows was given to it; what counts for nothing is to come from a browser near us.
     if (!this.#local && this.#hasKeys) return;
     if (origins.includes("*")) return;
-    const origin = header("origin");
+    const origin = headers["origin"];
     if (origin === undefined) {
-      const site = header("sec-fetch-site");
+      const site = headers["sec-fetch-site"];
       if (site !== "cross-site" && site !== "same-site") return;
       throw refusal(
         "sec-fetch-site",

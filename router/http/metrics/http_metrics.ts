@@ -1,5 +1,3 @@
-import type { MiddlewareHandler } from "hono";
-import { matchedRoutes } from "hono/route";
 import type { Clock } from "../../../base/clock.ts";
 import {
   Counter,
@@ -44,26 +42,13 @@ export class HttpMetrics {
     GATEWAY_BUCKETS_S,
   );
   readonly #series = new Map<string, HttpSeries>();
-  #active = 0;
+  /** What was counted last: most requests are like the one before. */
+  #latest: { readonly method: string; readonly path: string; readonly series: HttpSeries } | undefined;
+  /** Requests whose answer has not begun. */
+  active = 0;
 
   constructor(clock: Clock) {
     this.#clock = clock;
-  }
-
-  /** Counts what passes it. Paths are those of the routes, methods the known ones, so that clients add no series. */
-  counted(): MiddlewareHandler {
-    return async (call, next) => {
-      if (isInner(call.env)) return await next();
-      const startedMs = this.#clock.now();
-      this.#active++;
-      try {
-        await next();
-      } finally {
-        this.#active--;
-      }
-      const path = matchedRoutes(call).find((route) => route.path !== "/*")?.path ?? "unknown";
-      this.count({ method: call.req.method, path, startedMs }, call.res);
-    };
   }
 
   /** Counts one request; `path`: that of its route, `startedMs`: its arrival, in clock ms. */
@@ -71,15 +56,16 @@ export class HttpMetrics {
     { method, path, startedMs }: { method: string; path: string; startedMs: number },
     head: Response,
   ): void {
-    const { status } = head;
-    const error_code = status < 400 ? "" : head.headers.get("x-smg-error-code") ?? "";
-    const series = this.#seriesOf(method, path, status, error_code);
+    const series = this.#seriesOf(method, path, head);
     series.requests.value++;
     series.responses.value++;
     series.seconds.value.observe((this.#clock.now() - startedMs) / 1000);
   }
 
-  #seriesOf(asked: string, path: string, status: number, error_code: string): HttpSeries {
+  #seriesOf(asked: string, path: string, { status, headers }: Response): HttpSeries {
+    const latest = this.#latest;
+    if (status === 200 && latest?.path === path && latest.method === asked) return latest.series;
+    const error_code = status < 400 ? "" : headers.get("x-smg-error-code") ?? "";
     const method = METHODS.has(asked) ? asked : "other";
     const key = `${method} ${path} ${status} ${error_code}`;
     let series = this.#series.get(key);
@@ -92,6 +78,7 @@ export class HttpMetrics {
       };
       this.#series.set(key, series);
     }
+    if (status === 200) this.#latest = { method: asked, path, series };
     return series;
   }
 
@@ -100,7 +87,7 @@ export class HttpMetrics {
       requests: this.#requests.values(),
       responses: this.#responses.values(),
       seconds: this.#seconds.values(),
-      active: this.#active,
+      active: this.active,
     };
   }
 
@@ -108,16 +95,11 @@ export class HttpMetrics {
     this.#requests.absorb(requests);
     this.#responses.absorb(responses);
     this.#seconds.absorb(seconds);
-    this.#active += active;
+    this.active += active;
   }
 
   write(text: MetricsText): void {
     for (const family of [this.#requests, this.#responses, this.#seconds]) family.write(text);
-    text.gauge("smg_http_connections_active", "Requests whose answer has not begun.", this.#active);
+    text.gauge("smg_http_connections_active", "Requests whose answer has not begun.", this.active);
   }
-}
-
-/** True for a request that the thread that leads sends to another one: it has counted the client's. */
-function isInner(env: unknown): boolean {
-  return typeof env === "object" && env !== null && "inner" in env;
 }

@@ -10,7 +10,7 @@ import type { Translation } from "./translation.ts";
 import { serveVirtual } from "./virtual_model.ts";
 import type { Graph } from "../../moa/graph/graph_types.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import { headerRecord, saysJson } from "../../wire/headers.ts";
+import { saysJson } from "../../wire/headers.ts";
 
 /** The task of a route. `engine`: something that only engine models can do; a translation: of graphs' requests. */
 export type Task = "chat" | "completion" | "engine" | Translation;
@@ -31,9 +31,9 @@ export function serveByModel(
   if ("model" in target) {
     scope.model = target.model.name;
     const path = workerPath(target.model, asked);
-    const headers = engineHeaders(call);
+    const sent = engineHeaders(call);
     // The body was read as JSON, whatever it was called: engines go by the name.
-    if (!saysJson(headers["content-type"])) headers["content-type"] = "application/json";
+    const headers = saysJson(sent["content-type"]) ? sent : { ...sent, "content-type": "application/json" };
     const request = { model: target.model, path, query: queryOf(call), headers, bytes, body };
     return serveEngine(http, request, scope);
   }
@@ -51,9 +51,8 @@ export function queryOf({ req: { url } }: Call): string {
 }
 
 /** The client's headers for a worker, by lower-case names, with the request's id. */
-export function engineHeaders(call: Call): Record<string, string> {
-  const headers = headerRecord(call.req.raw.headers);
-  headers["x-request-id"] = call.get("requestId");
+export function engineHeaders(call: Call): Readonly<Record<string, string>> {
+  const headers = call.get("headers");
   return call.get("span")?.carriedBy(headers) ?? headers;
 }
 

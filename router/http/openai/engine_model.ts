@@ -1,3 +1,4 @@
+import type { StopSignal } from "../../../base/stop_signal.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import { atOnce, turnByTurn } from "../../../base/turns.ts";
@@ -39,7 +40,7 @@ export async function serveEngine(
   // No function made here may last as long as the answer: it would keep the request with its prompt.
   scope.onEnd(timer.ended);
   // Each wait between a request and its answer is paid for: only where there is something to wait for.
-  scope.onEnd(http.admission.tryTake() ?? await http.admission.take(scope.signal));
+  scope.onEnd(http.admission.tryTake() ?? await http.admission.take(scope.stop));
   const metered = scope.pass?.countsTokens === true ? await meteredRequest(http, request, scope) : undefined;
   const sent: RelayRequest = {
     method: "POST",
@@ -52,8 +53,8 @@ export async function serveEngine(
     credentials: http.keys.forWorkers(headers["authorization"]),
   };
   const { status, headers: returned, body: answer } = model.config.fallback === undefined
-    ? await http.relay.relay(model, sent, scope.signal)
-    : await relayed(http, request, sent, scope.signal);
+    ? await http.relay.relay(model, sent, scope.stop)
+    : await relayed(http, request, sent, scope.stop);
   if (status < 400) timer.first();
   const init = { status, headers: returned };
   if (answer === undefined || answer instanceof Uint8Array) {
@@ -68,7 +69,7 @@ async function relayed(
   { relay, models, metrics }: HttpServices,
   request: EngineRequest,
   sent: RelayRequest,
-  signal: AbortSignal,
+  signal: StopSignal,
 ): Promise<RelayAnswer> {
   const { model: asked } = request;
   const others = fallbacksOf(asked.name, (name) => models.get(name)).filter((other) => takes(request, other));
@@ -142,6 +143,6 @@ async function meteredRequest(
   scope.onEnd(() => pass?.spend(rewrite.tokens));
   if (!hides) return { body: bytes, rewrite };
   const asking = askingForUsage(bytes, body);
-  const asked = bytes.length > LONG_BODY ? await turnByTurn(clock, asking, scope.signal) : atOnce(asking);
+  const asked = bytes.length > LONG_BODY ? await turnByTurn(clock, asking, scope.stop) : atOnce(asking);
   return { body: asked, rewrite };
 }

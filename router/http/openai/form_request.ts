@@ -24,8 +24,9 @@ export function dispatchForm(http: HttpServices, call: Call): Promise<Response> 
     if (named === null || named === model.config.model) return await serveEngine(http, request, scope);
     form.set("model", model.config.model);
     const renamed = new Response(form);
-    headers["content-type"] = renamed.headers.get("content-type") ?? "";
-    return await serveEngine(http, { ...request, bytes: new Uint8Array(await renamed.arrayBuffer()) }, scope);
+    const formHeaders = { ...headers, "content-type": renamed.headers.get("content-type") ?? "" };
+    const formBytes = new Uint8Array(await renamed.arrayBuffer());
+    return await serveEngine(http, { ...request, headers: formHeaders, bytes: formBytes }, scope);
   });
 }
 
