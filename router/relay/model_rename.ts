@@ -35,7 +35,7 @@ export class ModelRename implements AnswerRewrite {
       let end = bytes.indexOf(NEWLINE, at);
       if (end < 0) end = bytes.length;
       if (this.#inPrefix !== undefined && startsWith(bytes, at, this.#prefix)) {
-        edits.push({ start: at + this.#inPrefix.start, end: at + this.#inPrefix.end, bytes: this.#name });
+        edits.push({ start: at + this.#inPrefix.start, end: at + this.#inPrefix.end, content: this.#name });
       } else if (startsWith(bytes, at, DATA)) this.#eventLine(bytes, at, end, edits);
       at = end + 1;
     }
@@ -56,7 +56,7 @@ export class ModelRename implements AnswerRewrite {
     if (firstByte(json) !== OPEN_OBJECT) return undefined;
     const range = findModel(json);
     if (range === undefined) return undefined;
-    const edit = { start: start + range.start, end: start + range.end, bytes: this.#name };
+    const edit = { start: start + range.start, end: start + range.end, content: this.#name };
     edits.push(edit);
     return edit;
   }

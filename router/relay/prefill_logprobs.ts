@@ -124,7 +124,7 @@ function prepended(
     const mine = items(bytes, range);
     const theirs = lists.get(text);
     if (range === undefined || mine === undefined || theirs === undefined || theirs.length === 0) return [];
-    return [{ ...range, bytes: list([...theirs, ...mine]) }];
+    return [{ ...range, content: list([...theirs, ...mine]) }];
   });
 }
 
@@ -135,7 +135,7 @@ function firstChosen(bytes: Uint8Array, at: number, lists: Lists): Edit[] {
   const tokens = items(bytes, member(bytes, at, CHOSEN));
   const first = lists.get(CHOSEN_IDS)?.[0];
   if (range === undefined || mine === undefined || first === undefined) return [];
-  return mine.length + 1 === tokens?.length ? [{ ...range, bytes: list([first, ...mine]) }] : [];
+  return mine.length + 1 === tokens?.length ? [{ ...range, content: list([first, ...mine]) }] : [];
 }
 
 /** The items of an array; undefined for anything else. */

@@ -467,9 +467,7 @@ function endOutcome(
   return outcome === "ok" ? wellEnded : outcome;
 }
 
-/** Bytes whose buffer is not shared, as `Response` wants them; copied only if it is. */
+/** Bytes as `Response` wants them: no transport gives shared memory, and to ask for their buffer makes one. */
 function unshared(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
-  return bytes.buffer instanceof ArrayBuffer
-    ? new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-    : new Uint8Array(bytes);
+  return bytes as Uint8Array<ArrayBuffer>;
 }

@@ -31,7 +31,7 @@ export class RidRename implements AnswerRewrite {
       const [all = "", index] = this.#numbered ? /^\.(\d+)\./.exec(suffix) ?? [] : ["", "0"];
       end += all.length;
       const own = index === undefined ? undefined : this.#own[Number(index)];
-      if (own !== undefined) edits.push({ start, end, bytes: own });
+      if (own !== undefined) edits.push({ start, end, content: own });
       start = buffer.indexOf(this.#space, end);
     }
     return applyEdits(bytes, edits);

@@ -26,13 +26,13 @@ export class KnownTexts {
 
   /** The Latin-1 text of `data` in a range. */
   read(data: Buffer, start: number, end: number): string {
-    if (end - start > MAX_BYTES) return this.#textOf(data.latin1Slice(start, end));
+    if (end - start > MAX_BYTES) return this.#textOf(data.toString("latin1", start, end));
     let hash = end - start;
     for (let i = start; i < end; i++) hash = Math.imul(hash, 31) + data[i]! | 0;
     const slot = (hash ^ hash >>> 9) & SLOTS - 1;
     const known = this.#slots[slot];
     if (known !== undefined && isIn(known.raw, data, start, end)) return known.text;
-    const raw = data.latin1Slice(start, end);
+    const raw = data.toString("latin1", start, end);
     const text = this.#textOf(raw);
     this.#slots[slot] = { raw, text };
     return text;

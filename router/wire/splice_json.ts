@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { copied, joinedInTurns } from "../../base/bytes.ts";
 import type { Turns } from "../../base/turns.ts";
 import {
@@ -21,12 +22,15 @@ export interface TopLevel {
   readonly values: ReadonlyMap<string, readonly ByteRange[]>;
 }
 
-/** Bytes that take the place of a range. */
+/** What takes the place of a range. */
 export interface Edit extends ByteRange {
-  readonly bytes: Uint8Array;
+  readonly content: Uint8Array | string;
 }
 
 const encoder = new TextEncoder();
+
+/** Longest body that is edited in one turn. */
+const ONE_TURN_BYTES = 1024 * 1024;
 
 /** Names of members as a scan compares them, by the list that they came in: such lists are constants. */
 const WANTED = new WeakMap<readonly string[], readonly Wanted[]>();
@@ -107,11 +111,10 @@ export function arrayMember(body: Uint8Array, top: TopLevel, name: string): read
 export function setMember(top: TopLevel, name: string, json: string): Edit[] {
   const ranges = top.values.get(name);
   if (ranges !== undefined) {
-    const bytes = encoder.encode(json);
-    return ranges.map(({ start, end }) => ({ start, end, bytes }));
+    return ranges.map(({ start, end }) => ({ start, end, content: json }));
   }
-  const text = `"${name}":${json}${top.empty ? "" : ","}`;
-  return [{ start: top.openedAt, end: top.openedAt, bytes: encoder.encode(text) }];
+  const content = `"${name}":${json}${top.empty ? "" : ","}`;
+  return [{ start: top.openedAt, end: top.openedAt, content }];
 }
 
 /** Edits that give several top-level members their JSON texts. */
@@ -127,19 +130,36 @@ export function setMembers(top: TopLevel, members: Readonly<Record<string, strin
   edits.push({
     start: top.openedAt,
     end: top.openedAt,
-    bytes: encoder.encode(top.empty ? absent : `${absent},`),
+    content: top.empty ? absent : `${absent},`,
   });
   return edits;
 }
 
 /** The bytes with all edits applied (they must not overlap); everything between them is copied unchanged. */
 export function applyEdits(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array {
-  return edits.length === 0 ? bytes : copied(editedPieces(bytes, edits));
+  if (edits.length === 0) return bytes;
+  return withOneEdit(bytes, edits) ?? copied(editedPieces(bytes, edits));
 }
 
 /** `applyEdits` for a long body. */
 export function* applyEditsInTurns(bytes: Uint8Array, edits: readonly Edit[]): Turns<Uint8Array> {
-  return edits.length === 0 ? bytes : yield* joinedInTurns(editedPieces(bytes, edits));
+  if (edits.length === 0) return bytes;
+  if (bytes.length > ONE_TURN_BYTES) return yield* joinedInTurns(editedPieces(bytes, edits));
+  return withOneEdit(bytes, edits) ?? copied(editedPieces(bytes, edits));
+}
+
+/** A single edit that adds bytes, as most do, without pieces, each of which costs more than to copy a short body. */
+function withOneEdit(bytes: Uint8Array, [edit, second]: readonly Edit[]): Uint8Array | undefined {
+  if (edit === undefined || second !== undefined) return undefined;
+  const { start, end, content } = edit;
+  const added = Buffer.byteLength(content) - (end - start);
+  if (added < 0) return undefined;
+  const whole = Buffer.allocUnsafe(bytes.length + added);
+  whole.set(bytes, added);
+  whole.copyWithin(0, added, added + start);
+  if (typeof content === "string") whole.write(content, start);
+  else whole.set(content, start);
+  return whole;
 }
 
 function editedPieces(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array[] {
@@ -147,7 +167,9 @@ function editedPieces(bytes: Uint8Array, edits: readonly Edit[]): Uint8Array[] {
   const pieces: Uint8Array[] = [];
   let from = 0;
   for (const edit of sorted) {
-    pieces.push(bytes.subarray(from, edit.start), edit.bytes);
+    const { content } = edit;
+    pieces.push(bytes.subarray(from, edit.start));
+    pieces.push(typeof content === "string" ? encoder.encode(content) : content);
     from = edit.end;
   }
   pieces.push(bytes.subarray(from));
