@@ -1,4 +1,5 @@
 import type { StopSignal } from "../../base/stop_signal.ts";
+import type { JsonObject } from "../../base/json.ts";
 import type { AnswerRewrite } from "./answer_rewrite.ts";
 import type { LiveRid } from "./live_rids.ts";
 import type { FallbackReason } from "../served/fallbacks.ts";
@@ -19,6 +20,8 @@ export interface RelayRequest {
   /** The client's headers, lower case; hop-by-hop ones, host, length and our own authorization are dropped. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
+  /** The same, where it was parsed: then it need not be scanned for what it does not have. */
+  readonly parsed?: JsonObject | undefined;
   /** Present where the workers know the client rather than the router. */
   readonly credentials?: ClientCredentials | undefined;
   /** True where another model than the one that the body names is asked: its name is written into the body. */

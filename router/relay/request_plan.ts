@@ -50,6 +50,7 @@ const PAIR_MEMBERS = [...MEMBERS, ...BOOTSTRAP, ...LOGPROBS];
 const RANKED_MEMBERS = [...MEMBERS, ...RANK_MEMBERS];
 const RANKED_PAIR_MEMBERS = [...PAIR_MEMBERS, ...RANK_MEMBERS];
 const PRIORITY = ["priority"];
+const NONE: TopLevel["values"] = new Map();
 
 /** Length of a body, in bytes, that is looked at and changed in turns of the event loop. */
 export const LONG_BODY = 1024 * 1024;
@@ -87,9 +88,11 @@ export class RequestPlan {
     this.#members = {};
     this.needsPrefillLogprobs = false;
     const ordersQueue = hasBody && model.engine.capabilities.priority === "lower_first";
-    this.priority = ordersQueue ? bodyPriority(request.body, scan) : undefined;
+    this.priority = ordersQueue ? priorityOf(request, scan) : undefined;
     if (!this.#needsIds && !mayRename) return;
-    const top = scan(request.body, membersOf(this.paired, config.dp_aware));
+    const members = membersOf(this.paired, config.dp_aware);
+    const top = unscanned(request, members, mayRename ? config.model : undefined) ??
+      scan(request.body, members);
     this.needsPrefillLogprobs = this.paired && asksForPrompt(request, top);
     this.ownRids = this.#needsIds ? clientRids(request.body, top) : undefined;
     this.#oneRid = this.#needsIds ? stringMember(request.body, top, "rid") : undefined;
@@ -190,6 +193,24 @@ function rankMembers(top: TopLevel, ranks: RankFields): Record<string, string> {
   return members;
 }
 
+/**
+ * What a scan would find in a body that was parsed and has none of these members, but for a `model` that stays as it is;
+ * undefined where it has to be scanned. `model`: the name that it is to have, if any.
+ */
+function unscanned(
+  { body, parsed }: RelayRequest,
+  members: readonly string[],
+  model: string | undefined,
+): TopLevel | undefined {
+  if (parsed === undefined || (model !== undefined && parsed["model"] !== model)) return undefined;
+  let empty = true;
+  for (const name in parsed) {
+    if (name !== "model" && members.includes(name)) return undefined;
+    empty = false;
+  }
+  return { openedAt: body.indexOf(0x7b) + 1, empty, values: NONE };
+}
+
 /** Where a prompt begins that the scan of the body has found already. */
 function promptInTop(top: TopLevel | undefined): number | undefined {
   let first: number | undefined;
@@ -201,8 +222,9 @@ function promptInTop(top: TopLevel | undefined): number | undefined {
 }
 
 /** The body's `priority`; undefined without one, and where the body is no JSON object, which its server will say. */
-function bodyPriority(body: Uint8Array, scan: typeof readTopLevel): number | undefined {
+function priorityOf({ body, parsed }: RelayRequest, scan: typeof readTopLevel): number | undefined {
   try {
+    if (parsed !== undefined) return typeof parsed["priority"] === "number" ? parsed["priority"] : undefined;
     const range = scan(body, PRIORITY).values.get("priority")?.at(-1);
     const value: unknown = range &&
       JSON.parse(new TextDecoder().decode(body.subarray(range.start, range.end)));

@@ -48,6 +48,7 @@ export async function serveEngine(
     query,
     headers,
     body: metered?.body ?? request.bytes,
+    parsed: metered === undefined ? body : undefined,
     rewrite: metered?.rewrite,
     owner: scope.owner,
     credentials: http.keys.forWorkers(headers["authorization"]),
