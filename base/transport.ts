@@ -32,6 +32,8 @@ export interface IncomingResponse {
    * A connection that breaks makes the iteration throw a `TransportError`.
    */
   readonly body: AsyncIterable<Uint8Array>;
+  /** Takes the body where all of it is there already, as short ones are; undefined where it has to be read. */
+  takeWhole?(): Uint8Array | undefined;
 }
 
 /** The one way for bytes to workers and to the Hub, with backpressure and abort. Never retries by itself. */

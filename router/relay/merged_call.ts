@@ -22,7 +22,7 @@ export class MergedCall implements UpstreamCall {
   /** The completed answer; undefined while there is none, and for one that goes on as it is. */
   #merged: AsyncGenerator<Uint8Array, void, void> | undefined;
   /** The first read of `#merged`; undefined once it was taken. */
-  #first: Promise<Read> | undefined;
+  #first: Read | undefined;
   /** Decode has answered, and the prefill server has not. */
   #broken = false;
 
@@ -42,7 +42,7 @@ export class MergedCall implements UpstreamCall {
   async open(): Promise<IncomingResponse> {
     const pair = this.#pair;
     const response = await pair.open();
-    if (response.status !== 200 || pair.half === "prefill" || await pair.first() === undefined) {
+    if (response.status !== 200 || pair.half === "prefill" || pair.first === undefined) {
       return response;
     }
     pair.gotToken();
@@ -57,20 +57,22 @@ export class MergedCall implements UpstreamCall {
     // The length is another one now.
     const { "content-length": _, ...headers } = response.headers;
     this.#merged = isEventStream(headers) ? completedEvents(pair, logprobs) : completedWhole(pair, logprobs);
-    this.#first = this.#merged.next();
-    this.#first.catch(() => {});
-    return { ...response, headers };
+    this.#first = await this.#merged.next();
+    return { status: response.status, headers, body: response.body };
   }
 
-  async first(): Promise<Uint8Array | undefined> {
-    if (this.#merged === undefined) return await this.#pair.first();
-    return (await this.#first)?.value ?? undefined;
+  get first(): Uint8Array | undefined {
+    return this.#merged === undefined ? this.#pair.first : this.#first?.value ?? undefined;
+  }
+
+  get whole(): boolean {
+    return this.#merged === undefined && this.#pair.whole;
   }
 
   next(): Promise<Read> {
     const first = this.#first;
     this.#first = undefined;
-    return first ?? (this.#merged ?? this.#pair).next();
+    return first === undefined ? (this.#merged ?? this.#pair).next() : Promise.resolve(first);
   }
 
   read<T>(filter: ReadFilter<T>): Promise<T> {

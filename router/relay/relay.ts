@@ -251,7 +251,7 @@ class WorkerRelay implements Relay {
     try {
       if (job.signal.aborted) throw job.signal.reason;
       const response = await call.open();
-      const first = await call.first();
+      const { first } = call;
       call.gotToken();
       const failure = answerFailure({
         worker: call.worker,
@@ -262,6 +262,10 @@ class WorkerRelay implements Relay {
       if (failure !== undefined) return { ...tried, response, first, failure };
       if (response.status < 400) lease.promptRead();
       const read: Uint8Array[] = [];
+      if (call.whole && first !== undefined && !isEventStream(response.headers)) {
+        read.push(first);
+        return { ...tried, response, first, read, whole: true };
+      }
       const whole = first === undefined || await readWhole(job, call, { response, first, read });
       return { ...tried, response, first, read, whole };
     } catch (error) {

@@ -32,7 +32,7 @@ export class TracedTransport implements Transport {
     try {
       const response = await this.#transport.send({ ...request, headers: span.carriedBy(headers) }, signal);
       span.set({ "http.response.status_code": response.status });
-      return { ...response, body: spannedBody(response, span) };
+      return { status: response.status, headers: response.headers, body: spannedBody(response, span) };
     } catch (error) {
       span.end(messageOf(error));
       throw error;

@@ -14,6 +14,8 @@ const HIGH_WATER_BYTES = 64 * 1024;
 /** Unread chunks of one body at which its socket is paused. */
 const HIGH_WATER_CHUNKS = 1024;
 
+const NOTHING = new Uint8Array();
+
 type Result = IteratorResult<Uint8Array>;
 type State = "waiting" | "sent" | "streaming" | "ended" | "failed";
 
@@ -26,7 +28,11 @@ export interface ExchangeOutcome {
 }
 
 /** One request and its response: the connection pushes, the reader of the body pulls, a full buffer pauses the socket. */
-export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Array> {
+export class Exchange implements ConnectionUser, IncomingResponse, AsyncIterableIterator<Uint8Array> {
+  /** Those of the response, once its head is there. */
+  status = 0;
+  headers: IncomingResponse["headers"] = {};
+  readonly body: AsyncIterable<Uint8Array> = this;
   readonly bodiless: boolean;
   readonly lane: Lane;
   readonly connectTimeoutMs: number | undefined;
@@ -82,7 +88,9 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
 
   onHead(status: number, headers: Readonly<Record<string, string>>): void {
     this.#state = "streaming";
-    this.#outcome.resolve({ status, headers, body: this });
+    this.status = status;
+    this.headers = headers;
+    this.#outcome.resolve(this);
   }
 
   onBody(chunk: Uint8Array): void {
@@ -122,6 +130,10 @@ export class Exchange implements ConnectionUser, AsyncIterableIterator<Uint8Arra
     if (this.#state !== "streaming") return Promise.resolve({ done: true, value: undefined });
     if (this.#reader !== undefined) return Promise.reject(new Error("Cannot read: another read is waiting"));
     return new Promise((resolve, reject) => this.#reader = { resolve, reject });
+  }
+
+  takeWhole(): Uint8Array | undefined {
+    return this.#state === "ended" ? this.#take() ?? NOTHING : undefined;
   }
 
   return(): Promise<Result> {

@@ -65,29 +65,28 @@ export class PairCall implements UpstreamCall {
     return this.#answering === this.#options.prefill ? "prefill" : "decode";
   }
 
-  async open(): Promise<IncomingResponse> {
+  open(): Promise<IncomingResponse> {
     this.#prefilled = this.#readPrefill();
-    void this.#openDecode();
-    const response = await this.#answer.promise;
-    this.#refused = response.status >= 400;
-    return response;
-  }
-
-  /** Never rejects. */
-  async #openDecode(): Promise<void> {
-    const { decode } = this.#options;
-    try {
-      const response = await decode.open();
-      await decode.first();
+    this.#options.decode.open().then((response) => {
       this.#decodeBegan = this.half === "decode";
-      this.#answer.resolve(response);
-    } catch (error) {
-      this.#answer.reject(error);
-    }
+      this.#answered(this.#options.decode, response);
+    }, this.#answer.reject);
+    return this.#answer.promise;
   }
 
-  first(): Promise<Uint8Array | undefined> {
-    return this.#answering.first();
+  #answered(half: UpstreamCall, response: IncomingResponse): void {
+    // The other one is.
+    if (half !== this.#answering) return;
+    this.#refused = response.status >= 400;
+    this.#answer.resolve(response);
+  }
+
+  get first(): Uint8Array | undefined {
+    return this.#answering.first;
+  }
+
+  get whole(): boolean {
+    return this.#answering.whole;
   }
 
   next(): Promise<Read> {
@@ -176,14 +175,15 @@ export class PairCall implements UpstreamCall {
     const { prefill, at } = this.#options;
     try {
       const response = await prefill.open();
-      const first = await prefill.first();
+      const { first } = prefill;
       const answer = { worker: prefill.worker, response, first };
       if (response.status >= 400 || errorEventStatus(first) !== undefined || isFailed(answer)) {
         this.#failPrefill(answer);
-        return this.#answer.resolve(response);
+        return this.#answered(prefill, response);
       }
       prefill.gotToken();
-      await this.#drainPrefill();
+      if (prefill.whole) this.#prefillAnswer = first;
+      else await this.#drainPrefill();
       this.#prefillEnded = true;
       at.release("ok", "prefill");
       await prefill.close();

@@ -35,13 +35,15 @@ export interface UpstreamCall extends AsyncIterableIterator<Uint8Array, void, vo
   /** Of a pair, the half that `worker` is. */
   readonly half: "prefill" | "decode" | undefined;
   /**
-   * Sends the request; resolves with the head of the answer, whatever its status. May be called again, with another
-   * body, after the answer was read. Rejects, as reads do, with what the call's `errors` make of a broken connection or
-   * a time limit, or with the reason given to `stop`, once that is complete.
+   * Sends the request; resolves with the head of the answer, whatever its status, when its first bytes are there. May be
+   * called again, with another body, after the answer was read. Rejects, as reads do, with what the call's `errors` make
+   * of a broken connection or a time limit, or with the reason given to `stop`, once that is complete.
    */
   open(body?: string): Promise<IncomingResponse>;
-  /** The first bytes of the answer, which the next read gives again; undefined for an empty body. */
-  first(): Promise<Uint8Array | undefined>;
+  /** Of an open call: the first bytes of the answer, which the next read gives again; undefined for an empty body. */
+  readonly first: Uint8Array | undefined;
+  /** Of an open call: true when `first` is all of the answer, and the worker has no more to do. */
+  readonly whole: boolean;
   /** As `next`, by way of a filter, which costs no promise of its own. */
   read<T>(filter: ReadFilter<T>): Promise<T>;
   /** Stops the call. */

@@ -60,13 +60,20 @@ const ENDED: IteratorReturnResult<void> = { done: true, value: undefined };
 /** Of a call whose connection is nobody's business any more. */
 const CLOSED = Promise.resolve();
 
-const NOTHING = Promise.resolve(undefined);
-
 const fail = (error: unknown): never => {
   throw error;
 };
 const UNFILTERED: ReadFilter<Read> = { take: (read) => read, fail };
-const VALUE: ReadFilter<Uint8Array | undefined> = { take: ({ value }) => value ?? undefined, fail };
+/** Of a call that is stopped while it opens. */
+const THROWN: Pick<ReadFilter<never>, "fail"> = { fail };
+
+function taken<T>(filter: ReadFilter<T>, read: Read): Promise<T> {
+  try {
+    return Promise.resolve(filter.take(read));
+  } catch (error) {
+    return Promise.reject(error);
+  }
+}
 
 /**
  * A request on its way to one worker and its answer on the way back. SGLang 0.5.18 forgets a request whose connection
@@ -87,8 +94,9 @@ export class WorkerCall implements UpstreamCall {
   readonly #connection = new Stopper();
   readonly #watchdog: Watchdog;
   #body: AsyncIterator<Uint8Array> | undefined;
-  /** The first chunk, read as soon as there is a head; undefined once it was taken. */
-  #first: Promise<Read> | undefined;
+  #sending: Promise<IncomingResponse> | undefined;
+  /** The first chunk, or the end of an empty answer; undefined once it was taken. */
+  #first: Read | undefined;
   /** The latest read, the first one included. */
   #reading: Promise<Read> | undefined;
   #filter: ReadFilter<unknown> = UNFILTERED;
@@ -113,31 +121,48 @@ export class WorkerCall implements UpstreamCall {
     this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#overdue()));
   }
 
-  async open(body?: string): Promise<IncomingResponse> {
-    if (this.#writing !== undefined) await this.#write(this.#writing);
-    if (this.#stopped !== undefined) throw await this.#stopReason();
+  /** Not `async`, as `read` is not. */
+  open(body?: string): Promise<IncomingResponse> {
+    const writing = this.#writing;
+    if (writing !== undefined) return this.#write(writing).then(() => this.open(body));
+    if (this.#stopped !== undefined) return this.#rejected(THROWN);
     const request = this.#request;
     this.#ended = this.#complete = this.#sawBytes = false;
+    this.#first = undefined;
     this.#dueMs = this.#firstTokenDueMs ?? this.#clock.now() + this.#config.first_token_timeout_ms;
     this.#watchdog.arm(this.#dueMs);
-    const sending = this.#transport.send(
+    this.#sending = this.#transport.send(
       body === undefined ? request : { ...request, body },
       this.#connection,
     );
-    this.#reading = this.#first = sending.then(this.#readFirst);
-    // Nobody may ever ask for it.
-    this.#first.catch(() => {});
-    try {
-      const response = await sending;
-      this.#request = { ...request, body: undefined };
-      if (this.#stopped === undefined) return response;
-    } catch (cause) {
-      throw await this.#failure(cause);
-    } finally {
-      this.#watchdog.disarm();
-    }
-    throw await this.#stopReason();
+    return this.#sending.then(this.#onHead, this.#onBreak);
   }
+
+  readonly #onHead = (response: IncomingResponse): IncomingResponse | Promise<IncomingResponse> => {
+    this.#request = { ...this.#request, body: undefined };
+    const whole = response.takeWhole?.();
+    if (whole === undefined) {
+      this.#body = response.body[Symbol.asyncIterator]();
+      this.#reading = this.#body.next().then(this.#unlessEmpty);
+      return this.#reading.then((read) => this.#onFirst(response, read), this.#onBreak);
+    }
+    this.#sawBytes = whole.length > 0;
+    this.#end();
+    return this.#onFirst(response, whole.length > 0 ? { done: false, value: whole } : ENDED);
+  };
+
+  #onFirst(response: IncomingResponse, first: Read): IncomingResponse | Promise<IncomingResponse> {
+    this.#watchdog.disarm();
+    if (this.#stopped !== undefined) return this.#rejected(THROWN);
+    if (first.done === true) this.#end();
+    this.#first = first;
+    return response;
+  }
+
+  readonly #onBreak = async (cause: unknown): Promise<never> => {
+    this.#watchdog.disarm();
+    throw await this.#failure(cause);
+  };
 
   async #write(writing: Turns<Uint8Array>): Promise<void> {
     this.#writing = undefined;
@@ -149,9 +174,12 @@ export class WorkerCall implements UpstreamCall {
     }
   }
 
-  first(): Promise<Uint8Array | undefined> {
-    const first = this.#first;
-    return first === undefined ? NOTHING : this.#watched(first, VALUE);
+  get first(): Uint8Array | undefined {
+    return this.#first?.value ?? undefined;
+  }
+
+  get whole(): boolean {
+    return this.#ended && this.#first?.done === false;
   }
 
   next(): Promise<Read> {
@@ -160,13 +188,13 @@ export class WorkerCall implements UpstreamCall {
 
   /** Not `async`: there is one for every chunk, and each promise between a socket and its client is paid for. */
   read<T>(filter: ReadFilter<T>): Promise<T> {
+    if (this.#stopped !== undefined) return this.#rejected(filter);
     const first = this.#first;
     if (first !== undefined) {
       this.#first = undefined;
-      return this.#watched(first, filter);
+      return taken(filter, first);
     }
-    if (this.#stopped !== undefined) return this.#rejected(filter);
-    if (this.#body === undefined || this.#ended) return Promise.resolve(filter.take(ENDED));
+    if (this.#body === undefined || this.#ended) return taken(filter, ENDED);
     return this.#watched(this.#reading = this.#body.next(), filter);
   }
 
@@ -224,11 +252,6 @@ export class WorkerCall implements UpstreamCall {
   };
 
   /** The first chunk with something in it. */
-  readonly #readFirst = (response: IncomingResponse): Promise<Read> => {
-    this.#body = response.body[Symbol.asyncIterator]();
-    return this.#body.next().then(this.#unlessEmpty);
-  };
-
   readonly #unlessEmpty = (read: Read): Read | Promise<Read> => {
     if (read.done === true) return ENDED;
     // Closed meanwhile: nobody asks any more.
@@ -249,7 +272,7 @@ export class WorkerCall implements UpstreamCall {
     return this.#errors.broken(this.worker, cause);
   }
 
-  async #rejected<T>(filter: ReadFilter<T>): Promise<T> {
+  async #rejected<T>(filter: Pick<ReadFilter<T>, "fail">): Promise<T> {
     return filter.fail(await this.#stopReason());
   }
 
@@ -267,7 +290,7 @@ export class WorkerCall implements UpstreamCall {
   async #abortThenClose(reason: unknown): Promise<void> {
     this.#watchdog.stop();
     const rids = this.#abort?.rids ?? [];
-    if (this.#reading !== undefined && !this.#ended && !this.#complete && rids.length > 0) {
+    if (this.#sending !== undefined && !this.#ended && !this.#complete && rids.length > 0) {
       const unanswered = !this.#sawBytes;
       await this.#sendAborts(rids);
       // Without a byte of the answer, the abort may have overtaken the request on its way: then it is repeated.
@@ -298,6 +321,7 @@ export class WorkerCall implements UpstreamCall {
   }
 
   async #readToEnd(): Promise<void> {
+    await this.#sending;
     let read = await this.#reading;
     const body = this.#body;
     while (body !== undefined && read?.done !== true) read = await body.next();

@@ -149,8 +149,12 @@ export class HandOffCall implements UpstreamCall {
     );
   }
 
-  async first(): Promise<Uint8Array | undefined> {
-    return this.#held[0] ?? await this.#opened.first();
+  get first(): Uint8Array | undefined {
+    return this.#held[0] ?? this.#opened.first;
+  }
+
+  get whole(): boolean {
+    return this.#held.length === 0 && this.#opened.whole;
   }
 
   next(): Promise<Read> {
