@@ -70,13 +70,18 @@ export class Gate implements PromptReads {
    * A place for a real prompt, which counts as being read from now on; at once if there is one and nobody is before it.
    * Rejects with `no_worker` (503) when no worker is usable, or with the signal's reason.
    */
-  lease(hint: LeaseHint, signal: StopSignal): Promise<Lease> {
-    const othersWait = this.#options.queue?.othersWait === true;
-    if (this.#waiters.length > 0 || othersWait || signal.aborted) return this.#wait(hint, signal);
+  async lease(hint: LeaseHint, signal: StopSignal): Promise<Lease> {
+    return (signal.aborted ? undefined : this.tryLease(hint)) ?? await this.#wait(hint, signal);
+  }
+
+  /** As `lease`, now or not at all: undefined where it has to be waited for. Throws what that rejects with. */
+  tryLease(hint: LeaseHint): Lease | undefined {
+    if (this.#waiters.length > 0 || this.#options.queue?.othersWait === true) return undefined;
     try {
-      return Promise.resolve(this.#leaseForPrompt(this.#options.place(hint)));
+      return this.#leaseForPrompt(this.#options.place(hint));
     } catch (error) {
-      return isFull(error) ? this.#wait(hint, signal) : Promise.reject(error);
+      if (isFull(error)) return undefined;
+      throw error;
     }
   }
 

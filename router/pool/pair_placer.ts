@@ -1,7 +1,7 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
 import type { PolicyName } from "../../cfgs/schema/policies.ts";
-import { admitted } from "./admitted.ts";
+import { admitted, those } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
 import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
 import { createPolicy } from "./policies/create_policy.ts";
@@ -10,6 +10,9 @@ import { fullError, unusableError } from "./refusals.ts";
 import type { Worker, WorkerShare } from "./worker.ts";
 import type { CacheReport, PlacementOutcome, PrefillSide } from "../worker/placement.ts";
 import type { WorkerAccess } from "../worker/worker_access.ts";
+
+/** More than workers ever join one model in the life of a router. */
+const MAX_ORDINALS = 2 ** 26;
 
 /**
  * Servers of which some prefill and some decode: each request goes to one of either kind, any with any.
@@ -24,9 +27,9 @@ export class PairPlacer implements Placer {
   #prefillPolicy: Policy;
   #decodePolicy: Policy;
   /** Requests in their hand-off, by `pairKey`; pairs with none are absent. */
-  readonly #handOffs = new Map<string, number>();
+  readonly #handOffs = new Map<number, number>();
   /** Clock time of the end of the last hand-off, by `pairKey`. */
-  readonly #handedOffAtMs = new Map<string, number>();
+  readonly #handedOffAtMs = new Map<number, number>();
 
   constructor(options: PlacerOptions) {
     this.#options = options;
@@ -62,9 +65,10 @@ export class PairPlacer implements Placer {
     const { max_in_flight, pair_window } = this.#config;
     const roomy = (worker: Worker) => worker.inFlight < max_in_flight;
     const open = (prefill: Worker, decode: Worker) => this.#handOffsOf(prefill, decode) < pair_window;
-    const takers = decodes.filter(roomy);
-    const givers = prefills.filter((prefill) =>
-      roomy(prefill) && takers.some((decode) => open(prefill, decode))
+    const takers = those(decodes, roomy);
+    const givers = those(
+      prefills,
+      (prefill) => roomy(prefill) && takers.some((decode) => open(prefill, decode)),
     );
     if (givers.length === 0) {
       throw fullError(
@@ -74,7 +78,7 @@ export class PairPlacer implements Placer {
       );
     }
     const prefill = this.#prefillPolicy.choose({ candidates: givers, usable: prefills }, hint);
-    const free = takers.filter((decode) => open(prefill, decode));
+    const free = those(takers, (decode) => open(prefill, decode));
     // Another thread was faster: that pair is full now.
     if (free.length === 0) return this.place(hint);
     const decode = this.#decodePolicy.choose({ candidates: free, usable: decodes }, hint);
@@ -116,7 +120,9 @@ export class PairPlacer implements Placer {
       const all = this.#options.registry.workers.filter((worker) => worker.access.role === role);
       throw unusableError(this.#options.model, `${role} server`, all, false);
     }
-    const others = inService.filter((worker) => !hint.exclude?.has(worker.id));
+    const { exclude } = hint;
+    if (exclude === undefined) return admitted(inService);
+    const others = inService.filter((worker) => !exclude.has(worker.id));
     return admitted(others.length > 0 ? others : inService);
   }
 
@@ -234,6 +240,7 @@ function policyOf(config: ModelConfig, which: PolicyOfHalf): PolicyName {
   return config[which] ?? config.policy;
 }
 
-function pairKey(prefill: Worker, decode: Worker): string {
-  return `${prefill.ordinal}-${decode.ordinal}`;
+/** A number for each pair: there are several look-ups for each request. */
+function pairKey(prefill: Worker, decode: Worker): number {
+  return prefill.ordinal * MAX_ORDINALS + decode.ordinal;
 }

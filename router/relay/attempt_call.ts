@@ -1,6 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
-import type { Turns } from "../../base/turns.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import type { OutgoingRequest, Transport } from "../../base/transport.ts";
@@ -10,7 +9,7 @@ import { chatTakesIds, type WholeRequest, withIds } from "../engines/vllm/vllm_p
 import { MergedCall } from "./merged_call.ts";
 import type { RelayRequest } from "./relay_types.ts";
 import type { RequestIds } from "./request_ids.ts";
-import type { AttemptBody, RequestPlan } from "./request_plan.ts";
+import type { RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { applyEdits, readTopLevel, setMembers } from "../wire/splice_json.ts";
 import { workerName } from "../worker/answer_failure.ts";
@@ -60,24 +59,17 @@ interface Sending {
   readonly firstTokenDueMs?: number | undefined;
 }
 
-/** One attempt, and the ids under which SGLang will know it. */
-export interface Attempt {
-  readonly call: UpstreamCall;
+/** What one attempt sends. */
+export interface AttemptBody {
+  readonly bytes: Uint8Array;
+  /** That for the prefill half, where it is another one. */
+  readonly prefillBytes: Uint8Array | undefined;
+  /** The ids under which SGLang will know it. */
   readonly ids: RequestIds | undefined;
 }
 
 /** One attempt at the place it was given: on a server, or on both servers of a pair. Nothing is sent yet. */
-export function* attemptCall(
-  options: AttemptOptions,
-  sendable: Sendable,
-  placement: Placement,
-): Turns<Attempt> {
-  const { version } = sendable.model.engine.capabilities;
-  const body = yield* sendable.plan.attempt(options.random, placement, version);
-  return { call: callWith(options, sendable, placement, body), ids: body.ids };
-}
-
-function callWith(
+export function attemptCall(
   options: AttemptOptions,
   sendable: Sendable,
   placement: Placement,

@@ -5,7 +5,7 @@ import type { Clock } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
-import { atOnce, turnByTurn } from "../../base/turns.ts";
+import { turnByTurn } from "../../base/turns.ts";
 import type { IncomingResponse, Transport } from "../../base/transport.ts";
 import type { Arrivals } from "../pool/arrivals.ts";
 import { AttemptBudget } from "../pool/attempt_budget.ts";
@@ -23,6 +23,7 @@ import { LONG_BODY, RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
 import { forwardedHeaders, returnedHeaders } from "../wire/headers.ts";
+import { applyEdits, applyEditsInTurns, type Edit } from "../wire/splice_json.ts";
 import {
   answerFailure,
   type AttemptFailure,
@@ -141,7 +142,8 @@ class WorkerRelay implements Relay {
     };
     // Most requests need no second attempt.
     let budget: AttemptBudget | undefined;
-    let lease = await model.pool.gate.lease(hint, signal);
+    const { gate } = model.pool;
+    let lease = gate.tryLease(hint) ?? await gate.lease(hint, signal);
     let mayResend = true;
     for (let retry = 0;; retry++) {
       let attempt = await this.#tryHedged(job, lease, hint);
@@ -232,18 +234,13 @@ class WorkerRelay implements Relay {
 
   /** Sends one attempt. Rejects with the client's reason, all released and the worker told, when the client goes. */
   async #try(job: Job, lease: Lease): Promise<Answered | Failed> {
-    const attempt = attemptCall(this.#attempts, job, lease);
-    const { call, ids } = job.request.body.length > LONG_BODY
-      ? await turnByTurn(this.#options.clock, attempt)
-      : atOnce(attempt);
-    const { request: { owner }, plan } = job;
+    const { request: { owner, body }, plan, model } = job;
+    const { edits, prefillEdits, ids } = plan.attempt(this.#ids, lease, model.engine.capabilities.version);
+    const bytes = body.length > LONG_BODY ? await this.#edited(body, edits) : applyEdits(body, edits);
+    const prefillBytes = prefillEdits && await this.#edited(body, prefillEdits);
+    const call = attemptCall(this.#attempts, job, lease, { bytes, prefillBytes, ids });
     const known = ids === undefined ? [] : plan.knownRids(ids);
-    const tried: Tried = {
-      call,
-      lease,
-      ids,
-      forget: this.#live.add({ model: job.model.name, owner }, known),
-    };
+    const forget = this.#live.add({ model: model.name, owner }, known);
     const onGone = () => void call.stop(job.signal.reason);
     job.signal.addEventListener("abort", onGone, { once: true });
     // For as long as the place is held: a stream that has begun ends with this error.
@@ -257,28 +254,32 @@ class WorkerRelay implements Relay {
         worker: call.worker,
         response,
         first,
-        model: job.model.config.model,
+        model: model.config.model,
       }, job.request.path);
-      if (failure !== undefined) return { ...tried, response, first, failure };
+      if (failure !== undefined) return { call, lease, ids, forget, response, first, failure };
       if (response.status < 400) lease.promptRead();
       const read: Uint8Array[] = [];
-      if (call.whole && first !== undefined && !isEventStream(response.headers)) {
+      let whole = first === undefined;
+      if (first !== undefined && call.whole && !isEventStream(response.headers)) {
         read.push(first);
-        return { ...tried, response, first, read, whole: true };
-      }
-      const whole = first === undefined || await readWhole(job, call, { response, first, read });
-      return { ...tried, response, first, read, whole };
+        whole = true;
+      } else if (first !== undefined) whole = await readWhole(job, call, { response, first, read });
+      return { call, lease, ids, forget, response, first, read, whole };
     } catch (error) {
       if (!job.signal.aborted) {
-        return { ...tried, failure: callFailure(call.worker, error) };
+        return { call, lease, ids, forget, failure: callFailure(call.worker, error) };
       }
       await call.stop(job.signal.reason);
-      tried.forget();
+      forget();
       lease.release("aborted");
       throw job.signal.reason;
     } finally {
       job.signal.removeEventListener("abort", onGone);
     }
+  }
+
+  #edited(body: Uint8Array, edits: readonly Edit[]): Promise<Uint8Array> {
+    return turnByTurn(this.#options.clock, applyEditsInTurns(body, edits));
   }
 
   /** The worker's answer as the client gets it. */

@@ -18,7 +18,7 @@ import { RidRename } from "./rid_rename.ts";
 import type { ServedModel } from "../served/served_model.ts";
 import { findValue, JsonFault } from "../wire/json_scan.ts";
 import {
-  applyEditsInTurns,
+  type Edit,
   readTopLevel,
   readTopLevelInTurns,
   setMembers,
@@ -27,11 +27,11 @@ import {
 } from "../wire/splice_json.ts";
 import type { Placement } from "../worker/placement.ts";
 
-/** The body of one attempt. */
-export interface AttemptBody {
-  readonly bytes: Uint8Array;
-  /** That for the prefill half, where it is another one. */
-  readonly prefillBytes?: Uint8Array | undefined;
+/** What one attempt changes in the body. */
+export interface AttemptEdits {
+  readonly edits: readonly Edit[];
+  /** Those for the prefill half, where they are others. */
+  readonly prefillEdits?: readonly Edit[] | undefined;
   /** Ids to abort when the client goes; undefined where closing the connection is enough. */
   readonly ids: RequestIds | undefined;
 }
@@ -51,6 +51,7 @@ const RANKED_MEMBERS = [...MEMBERS, ...RANK_MEMBERS];
 const RANKED_PAIR_MEMBERS = [...PAIR_MEMBERS, ...RANK_MEMBERS];
 const PRIORITY = ["priority"];
 const NONE: TopLevel["values"] = new Map();
+const UNCHANGED: AttemptEdits = { edits: [], ids: undefined };
 
 /** Length of a body, in bytes, that is looked at and changed in turns of the event loop. */
 export const LONG_BODY = 1024 * 1024;
@@ -122,13 +123,13 @@ export class RequestPlan {
   }
 
   /**
-   * The body of the next attempt, with ids of its own, for a pair a room of its own for each prompt, and the ranks of
-   * its place. `version`: of the servers.
+   * What the next attempt writes into the body: ids of its own, for a pair a room of its own for each prompt, and the
+   * ranks of its place. `version`: of the servers.
    */
-  *attempt(random: Random, place: AttemptPlace, version: string | undefined): Turns<AttemptBody> {
+  attempt(random: Random, place: AttemptPlace, version: string | undefined): AttemptEdits {
     const top = this.#top;
     const { prefill } = place;
-    if (top === undefined) return { bytes: this.#body, ids: undefined };
+    if (top === undefined) return UNCHANGED;
     const members: Record<string, string> = { ...this.#members };
     const prompts = this.#needsIds ? batchSize(this.#body, top) : undefined;
     const ids = this.#needsIds ? attemptIds(this.ownRids, prompts, random) : undefined;
@@ -137,15 +138,25 @@ export class RequestPlan {
       const fields = prompts === undefined
         ? bootstrapFields(prefill, random)
         : bootstrapLists(prefill, prompts, random);
-      for (const [name, value] of Object.entries(fields)) members[name] = JSON.stringify(value);
+      members.bootstrap_host = JSON.stringify(fields.bootstrap_host);
+      members.bootstrap_port = JSON.stringify(fields.bootstrap_port);
+      members.bootstrap_room = JSON.stringify(fields.bootstrap_room);
     }
-    const bytesWith = (ranks: RankFields) =>
-      applyEditsInTurns(this.#body, setMembers(top, { ...members, ...rankMembers(top, ranks) }));
     const isPlaced = this.#needsIds && (place.rank !== undefined || prefill?.rank !== undefined);
-    if (!isPlaced) return { bytes: yield* bytesWith({}), ids };
-    if (!this.paired || prefill === undefined) return { bytes: yield* bytesWith(rankFields(place)), ids };
-    const bytes = yield* bytesWith(decodeRankFields(place, version));
-    return { bytes, prefillBytes: yield* bytesWith(rankFields(prefill)), ids };
+    if (!isPlaced && !this.#saysRank) return { edits: setMembers(top, members), ids };
+    const editsWith = (ranks: RankFields) => setMembers(top, { ...members, ...rankMembers(top, ranks) });
+    if (!isPlaced) return { edits: editsWith({}), ids };
+    if (!this.paired || prefill === undefined) return { edits: editsWith(rankFields(place)), ids };
+    return {
+      edits: editsWith(decodeRankFields(place, version)),
+      prefillEdits: editsWith(rankFields(prefill)),
+      ids,
+    };
+  }
+
+  /** True where the client names a rank, which is not for it to say. */
+  get #saysRank(): boolean {
+    return RANK_MEMBERS.some((name) => this.#top?.values.has(name));
   }
 
   /** The prompt as policies look at it; undefined for a request without a body. */

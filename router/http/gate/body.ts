@@ -25,7 +25,7 @@ export interface ReadBodyOptions {
  * Reads a request's body whole. Throws 413 above `maxBytes`, 415 for a compressed body, the signal's reason
  * when the client leaves meanwhile, and 400 for one that does not come to its end.
  */
-export async function readBody(
+export function readBody(
   request: Request,
   options: ReadBodyOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
@@ -33,25 +33,25 @@ export async function readBody(
   const encoding = headers["content-encoding"]?.trim().toLowerCase();
   const declared = headers["content-length"];
   if (encoding !== undefined && encoding !== "" && encoding !== "identity") {
-    throw new CanopyError(
-      `Cannot read a body with content-encoding ${
-        JSON.stringify(encoding.slice(0, 40))
-      }: send it uncompressed`,
-      { code: "unsupported_content_encoding", status: 415, param: "content-encoding" },
-    );
+    return Promise.reject(compressed(encoding));
   }
-  if (Number(declared ?? 0) > maxBytes) throw tooLarge(`${declared} bytes`, maxBytes);
-  if (declared === undefined || Number(declared) > AT_ONCE_BYTES) {
-    return await readPieces(request, options);
-  }
+  const length = Number(declared ?? 0);
+  if (length > maxBytes) return Promise.reject(tooLarge(`${declared} bytes`, maxBytes));
+  if (declared === undefined || length > AT_ONCE_BYTES) return readPieces(request, options);
   // What has come with its head needs no stream.
-  try {
-    const bytes = new Uint8Array(await request.arrayBuffer());
+  return request.bytes().then((bytes) => {
     signal.throwIfAborted();
     return bytes;
-  } catch (error) {
+  }, (error) => {
     throw signal.aborted ? signal.reason : incomplete(error);
-  }
+  });
+}
+
+function compressed(encoding: string): CanopyError {
+  return new CanopyError(
+    `Cannot read a body with content-encoding ${JSON.stringify(encoding.slice(0, 40))}: send it uncompressed`,
+    { code: "unsupported_content_encoding", status: 415, param: "content-encoding" },
+  );
 }
 
 /** Longest body that is left to the runtime to put together. */

@@ -29,8 +29,8 @@ export class RequestScope {
   pass: KeyPass | undefined;
   readonly #stopper = new Stopper();
   #controller: AbortController | undefined;
+  readonly #client: AbortSignal;
   readonly #leave: () => void;
-  readonly #unlink: () => void;
   readonly #atEnd: ((outcome: Outcome) => void)[] = [];
   /** Undefined while it lasts. */
   #outcome: Outcome | undefined;
@@ -52,11 +52,14 @@ export class RequestScope {
         requestId,
       });
     });
-    const onClientGone = () => this.abort(clientGone());
-    const client = request.signal;
-    this.#unlink = () => client.removeEventListener("abort", onClientGone);
-    client.addEventListener("abort", onClientGone, { once: true });
-    if (client.aborted) onClientGone();
+    this.#client = request.signal;
+    this.#client.addEventListener("abort", this);
+    if (this.#client.aborted) this.handleEvent();
+  }
+
+  /** The client has gone. */
+  handleEvent(): void {
+    this.abort(clientGone());
   }
 
   /** What ends the work for the request. */
@@ -89,7 +92,7 @@ export class RequestScope {
   end(outcome: Outcome): void {
     if (this.#outcome !== undefined) return;
     this.#outcome = outcome;
-    this.#unlink();
+    this.#client.removeEventListener("abort", this);
     this.#leave();
     for (const callback of this.#atEnd) callback(outcome);
   }
