@@ -59,7 +59,7 @@ export function attemptIds(
     const rids = own.map((_, i) => `${space}.${i}.`);
     return { space, rids, written: JSON.stringify(rids) };
   }
-  if (batch === undefined) return { space, rids: [space], written: JSON.stringify(space) };
+  if (batch === undefined) return { space, rids: [space], written: `"${space}"` };
   const rids = Array.from({ length: batch }, (_, i) => i === 0 ? space : `${space}.${i}`);
   return { space, rids, written: JSON.stringify(rids) };
 }

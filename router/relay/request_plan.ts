@@ -1,3 +1,4 @@
+import type { Json } from "../../base/json.ts";
 import type { Turns } from "../../base/turns.ts";
 import type { Random } from "../../base/random.ts";
 import { bootstrapFields, bootstrapLists } from "../engines/sglang/bootstrap.ts";
@@ -138,9 +139,9 @@ export class RequestPlan {
       const fields = prompts === undefined
         ? bootstrapFields(prefill, random)
         : bootstrapLists(prefill, prompts, random);
-      members.bootstrap_host = JSON.stringify(fields.bootstrap_host);
-      members.bootstrap_port = JSON.stringify(fields.bootstrap_port);
-      members.bootstrap_room = JSON.stringify(fields.bootstrap_room);
+      members.bootstrap_host = jsonOf(fields.bootstrap_host);
+      members.bootstrap_port = jsonOf(fields.bootstrap_port);
+      members.bootstrap_room = jsonOf(fields.bootstrap_room);
     }
     const isPlaced = this.#needsIds && (place.rank !== undefined || prefill?.rank !== undefined);
     if (!isPlaced && !this.#saysRank) return { edits: setMembers(top, members), ids };
@@ -186,6 +187,10 @@ export class RequestPlan {
     const each = own.map((rid, i) => [rid, rids.slice(i, i + 1)] as const);
     return this.#oneRid === undefined ? each : [[this.#oneRid, rids], ...each];
   }
+}
+
+function jsonOf(value: Json): string {
+  return typeof value === "number" ? String(value) : JSON.stringify(value);
 }
 
 function membersOf(paired: boolean, ranked: boolean): readonly string[] {

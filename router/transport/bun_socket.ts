@@ -8,7 +8,7 @@ import { KEEP_ALIVE_MS, type SocketOwner, type WorkerSocket } from "./worker_soc
 interface RawSocket {
   data: BunSocket;
   /** Number of bytes that were taken; the others are to be written when it has drained. */
-  write(bytes: Uint8Array): number;
+  write(bytes: Uint8Array, from?: number, length?: number): number;
   pause(): void;
   resume(): void;
   close(): void;
@@ -37,6 +37,8 @@ const HANDLERS = {
   close: (raw: RawSocket, error?: Error) => raw.data.closed(error),
 } as const;
 
+/** Where short pieces are put together: of all sockets, as each write is over before the next. */
+const SHORT = Buffer.allocUnsafeSlow(64 * 1024);
 /** Bytes that are written at once. */
 const WRITE_BYTES = 256 * 1024;
 /** Bytes that are written in a turn: a worker that reads as fast would take all of a long body. */
@@ -49,7 +51,7 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   readonly #clock: Clock;
   #raw: RawSocket | undefined;
   /** What did not fit into the kernel's buffer. */
-  #waiting: Uint8Array[] = [];
+  #waiting: (string | Uint8Array)[] = [];
   #over = false;
 
   constructor({ host, port }: Target, owner: SocketOwner, { clock, turn }: { clock: Clock; turn: Turn }) {
@@ -72,7 +74,7 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   }
 
   write(pieces: readonly (string | Uint8Array)[]): void {
-    for (const piece of pieces) this.#waiting.push(typeof piece === "string" ? Buffer.from(piece) : piece);
+    for (const piece of pieces) this.#waiting.push(piece);
     this.turn.write(this);
   }
 
@@ -99,6 +101,7 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   }
 
   flush(): void {
+    if (!this.#sendShort()) return;
     const waiting = this.#waiting;
     let sent = 0;
     let left = TURN_BYTES;
@@ -107,7 +110,7 @@ export class BunSocket implements WorkerSocket, TurnSocket {
         this.#clock.sleep(0).then(() => this.flush());
         break;
       }
-      const piece = waiting[sent]!;
+      const piece = bytesOf(waiting[sent]!);
       const part = piece.length > WRITE_BYTES ? piece.subarray(0, WRITE_BYTES) : piece;
       const bytes = Math.max(0, this.#raw?.write(part) ?? 0);
       if (bytes === piece.length) sent++;
@@ -117,6 +120,31 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     }
     if (sent === waiting.length) waiting.length = 0;
     else if (sent > 0) waiting.splice(0, sent);
+  }
+
+  /** Sends the short pieces at the front together, out of memory that is there already; false when not all fitted. */
+  #sendShort(): boolean {
+    const waiting = this.#waiting;
+    let length = 0;
+    let pieces = 0;
+    for (const piece of waiting) {
+      // A UTF-16 unit takes no more than three bytes.
+      const most = typeof piece === "string" ? 3 * piece.length : piece.length;
+      if (length + most > SHORT.length) break;
+      if (typeof piece === "string") length += SHORT.write(piece, length);
+      else {
+        SHORT.set(piece, length);
+        length += piece.length;
+      }
+      pieces++;
+    }
+    if (length === 0) return true;
+    const sent = Math.max(0, this.#raw?.write(SHORT, 0, length) ?? 0);
+    if (pieces === waiting.length) waiting.length = 0;
+    else waiting.splice(0, pieces);
+    if (sent === length) return true;
+    waiting.unshift(Buffer.from(SHORT.subarray(sent, length)));
+    return false;
   }
 
   failed(error: Error): void {
@@ -137,6 +165,10 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     if (error !== undefined) this.owner.onError(error);
     this.owner.onClose();
   }
+}
+
+function bytesOf(piece: string | Uint8Array): Uint8Array {
+  return typeof piece === "string" ? Buffer.from(piece) : piece;
 }
 
 function hasBun(scope: object): scope is { Bun: BunSockets } {

@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import net from "node:net";
 import tls from "node:tls";
 import type { Target } from "./target.ts";
@@ -9,6 +10,8 @@ import {
 } from "./worker_socket.ts";
 import type { Turn, TurnSocket } from "./turn.ts";
 
+/** Pieces up to this long together are copied, to leave in one write. */
+const ONE_WRITE_BYTES = 64 * 1024;
 /** Bytes that are written at once: what the system does not take is copied, of megabytes all in one turn. */
 const WRITE_BYTES = 256 * 1024;
 
@@ -18,7 +21,7 @@ export class NodeSocket implements WorkerSocket, TurnSocket {
   readonly owner: SocketOwner;
   readonly #turn: Turn;
   /** What waits for room. */
-  readonly #waiting: (string | Uint8Array)[] = [];
+  readonly #waiting: Uint8Array[] = [];
 
   constructor(
     target: Target,
@@ -59,7 +62,9 @@ export class NodeSocket implements WorkerSocket, TurnSocket {
   }
 
   write(pieces: readonly (string | Uint8Array)[]): void {
-    this.#waiting.push(...pieces);
+    const bytes = pieces.map((piece) => typeof piece === "string" ? Buffer.from(piece) : piece);
+    const length = bytes.reduce((sum, piece) => sum + piece.length, 0);
+    this.#waiting.push(...(length > ONE_WRITE_BYTES ? bytes : [Buffer.concat(bytes, length)]));
     this.#turn.write(this);
   }
 
@@ -79,14 +84,11 @@ export class NodeSocket implements WorkerSocket, TurnSocket {
   flush(): void {
     const waiting = this.#waiting;
     for (let piece = waiting.shift(); piece !== undefined; piece = waiting.shift()) {
-      if (typeof piece !== "string" && piece.length > WRITE_BYTES) {
+      if (piece.length > WRITE_BYTES) {
         waiting.unshift(piece.subarray(WRITE_BYTES));
         piece = piece.subarray(0, WRITE_BYTES);
       }
-      const hasRoom = typeof piece === "string"
-        ? this.#socket.write(piece, "utf8")
-        : this.#socket.write(piece);
-      if (!hasRoom) return;
+      if (!this.#socket.write(piece)) return;
     }
   }
 }

@@ -128,7 +128,10 @@ export class SocketTransport implements Transport {
     else {
       lane.inFlight--;
       if (reusable) this.#keep(worker, connection);
-      const next: Exchange | undefined = lane.waiting.values().next().value;
+      // Hardly ever does one.
+      const next: Exchange | undefined = lane.waiting.size === 0
+        ? undefined
+        : lane.waiting.values().next().value;
       if (next !== undefined) {
         lane.waiting.delete(next);
         this.#start(worker, lane, next);

@@ -21,6 +21,7 @@ export const KEEP_ALIVE_MS = 15_000;
 export interface WorkerSocket {
   /** True while bytes that were written have not left. */
   readonly unsent: boolean;
+  /** Texts are encoded in UTF-8; short pieces leave together. */
   write(pieces: readonly (string | Uint8Array)[]): void;
   pause(): void;
   resume(): void;
