@@ -34,10 +34,17 @@ export function addInt64(value: Int64, step: number): Int64 {
     : BigInt.asIntN(64, BigInt(value) + BigInt(step));
 }
 
+/** What tells a text with such a member, by the list of members: such lists are constants. */
+const LONG_NUMBERS = new WeakMap<readonly string[], RegExp>();
+
 /** Parses JSON; whole numbers of these members that a `number` cannot hold stay exact, for `readInt64`. */
 export function parseJsonExactly(text: string, members: readonly string[]): Json {
-  const exact = new RegExp(`"(?:${members.join("|")})"\\s*:\\s*-?\\d{16}`);
-  if (!exact.test(text)) return JSON.parse(text);
+  let mayHave = LONG_NUMBERS.get(members);
+  if (mayHave === undefined) {
+    mayHave = new RegExp(`"(?:${members.join("|")})"\\s*:\\s*-?\\d{16}`);
+    LONG_NUMBERS.set(members, mayHave);
+  }
+  if (!mayHave.test(text)) return JSON.parse(text);
   return JSON.parse(text, (name, value: unknown, context?: { readonly source?: string }) => {
     const source = context?.source;
     return typeof value === "number" && source !== undefined && members.includes(name) &&

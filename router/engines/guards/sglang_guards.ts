@@ -25,23 +25,24 @@ export interface GuardedServer {
 const MAX_FLOAT32 = 3.4028234663852886e38;
 /** Without the vocabulary's size: no vocabulary is smaller, and no client has use for more alternatives. */
 const MAX_ALTERNATIVES = 1000;
+const ALTERNATIVES = ["logprobs", "top_logprobs", "top_logprobs_num"];
+const NONE: readonly number[] = [];
 
 /**
  * Refuses what ended, or would end, the scheduler of a SGLang server: the HTTP process lives on for a minute and every
  * request hangs. Each rule was seen on real servers (0.5.18 and 0.5.23, on CPUs; GPU kernels may be hardier).
  */
 export function refuseForSglang({ version, vocabSize }: GuardedServer, body: Fields): void {
-  const before = (than: string) => version === undefined || olderThan(version, than);
   // The scheduler indexes its embedding with these: one bad id ends the whole server.
   checkIds("input_ids", body.input_ids, vocabSize);
   checkIds("prompt", body.prompt, vocabSize);
   checkIds("token_ids_logprob", body.token_ids_logprob, vocabSize);
   checkSampling("", body, vocabSize);
-  const params = Array.isArray(body.sampling_params) ? body.sampling_params : [body.sampling_params];
-  for (const sampling of params) {
+  const { sampling_params: params } = body;
+  for (const sampling of Array.isArray(params) ? params : params === undefined ? [] : [params]) {
     if (isJsonObject(sampling)) checkSampling("sampling_params.", sampling, vocabSize);
   }
-  for (const field of ["logprobs", "top_logprobs", "top_logprobs_num"]) {
+  for (const field of ALTERNATIVES) {
     for (const count of numbersOf(body[field])) {
       const most = vocabSize ?? MAX_ALTERNATIVES;
       if (count > most) throw badRequest(field, `\`${field}\` must be at most ${most}: got ${count}`);
@@ -53,7 +54,7 @@ export function refuseForSglang({ version, vocabSize }: GuardedServer, body: Fie
     }
   }
   refuseGiven(body, "positional_embed_overrides", "SGLang does not survive it");
-  if (before("0.5.23")) {
+  if (version === undefined || olderThan(version, "0.5.23")) {
     // The scheduler dies as soon as a running request does not use it, too.
     refuseGiven(body, "token_ids_logprob", `SGLang ${version ?? "of unknown version"} does not survive it`);
   }
@@ -105,7 +106,9 @@ function schemaOf(sampling: Fields): { field: string; value: unknown } | undefin
   }
 }
 
-function numbersOf(value: unknown): number[] {
+function numbersOf(value: unknown): readonly number[] {
+  // Most requests say nothing of it.
+  if (value === undefined) return NONE;
   return (Array.isArray(value) ? value : [value]).filter((item) => typeof item === "number");
 }
 

@@ -78,6 +78,8 @@ export interface ThreadCounts {
 export class Metrics {
   readonly #clock: Clock;
   readonly #requests = new Counter("canopy_requests_total", "Requests that ended, by model and outcome.");
+  /** Series of `#requests`. */
+  readonly #ended = new Map<string, Map<Outcome, { value: number }>>();
   readonly #refusals = new Counter(
     "canopy_key_refusals_total",
     "Requests that were refused because their API key had reached a limit, by the key's name.",
@@ -126,7 +128,11 @@ export class Metrics {
 
   /** Counts a request that has ended. `model`: a configured name, or `unknown`. */
   requestEnded(model: string, outcome: Outcome): void {
-    this.#requests.add({ model, outcome });
+    let ended = this.#ended.get(model);
+    if (ended === undefined) this.#ended.set(model, ended = new Map());
+    let series = ended.get(outcome);
+    if (series === undefined) ended.set(outcome, series = this.#requests.series({ model, outcome }));
+    series.value++;
   }
 
   /** Counts a request that was refused by a limit of its key. */

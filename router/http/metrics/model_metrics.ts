@@ -63,6 +63,8 @@ export class ModelMetrics {
   );
 
   readonly #series = new Map<string, ModelSeries>();
+  /** What was begun last: most requests are like the one before. */
+  #latest: { readonly request: TimedRequest; readonly series: ModelSeries } | undefined;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -72,7 +74,7 @@ export class ModelMetrics {
   begin({ model, backend, path, stream }: TimedRequest): AnswerTimer {
     const startedMs = this.#clock.now();
     const seconds = () => (this.#clock.now() - startedMs) / 1000;
-    const { labels, requests, duration } = this.#seriesOf(model, backend, path, stream);
+    const { labels, requests, duration } = this.#seriesOf({ model, backend, path, stream });
     requests.value++;
     return {
       first: () => {
@@ -85,7 +87,12 @@ export class ModelMetrics {
     };
   }
 
-  #seriesOf(model: string, backend: string, path: string, stream: boolean): ModelSeries {
+  #seriesOf(request: TimedRequest): ModelSeries {
+    const { model, backend, path, stream } = request;
+    const latest = this.#latest?.request;
+    if (
+      latest?.model === model && latest.path === path && latest.stream === stream && latest.backend === backend
+    ) return this.#latest!.series;
     const key = `${backend} ${stream} ${path} ${model}`;
     let series = this.#series.get(key);
     if (series === undefined) {
@@ -100,6 +107,7 @@ export class ModelMetrics {
       series = { labels, requests, duration: this.#seconds.series(labels) };
       this.#series.set(key, series);
     }
+    this.#latest = { request, series };
     return series;
   }
 
