@@ -138,24 +138,11 @@ export class PairPlacer implements Placer {
     const { pair_window } = this.#config;
     const handOffs = share?.handOffs(prefill.slot, decode.slot);
     if (handOffs?.tryAdd(pair_window) === false) return undefined;
-    const lost: Lost = {};
-    const prefillShare = prefill.take((error) => lost.claim?.lost?.(error));
-    const decodeShare = prefillShare && decode.take((error) => lost.claim?.lost?.(error));
-    if (prefillShare === undefined || decodeShare === undefined) {
-      prefillShare?.release("aborted");
-      handOffs?.add(-1);
-      return undefined;
-    }
     const key = pairKey(prefill, decode);
     const { clock } = this.#options;
-    const underWay = this.#handOffs.has(key);
-    const idleMs = underWay ? 0 : clock.now() - (this.#handedOffAtMs.get(key) ?? -Infinity);
-    this.#handOffs.set(key, (this.#handOffs.get(key) ?? 0) + 1);
-    return lost.claim = new PairClaim({ worker: prefill, share: prefillShare }, {
-      worker: decode,
-      share: decodeShare,
-    }, {
-      idleMs,
+    const before = this.#handOffs.get(key) ?? 0;
+    const claim = new PairClaim(prefill, decode, {
+      idleMs: before > 0 ? 0 : clock.now() - (this.#handedOffAtMs.get(key) ?? -Infinity),
       onHandedOff: () => {
         handOffs?.add(-1);
         const left = (this.#handOffs.get(key) ?? 1) - 1;
@@ -165,18 +152,13 @@ export class PairPlacer implements Placer {
       },
       onRead: (found) => this.#prefillPolicy.promptRead?.(prefill.ordinal, hint, found),
     });
+    if (!claim.take(prefill, decode)) {
+      handOffs?.add(-1);
+      return undefined;
+    }
+    this.#handOffs.set(key, before + 1);
+    return claim;
   }
-}
-
-/** The claim that is told when one of its servers goes. */
-interface Lost {
-  claim?: Claim;
-}
-
-/** One half of a claim. */
-interface TakenHalf {
-  readonly worker: Worker;
-  readonly share: WorkerShare;
 }
 
 /** The placer, as told by a claim. */
@@ -195,21 +177,32 @@ class PairClaim implements Claim {
   readonly prefill: PrefillSide;
   readonly idleMs: number;
   lost: Claim["lost"];
-  readonly #prefillShare: WorkerShare;
-  readonly #decodeShare: WorkerShare;
+  #prefillShare: WorkerShare | undefined;
+  #decodeShare: WorkerShare | undefined;
   readonly #events: PairEvents;
   /** True once a half was named as the one that failed. */
   #blamed = false;
 
-  constructor({ worker: prefill, share }: TakenHalf, decode: TakenHalf, events: PairEvents) {
-    this.workerId = decode.worker.id;
-    this.url = decode.worker.url;
-    this.rank = decode.worker.access.rank;
+  constructor(prefill: Worker, decode: Worker, events: PairEvents) {
+    this.workerId = decode.id;
+    this.url = decode.url;
+    this.rank = decode.access.rank;
     this.prefill = prefill.prefillSide;
     this.idleMs = events.idleMs;
-    this.#prefillShare = share;
-    this.#decodeShare = decode.share;
     this.#events = events;
+  }
+
+  /** Takes a share of both; false, and nothing is taken, when another thread was faster. */
+  take(prefill: Worker, decode: Worker): boolean {
+    const prefillShare = prefill.take(this);
+    const decodeShare = prefillShare && decode.take(this);
+    if (decodeShare === undefined) {
+      prefillShare?.release("aborted");
+      return false;
+    }
+    this.#prefillShare = prefillShare;
+    this.#decodeShare = decodeShare;
+    return true;
   }
 
   promptRead(found: CacheReport | undefined): void {
@@ -219,18 +212,22 @@ class PairClaim implements Claim {
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean {
     if (side !== undefined) {
       if (outcome === "failed") this.#blamed = true;
-      return side === "prefill" ? this.#releasePrefill(outcome) : this.#decodeShare.release(outcome);
+      return side === "prefill" ? this.#releasePrefill(outcome) : this.#releaseDecode(outcome);
     }
     // One failure counts once: against the half that was named, else against the one whose answer it was.
     const prefillFreed = this.#releasePrefill(outcome === "failed" ? "aborted" : outcome);
-    const decodeFreed = this.#decodeShare.release(outcome === "failed" && this.#blamed ? "aborted" : outcome);
+    const decodeFreed = this.#releaseDecode(outcome === "failed" && this.#blamed ? "aborted" : outcome);
     return prefillFreed || decodeFreed;
   }
 
   #releasePrefill(outcome: PlacementOutcome): boolean {
-    const freed = this.#prefillShare.release(outcome);
+    const freed = this.#prefillShare?.release(outcome) === true;
     if (freed) this.#events.onHandedOff();
     return freed;
+  }
+
+  #releaseDecode(outcome: PlacementOutcome): boolean {
+    return this.#decodeShare?.release(outcome) === true;
   }
 }
 

@@ -52,14 +52,13 @@ export interface Placer {
 
 /** A share of a whole server, or of a decode server that works alone; undefined as with `Worker.take`. */
 export function claimOf(worker: Worker, policy: Policy, request: PolicyRequest): Claim | undefined {
-  const share = worker.take((error) => claim.lost?.(error));
-  if (share === undefined) return undefined;
   const claim: Claim = {
     workerId: worker.id,
     url: worker.url,
     rank: worker.access.rank,
-    release: (outcome, side) => side !== "prefill" && share.release(outcome),
+    release: (outcome, side) => side !== "prefill" && share?.release(outcome) === true,
     promptRead: (found) => policy.promptRead?.(worker.ordinal, request, found),
   };
-  return claim;
+  const share = worker.take(claim);
+  return share && claim;
 }

@@ -1,9 +1,9 @@
-import { Bag } from "../../base/bag.ts";
+import { Bag, type Stay } from "../../base/bag.ts";
 import type { Clock } from "../../base/clock.ts";
 import { fnv1a } from "../../base/random.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import { Breaker, type BreakerRules } from "./breaker.ts";
+import { Breaker, type BreakerPermit, type BreakerRules } from "./breaker.ts";
 import { type CheckedHealth, type CheckResult, HealthChecker, type ModelCheck } from "./health.ts";
 import type { WorkerCells, WorkerReport } from "./pool_share.ts";
 import type { EngineError } from "../worker/engine_error.ts";
@@ -79,6 +79,12 @@ export interface WorkerShareOptions {
   readonly poke?: (() => void) | undefined;
 }
 
+/** Whoever the worker works for. */
+export interface ShareHolder {
+  /** Called when the worker is taken out of service. */
+  lost?: ((error: EngineError) => void) | undefined;
+}
+
 /** One request's share of a worker. */
 export interface WorkerShare {
   /** Gives it back and says how it went; false, and nothing happens, when it was given back before. */
@@ -114,8 +120,8 @@ export class Worker {
   readonly #cells: WorkerCells;
   /** What another thread has found; undefined where this one checks. */
   #told: WorkerReport | undefined;
-  /** What is told to those that the worker works for when it is taken out of service. */
-  readonly #inFlight = new Bag<(error: EngineError) => void>();
+  /** Those that the worker works for. */
+  readonly #inFlight = new Bag<ShareHolder>();
   #prefillSide: PrefillSide | undefined;
   readonly #checks = { good: 0, bad: 0 };
   #lastError: string | undefined;
@@ -274,25 +280,25 @@ export class Worker {
   }
 
   /**
-   * Counts a request here until it is given back; `onLost` is called when the worker is taken out of service by then.
+   * Counts a request here until it is given back; the holder is told when the worker is taken out of service by then.
    * Undefined when another thread has just taken the last place.
    */
-  take(onLost: (error: EngineError) => void): WorkerShare | undefined {
+  take(holder: ShareHolder): WorkerShare | undefined {
     // Where other threads could take the last place; otherwise placers have seen to it.
     const limit = this.#shared === undefined ? Infinity : this.#config.max_in_flight;
     if (!this.#cells.inFlight.tryAdd(limit)) return undefined;
     const permit = this.breaker.begin();
     this.#cells.taken.add(1);
-    const stay = this.#inFlight.add(onLost);
-    return {
-      release: (outcome) => {
-        if (!this.#inFlight.remove(stay)) return false;
-        this.#cells.inFlight.add(-1);
-        this.breaker.end(permit, outcome);
-        this.#count(outcome);
-        return true;
-      },
-    };
+    return new Share(this, this.#inFlight.add(holder), permit);
+  }
+
+  /** Takes a share back; false, and nothing happens, when it was given back before. */
+  giveBack({ stay, permit }: Share, outcome: PlacementOutcome): boolean {
+    if (!this.#inFlight.remove(stay)) return false;
+    this.#cells.inFlight.add(-1);
+    this.breaker.end(permit, outcome);
+    this.#count(outcome);
+    return true;
   }
 
   #countsNow(): WorkerCounts {
@@ -350,7 +356,24 @@ export class Worker {
   /** Tells everybody whose request is here: no more is to be expected. Those who give up now may come back at once. */
   #lose(reason: string): void {
     const error = lostWorker(this, reason);
-    for (const onLost of this.#inFlight.members()) onLost(error);
+    for (const holder of this.#inFlight.members()) holder.lost?.(error);
+  }
+}
+
+/** One of very many: an object of a class has no function of its own. */
+class Share implements WorkerShare {
+  readonly stay: Stay<ShareHolder>;
+  readonly permit: BreakerPermit;
+  readonly #worker: Worker;
+
+  constructor(worker: Worker, stay: Stay<ShareHolder>, permit: BreakerPermit) {
+    this.#worker = worker;
+    this.stay = stay;
+    this.permit = permit;
+  }
+
+  release(outcome: PlacementOutcome): boolean {
+    return this.#worker.giveBack(this, outcome);
   }
 }
 

@@ -54,7 +54,6 @@ export class PairCall implements UpstreamCall {
   constructor(options: PairCallOptions) {
     this.#options = options;
     this.#answering = options.decode;
-    this.#answer.promise.catch(() => {});
   }
 
   get worker(): CalledWorker {

@@ -100,6 +100,8 @@ export class WorkerCall implements UpstreamCall {
   /** The latest read, the first one included. */
   #reading: Promise<Read> | undefined;
   #filter: ReadFilter<unknown> = UNFILTERED;
+  /** Made for the first read: a whole answer needs none. */
+  #taken: ReadFilter<unknown> | undefined;
   #begun = false;
   #dueMs = 0;
   #complete = false;
@@ -143,7 +145,7 @@ export class WorkerCall implements UpstreamCall {
     const whole = response.takeWhole?.();
     if (whole === undefined) {
       this.#body = response.body[Symbol.asyncIterator]();
-      this.#reading = this.#body.next().then(this.#unlessEmpty);
+      this.#reading = this.#nextFilled(this.#body);
       return this.#reading.then((read) => this.#onFirst(response, read), this.#onBreak);
     }
     this.#sawBytes = whole.length > 0;
@@ -236,29 +238,32 @@ export class WorkerCall implements UpstreamCall {
     // A field, because a closure for every chunk costs more.
     this.#filter = filter;
     this.#watchdog.arm(this.#begun ? this.#clock.now() + this.#config.idle_timeout_ms : this.#dueMs);
-    return read.then(this.#take, this.#fail) as Promise<T>;
+    this.#taken ??= { take: (read) => this.#take(read), fail: (cause) => this.#fail(cause) };
+    return read.then(this.#taken.take, this.#taken.fail) as Promise<T>;
   }
 
-  readonly #take = (read: Read): unknown => {
+  #take(read: Read): unknown {
     this.#watchdog.disarm();
     if (this.#stopped !== undefined) return this.#rejected(this.#filter);
     if (read.done === true) this.#end();
     return this.#filter.take(read);
-  };
+  }
 
-  readonly #fail = async (cause: unknown): Promise<unknown> => {
+  async #fail(cause: unknown): Promise<unknown> {
     this.#watchdog.disarm();
     return this.#filter.fail(await this.#failure(cause));
-  };
+  }
 
   /** The first chunk with something in it. */
-  readonly #unlessEmpty = (read: Read): Read | Promise<Read> => {
-    if (read.done === true) return ENDED;
-    // Closed meanwhile: nobody asks any more.
-    if (read.value.length === 0) return this.#body?.next().then(this.#unlessEmpty) ?? ENDED;
-    this.#sawBytes = true;
-    return read;
-  };
+  #nextFilled(body: AsyncIterator<Uint8Array>): Promise<Read> {
+    return body.next().then((read) => {
+      if (read.done === true) return ENDED;
+      // Closed meanwhile: nobody asks any more.
+      if (read.value.length === 0) return this.#body === undefined ? ENDED : this.#nextFilled(body);
+      this.#sawBytes = true;
+      return read;
+    });
+  }
 
   #end(): void {
     this.#ended = true;
