@@ -5,7 +5,7 @@ import type { Turn, TurnSocket } from "./turn.ts";
 import { KEEP_ALIVE_MS, type SocketOwner, type WorkerSocket } from "./worker_socket.ts";
 
 /** Bun's own socket, as far as it is used. */
-interface RawSocket {
+export interface RawSocket {
   data: BunSocket;
   /** Number of bytes that were taken; the others are to be written when it has drained. */
   write(bytes: Uint8Array, from?: number, length?: number): number;
@@ -15,7 +15,8 @@ interface RawSocket {
   setKeepAlive(enable: boolean, idleMs: number): void;
 }
 
-interface BunSockets {
+/** What makes Bun's sockets: the runtime itself. */
+export interface BunSockets {
   connect(options: {
     hostname: string;
     port: number;
@@ -54,13 +55,15 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   #waiting: (string | Uint8Array)[] = [];
   #over = false;
 
-  constructor({ host, port }: Target, owner: SocketOwner, { clock, turn }: { clock: Clock; turn: Turn }) {
+  constructor(
+    { host, port }: Target,
+    owner: SocketOwner,
+    { clock, turn, sockets = bunSockets() }: { clock: Clock; turn: Turn; sockets?: BunSockets },
+  ) {
     this.owner = owner;
     this.turn = turn;
     this.#clock = clock;
-    const runtime: object = globalThis;
-    if (!hasBun(runtime)) throw new Error("Cannot use Bun's sockets: this is another runtime");
-    runtime.Bun.connect({ hostname: host, port, allowHalfOpen: true, data: this, socket: HANDLERS })
+    sockets.connect({ hostname: host, port, allowHalfOpen: true, data: this, socket: HANDLERS })
       // `connectError` has told it, or nobody would.
       .catch((error) => this.failed(error));
   }
@@ -169,6 +172,12 @@ export class BunSocket implements WorkerSocket, TurnSocket {
 
 function bytesOf(piece: string | Uint8Array): Uint8Array {
   return typeof piece === "string" ? Buffer.from(piece) : piece;
+}
+
+function bunSockets(): BunSockets {
+  const runtime: object = globalThis;
+  if (!hasBun(runtime)) throw new Error("Cannot use Bun's sockets: this is another runtime");
+  return runtime.Bun;
 }
 
 function hasBun(scope: object): scope is { Bun: BunSockets } {

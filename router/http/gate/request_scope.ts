@@ -1,4 +1,4 @@
-import { type StopSignal, Stopper } from "../../../base/stop_signal.ts";
+import { Stopper, type StopSignal } from "../../../base/stop_signal.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";

@@ -91,7 +91,8 @@ export class ModelMetrics {
     const { model, backend, path, stream } = request;
     const latest = this.#latest?.request;
     if (
-      latest?.model === model && latest.path === path && latest.stream === stream && latest.backend === backend
+      latest?.model === model && latest.path === path && latest.stream === stream &&
+      latest.backend === backend
     ) return this.#latest!.series;
     const key = `${backend} ${stream} ${path} ${model}`;
     let series = this.#series.get(key);

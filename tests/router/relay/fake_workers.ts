@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import { VirtualClock } from "../../../base/clock.ts";
 import { logger } from "../../../base/log.ts";
 import { Random } from "../../../base/random.ts";
@@ -49,6 +50,8 @@ export class FakeWorkers implements Transport {
   readonly journal: string[] = [];
   /** Scripts of a host, used one after the other; the last one stays. */
   readonly scripts = new Map<string, Script[]>();
+  /** True when a body that is sent without a wait is there with its head. */
+  atOnce = false;
   open = 0;
   chunksRead = 0;
 
@@ -72,11 +75,21 @@ export class FakeWorkers implements Transport {
       this.journal.push(`close ${host} ${path}`);
       throw error;
     }
+    const sent = (script.body ?? []).flatMap((act) => "send" in act ? [Buffer.from(act.send)] : []);
+    const isThere = this.atOnce && sent.length === (script.body ?? []).length;
     return {
       status: script.status ?? 200,
       headers: script.headers ?? {},
       body: this.#body(script, request.url, signal),
+      ...(isThere && { takeWhole: () => this.#whole(sent, `${host} ${path}`) }),
     };
+  }
+
+  #whole(sent: readonly Buffer[], where: string): Uint8Array {
+    this.open--;
+    this.chunksRead += sent.length;
+    this.journal.push(`end ${where}`);
+    return Buffer.concat(sent);
   }
 
   close(): Promise<void> {

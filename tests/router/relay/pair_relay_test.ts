@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { JsonObject } from "../../../base/json.ts";
 import { fc } from "../../properties.ts";
 import { CLEAN, event, JSON_HEAD, type RelayBench, relayBench, type Script, SSE } from "./fake_workers.ts";
 
@@ -410,8 +411,10 @@ test("whatever either half does and whenever the client leaves, nothing leaks an
       fc.array(script, { minLength: 1, maxLength: 3 }),
       fc.array(script, { minLength: 1, maxLength: 3 }),
       fc.option(fc.nat(3_000)),
-      async (ps, ds, leaveAtMs) => {
+      fc.boolean(),
+      async (ps, ds, leaveAtMs, atOnce) => {
         const bench = pairBench({ first_token_timeout_ms: 5_000, idle_timeout_ms: 3_000 });
+        bench.workers.atOnce = atOnce;
         bench.workers.scripts.set("p", [...ps]);
         bench.workers.scripts.set("d", [...ds]);
         const read = bench.post("{}", { path: "/generate" }).then((response) => response.text());
@@ -427,6 +430,76 @@ test("whatever either half does and whenever the client leaves, nothing leaks an
         assert.equal(new Set(rooms).size, rooms.length);
       },
     ),
-    { numRuns: 150 },
+    { numRuns: 200 },
+  );
+});
+
+test("answers that are there with their heads are the client's as they would be read, whatever they are", async () => {
+  // In one piece, as it comes with its head.
+  const body = fc.constantFrom(
+    [],
+    ['data: {"text":"x"}\n\ndata: [DONE]\n\n'],
+    ['data: {"text":"x"}\n\n'],
+    ['data: {"text":"x"}\n\ndata: {"error":{"message":"bad","code":400}}\n\n'],
+    ['data: {"error":{"message":"bad","code":500}}\n\n'],
+    ['{"text":"y"}'],
+  ).map((texts) => texts.map((send) => ({ send })));
+  const script = fc.record({
+    status: fc.constantFrom(200, 200, 400, 429, 500),
+    headers: fc.constantFrom(SSE, JSON_HEAD),
+    body,
+  });
+  await fc.assert(
+    fc.asyncProperty(script, script, async (p, d) => {
+      const [read, taken] = [false, true].map((atOnce) => {
+        const bench = pairBench();
+        bench.workers.atOnce = atOnce;
+        bench.workers.scripts.set("p", [{ ...p, before: [{ waitMs: 3 }] }]);
+        bench.workers.scripts.set("d", [{ ...d, before: [{ waitMs: 6 }] }]);
+        return bench;
+      });
+      const tell = async (bench: RelayBench) => {
+        const { status, text } = await answered(bench);
+        await clean(bench);
+        return {
+          status,
+          text,
+          workers: bench.pool.workers().map(({ served, failures }) => [served, failures]),
+        };
+      };
+      assert.deepEqual(await tell(taken!), await tell(read!));
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test("a body that was parsed needs no scan, and what is sent is what a scan would have made of it", async () => {
+  const member = fc.oneof(
+    fc.constantFrom("model", "rid", "text", "input_ids", "stream", "logprobs", "r\u0069d", "messages"),
+    fc.string({ maxLength: 3 }),
+  );
+  const value = fc.constantFrom('"m"', '"x"', "null", "1", "[1,2]", '["a","b"]', '{"rid":"in"}');
+  const text = fc.array(fc.tuple(member, value), { maxLength: 5 }).map((members) =>
+    ` { ${
+      members.map(([name, json]) =>
+        `"${name.startsWith("r\\u") ? name : JSON.stringify(name).slice(1, -1)}" : ${json}`
+      ).join(" , ")
+    } } `
+  );
+  await fc.assert(
+    fc.asyncProperty(text, fc.constantFrom("m", "served"), async (text, name) => {
+      const sent = async (parsed: JsonObject | undefined) => {
+        const bench = relayBench({ engine: "sglang-pd", workers: [PAIR] }, name);
+        bench.workers.scripts.set("p", [prefilled]);
+        bench.workers.scripts.set("d", [decoded]);
+        const body = new TextEncoder().encode(text);
+        const request = { method: "POST", path: "/generate", headers: {}, body, parsed } as const;
+        const answer = bench.relay.relay(bench.model, request, bench.gone.signal);
+        const status = await settled(bench, answer).then(({ status }) => status, (error) => String(error));
+        return { status, bodies: bodiesOf(bench, "d") };
+      };
+      assert.deepEqual(await sent(JSON.parse(text)), await sent(undefined));
+    }),
+    { numRuns: 200 },
   );
 });

@@ -191,6 +191,27 @@ check("an answer that comes byte by byte is whole", async (side) => {
 
 const SMUGGLED = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nwrong";
 
+const rest = Promise.withResolvers<void>();
+
+check("a body that comes with its head is there at once, another one has to be read", async (side) => {
+  const head = "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n";
+  if (side.path === "/whole") return side.raw(`${head}hello`);
+  if (side.path === "/reused") return side.raw(`HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n`);
+  side.raw(`${head}hel`);
+  await rest.promise;
+  side.raw("lo");
+}, async ({ transport, url }) => {
+  const whole = await transport.send(post(`${url}/whole`), never());
+  assert.equal(new TextDecoder().decode(whole.takeWhole?.()), "hello");
+  assert.equal(await text(whole), "");
+  const empty = await transport.send(post(`${url}/reused`), never());
+  assert.equal(empty.takeWhole?.()?.length, 0);
+  const late = await transport.send(post(`${url}/late`), never());
+  assert.equal(late.takeWhole?.(), undefined);
+  rest.resolve();
+  assert.equal(await text(late), "hello");
+});
+
 check("bytes behind an answer reach no later request", (side) => {
   if (side.path === "/second") {
     side.head(200);
