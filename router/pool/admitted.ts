@@ -5,11 +5,14 @@ import type { Worker } from "./worker.ts";
  * with nowhere to steer to, refusing every request would only make things worse.
  */
 export function admitted(inService: readonly Worker[]): readonly Worker[] {
-  const proven = those(inService, (worker) => !worker.unproven);
+  const proven = those(inService, isProven);
   const known = proven.length > 0 ? proven : inService;
-  const closed = those(known, (worker) => worker.breaker.admits);
+  const closed = those(known, isAdmitting);
   return closed.length > 0 ? closed : known;
 }
+
+const isProven = (worker: Worker) => !worker.unproven;
+const isAdmitting = (worker: Worker) => worker.breaker.admits;
 
 /** As `workers.filter(isOne)`; the list itself where all are, as they mostly are: there are several for each request. */
 export function those(workers: readonly Worker[], isOne: (worker: Worker) => boolean): readonly Worker[] {

@@ -120,7 +120,7 @@ export class Gate implements PromptReads {
     if (queue?.othersWait === true) throw fullError(model, "requests wait for a place");
     if (this.waiting > 0) throw fullError(model, `${this.waiting} requests wait for a place`);
     const claim = place(hint);
-    return reads ? this.#leaseForPrompt(claim) : this.#leaseOf(claim);
+    return reads ? this.#leaseForPrompt(claim) : new ClaimLease(claim, this, false);
   }
 
   reading(workerId: string): number {
@@ -175,25 +175,25 @@ export class Gate implements PromptReads {
   #leaseForPrompt(claim: Claim): Lease {
     const home = homeOf(claim);
     this.#reading.set(home, this.reading(home) + 1);
-    return this.#leaseOf(claim, () => {
-      const left = this.reading(home) - 1;
-      if (left === 0) this.#reading.delete(home);
-      else this.#reading.set(home, left);
-    });
+    return new ClaimLease(claim, this, true);
   }
 
-  /** `stopReading`: takes the prompt off its worker's count; absent for a warm. */
-  #leaseOf(claim: Claim, stopReading?: () => void): Lease {
-    return new ClaimLease(claim, {
-      stopReading,
-      onRead: (home) => {
-        for (const listener of this.#readListeners) listener(home);
-      },
-      onFree: () => {
-        if (this.waiting > 0) this.wake();
-        this.#options.queue?.pass();
-      },
-    });
+  /** Takes a prompt off its worker's count. */
+  stopReading(home: string): void {
+    const left = this.reading(home) - 1;
+    if (left === 0) this.#reading.delete(home);
+    else this.#reading.set(home, left);
+  }
+
+  /** A worker has read a prompt, or need not any more. */
+  tellRead(home: string): void {
+    for (const listener of this.#readListeners) listener(home);
+  }
+
+  /** A place was given back. */
+  onFree(): void {
+    if (this.waiting > 0) this.wake();
+    this.#options.queue?.pass();
   }
 
   /** Wakes the queue when the next breaker lets a probe through; such a worker has room, and no event tells of it. */
@@ -212,14 +212,6 @@ export class Gate implements PromptReads {
   }
 }
 
-/** The gate, as told by a lease about its end. */
-interface LeaseEnds {
-  /** Takes the prompt off its worker's count; absent for a warm. */
-  readonly stopReading: (() => void) | undefined;
-  readonly onRead: (home: string) => void;
-  readonly onFree: () => void;
-}
-
 /** A claim that tells the gate when it is given back. */
 class ClaimLease implements Lease {
   readonly workerId: string;
@@ -229,12 +221,13 @@ class ClaimLease implements Lease {
   readonly home: string;
   readonly idleMs: number | undefined;
   readonly #claim: Claim;
-  readonly #ends: LeaseEnds;
+  readonly #gate: Gate;
+  /** True while its prompt counts as being read: never for a warm. */
   #reading: boolean;
   #lost: EngineError | undefined;
   #onLost: ((error: EngineError) => void) | undefined;
 
-  constructor(claim: Claim, ends: LeaseEnds) {
+  constructor(claim: Claim, gate: Gate, reads: boolean) {
     this.workerId = claim.workerId;
     this.url = claim.url;
     this.rank = claim.rank;
@@ -242,8 +235,8 @@ class ClaimLease implements Lease {
     this.home = homeOf(claim);
     this.idleMs = claim.idleMs;
     this.#claim = claim;
-    this.#ends = ends;
-    this.#reading = ends.stopReading !== undefined;
+    this.#gate = gate;
+    this.#reading = reads;
     claim.lost = (error) => {
       this.#lost ??= error;
       this.#onLost?.(error);
@@ -257,7 +250,7 @@ class ClaimLease implements Lease {
 
   promptRead(found?: CacheReport): void {
     this.#claim.promptRead(found);
-    if (this.#stopReading()) this.#ends.onRead(this.home);
+    if (this.#stopReading()) this.#gate.tellRead(this.home);
   }
 
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): void {
@@ -265,14 +258,14 @@ class ClaimLease implements Lease {
     const readsHere = side === undefined || (side === "prefill") === (this.prefill !== undefined);
     const read = readsHere && this.#stopReading();
     // Those who wait come before the warms.
-    if (freed) this.#ends.onFree();
-    if (read) this.#ends.onRead(this.home);
+    if (freed) this.#gate.onFree();
+    if (read) this.#gate.tellRead(this.home);
   }
 
   #stopReading(): boolean {
     if (!this.#reading) return false;
     this.#reading = false;
-    this.#ends.stopReading?.();
+    this.#gate.stopReading(this.home);
     return true;
   }
 }

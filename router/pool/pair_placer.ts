@@ -109,16 +109,20 @@ export class PairPlacer implements Placer {
     return claimOf(decode, this.#decodePolicy, hint) ?? this.#placeDecode(hint);
   }
 
-  #inService(role: "prefill" | "decode"): Worker[] {
-    return this.#options.registry.workers.filter((worker) => worker.access.role === role && worker.inService);
+  #inService(role: "prefill" | "decode"): readonly Worker[] {
+    return those(this.#options.registry.ofRole(role), isInService);
   }
 
   /** Halves that may be used, load aside; at least one. Throws `no_worker` (503). */
   #usable(role: "prefill" | "decode", hint: PlaceHint): readonly Worker[] {
     const inService = this.#inService(role);
     if (inService.length === 0) {
-      const all = this.#options.registry.workers.filter((worker) => worker.access.role === role);
-      throw unusableError(this.#options.model, `${role} server`, all, false);
+      throw unusableError(
+        this.#options.model,
+        `${role} server`,
+        this.#options.registry.ofRole(role),
+        false,
+      );
     }
     const { exclude } = hint;
     if (exclude === undefined) return admitted(inService);
@@ -141,32 +145,39 @@ export class PairPlacer implements Placer {
     const key = pairKey(prefill, decode);
     const { clock } = this.#options;
     const before = this.#handOffs.get(key) ?? 0;
-    const claim = new PairClaim(prefill, decode, {
-      idleMs: before > 0 ? 0 : clock.now() - (this.#handedOffAtMs.get(key) ?? -Infinity),
-      onHandedOff: () => {
-        handOffs?.add(-1);
-        const left = (this.#handOffs.get(key) ?? 1) - 1;
-        if (left === 0) this.#handOffs.delete(key);
-        else this.#handOffs.set(key, left);
-        this.#handedOffAtMs.set(key, clock.now());
-      },
-      onRead: (found) => this.#prefillPolicy.promptRead?.(prefill.ordinal, hint, found),
-    });
-    if (!claim.take(prefill, decode)) {
+    const idleMs = before > 0 ? 0 : clock.now() - (this.#handedOffAtMs.get(key) ?? -Infinity);
+    const claim = new PairClaim(this, { prefill, decode, hint, idleMs });
+    if (!claim.take()) {
       handOffs?.add(-1);
       return undefined;
     }
     this.#handOffs.set(key, before + 1);
     return claim;
   }
+
+  /** A hand-off between two servers is over. */
+  handedOff({ prefill, decode }: Pair): void {
+    const key = pairKey(prefill, decode);
+    this.#options.share?.handOffs(prefill.slot, decode.slot)?.add(-1);
+    const left = (this.#handOffs.get(key) ?? 1) - 1;
+    if (left === 0) this.#handOffs.delete(key);
+    else this.#handOffs.set(key, left);
+    this.#handedOffAtMs.set(key, this.#options.clock.now());
+  }
+
+  /** A prefill server has read a prompt. */
+  promptRead({ prefill, hint }: Pair, found: CacheReport | undefined): void {
+    this.#prefillPolicy.promptRead?.(prefill.ordinal, hint, found);
+  }
 }
 
-/** The placer, as told by a claim. */
-interface PairEvents {
+/** Two servers, and the request that they are for. */
+interface Pair {
+  readonly prefill: Worker;
+  readonly decode: Worker;
+  readonly hint: PlaceHint;
   /** Time for which the pair was idle before. */
   readonly idleMs: number;
-  readonly onHandedOff: () => void;
-  readonly onRead: (found: CacheReport | undefined) => void;
 }
 
 /** A request's shares of both of its servers. */
@@ -179,21 +190,25 @@ class PairClaim implements Claim {
   lost: Claim["lost"];
   #prefillShare: WorkerShare | undefined;
   #decodeShare: WorkerShare | undefined;
-  readonly #events: PairEvents;
+  readonly #placer: PairPlacer;
+  readonly #pair: Pair;
   /** True once a half was named as the one that failed. */
   #blamed = false;
 
-  constructor(prefill: Worker, decode: Worker, events: PairEvents) {
+  constructor(placer: PairPlacer, pair: Pair) {
+    const { prefill, decode, idleMs } = pair;
     this.workerId = decode.id;
     this.url = decode.url;
     this.rank = decode.access.rank;
     this.prefill = prefill.prefillSide;
-    this.idleMs = events.idleMs;
-    this.#events = events;
+    this.idleMs = idleMs;
+    this.#placer = placer;
+    this.#pair = pair;
   }
 
   /** Takes a share of both; false, and nothing is taken, when another thread was faster. */
-  take(prefill: Worker, decode: Worker): boolean {
+  take(): boolean {
+    const { prefill, decode } = this.#pair;
     const prefillShare = prefill.take(this);
     const decodeShare = prefillShare && decode.take(this);
     if (decodeShare === undefined) {
@@ -206,7 +221,7 @@ class PairClaim implements Claim {
   }
 
   promptRead(found: CacheReport | undefined): void {
-    this.#events.onRead(found);
+    this.#placer.promptRead(this.#pair, found);
   }
 
   release(outcome: PlacementOutcome, side?: "prefill" | "decode"): boolean {
@@ -222,7 +237,7 @@ class PairClaim implements Claim {
 
   #releasePrefill(outcome: PlacementOutcome): boolean {
     const freed = this.#prefillShare?.release(outcome) === true;
-    if (freed) this.#events.onHandedOff();
+    if (freed) this.#placer.handedOff(this.#pair);
     return freed;
   }
 
@@ -230,6 +245,8 @@ class PairClaim implements Claim {
     return this.#decodeShare?.release(outcome) === true;
   }
 }
+
+const isInService = (worker: Worker) => worker.inService;
 
 type PolicyOfHalf = "prefill_policy" | "decode_policy";
 

@@ -47,6 +47,8 @@ export class WorkerRegistry {
   readonly #watches = new Map<string, AbortController>();
   /** In the order of their ordinals. */
   #workers: Worker[] = [];
+  /** Those of each role; made anew when somebody joins or leaves. */
+  readonly #byRole = new Map<WorkerAccess["role"], readonly Worker[]>();
   /** Workers that have left while requests were placed there. */
   #leaving: Worker[] = [];
   #joined = 0;
@@ -83,6 +85,16 @@ export class WorkerRegistry {
 
   get workers(): readonly Worker[] {
     return this.#workers;
+  }
+
+  /** The workers of a role: they are looked at for each request. */
+  ofRole(role: WorkerAccess["role"]): readonly Worker[] {
+    let workers = this.#byRole.get(role);
+    if (workers === undefined) {
+      workers = this.#workers.filter(({ access }) => access.role === role);
+      this.#byRole.set(role, workers);
+    }
+    return workers;
   }
 
   /** Earliest time, in clock ms, at which the open breaker of a worker in service will let a probe through. */
@@ -171,6 +183,7 @@ export class WorkerRegistry {
       },
     });
     this.#workers.push(worker);
+    this.#byRole.clear();
     this.#watch(worker);
     return worker;
   }
@@ -203,6 +216,7 @@ export class WorkerRegistry {
     const { share } = this.#options;
     const taken = this.#workers.filter(isTaken);
     this.#workers = this.#workers.filter((worker) => !taken.includes(worker));
+    this.#byRole.clear();
     this.#leaving = [...this.#leaving, ...taken].filter(({ inFlight }) => inFlight > 0);
     for (const { id, slot } of taken) {
       this.#watches.get(id)?.abort();

@@ -1,6 +1,6 @@
 import { CanopyError } from "../../base/errors.ts";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
-import { admitted } from "./admitted.ts";
+import { admitted, those } from "./admitted.ts";
 import type { PlaceHint } from "./lease.ts";
 import { type Claim, claimOf, type Placer, type PlacerOptions } from "./placer.ts";
 import { createPolicy } from "./policies/create_policy.ts";
@@ -39,8 +39,9 @@ export class WorkerPlacer implements Placer {
   place(hint: PlaceHint): Claim {
     const { model, registry: { workers } } = this.#options;
     const { max_in_flight } = this.#config;
-    const usable = admitted(workers.filter((worker) => worker.inService && !hint.exclude?.has(worker.id)));
-    const candidates = usable.filter((worker) => worker.inFlight < max_in_flight);
+    const { exclude } = hint;
+    const usable = admitted(those(workers, (worker) => worker.inService && exclude?.has(worker.id) !== true));
+    const candidates = those(usable, (worker) => worker.inFlight < max_in_flight);
     if (candidates.length === 0) {
       if (usable.length > 0) {
         throw fullError(model, `every usable worker has ${max_in_flight} requests in flight`);
