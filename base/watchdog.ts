@@ -4,6 +4,12 @@ import type { Clock } from "./clock.ts";
 /** The timers of watchdogs: one for all that look at the same clock. */
 const ALARMS = new WeakMap<Clock, Alarm>();
 
+/** Whoever waits. */
+export interface Watched {
+  /** Called when a wait has lasted too long. */
+  onLate(): void;
+}
+
 /**
  * A time limit that is set anew for every wait, such as every read of a stream. One timer serves all waits of all
  * watchdogs of a clock: it runs out, and is set again for those that are not late yet. Setting and cancelling one for
@@ -11,17 +17,21 @@ const ALARMS = new WeakMap<Clock, Alarm>();
  */
 export class Watchdog {
   readonly #alarm: Alarm;
-  /** Called when a wait has lasted too long. */
-  readonly onLate: () => void;
+  readonly #watched: Watched;
   #dueMs = Infinity;
   /** Where the alarm keeps it; undefined while nobody waits. */
   stay: Stay<Watchdog> | undefined;
 
-  constructor(clock: Clock, onLate: () => void) {
+  constructor(clock: Clock, watched: Watched) {
     let alarm = ALARMS.get(clock);
     if (alarm === undefined) ALARMS.set(clock, alarm = new Alarm(clock));
     this.#alarm = alarm;
-    this.onLate = onLate;
+    this.#watched = watched;
+  }
+
+  /** Tells that the wait has lasted too long. */
+  onLate(): void {
+    this.#watched.onLate();
   }
 
   /** Clock time at which the wait is late; Infinity between two. */

@@ -120,7 +120,12 @@ export class WorkerCall implements UpstreamCall {
     this.#errors = options.errors ?? engineErrors;
     this.#request = options.request;
     this.#writing = options.writing;
-    this.#watchdog = new Watchdog(options.clock, () => void this.stop(this.#overdue()));
+    this.#watchdog = new Watchdog(options.clock, this);
+  }
+
+  /** The worker was silent for too long. */
+  onLate(): void {
+    void this.stop(this.#overdue());
   }
 
   /** Not `async`, as `read` is not. */

@@ -6,7 +6,7 @@ import { Watchdog } from "../../base/watchdog.ts";
 /** A watchdog and the times at which it barked. */
 function watch(clock: VirtualClock): { dog: Watchdog; lateMs: number[] } {
   const lateMs: number[] = [];
-  return { dog: new Watchdog(clock, () => void lateMs.push(clock.now())), lateMs };
+  return { dog: new Watchdog(clock, { onLate: () => void lateMs.push(clock.now()) }), lateMs };
 }
 
 test("a wait that lasts too long is late once, at its due time", async () => {

@@ -1,5 +1,5 @@
 import { type Clock, deadlineSignal } from "../../../base/clock.ts";
-import { Bag } from "../../../base/bag.ts";
+import { Bag, type Stay } from "../../../base/bag.ts";
 import { CanopyError } from "../../../base/errors.ts";
 
 /** Counts the requests being served, and ends the service in order: refuse new ones, let the others finish, cut. */
@@ -8,7 +8,7 @@ export class Drain {
   #timeoutMs: number;
   readonly #cut = new AbortController();
   /** Those who are told when it is to be cut, one for each request that is being served. */
-  readonly #served = new Bag<(reason: unknown) => void>();
+  readonly #served = new Bag<Cuttable>();
   #draining = false;
   #idle: (() => void) | undefined;
   /** Requests that came since the last `settled`. */
@@ -38,20 +38,22 @@ export class Drain {
   }
 
   /**
-   * Counts a request in; the returned function counts it out. `onCut` is called, with the reason, when it is to be cut;
-   * a listener of `cut` for each request would be looked for among all of them at its end. Throws `draining` (503).
+   * Counts a request in, until `leave`. It is aborted, with the reason, when it is to be cut; a listener of `cut` for
+   * each request would be looked for among all of them at its end. Throws `draining` (503).
    */
-  enter(onCut: (reason: unknown) => void = () => {}): () => void {
+  enter(served: Cuttable): DrainStay {
     if (this.#draining) throw drainingError();
     const epoch = this.#epoch;
-    const stay = this.#served.add(onCut);
     epoch.inFlight++;
-    return () => {
-      if (!this.#served.remove(stay)) return;
-      epoch.inFlight--;
-      this.#forgetEpochs();
-      if (this.#served.size === 0) this.#idle?.();
-    };
+    return { stay: this.#served.add(served), epoch };
+  }
+
+  /** Counts a request out. Calling it again does nothing. */
+  leave({ stay, epoch }: DrainStay): void {
+    if (!this.#served.remove(stay)) return;
+    epoch.inFlight--;
+    this.#forgetEpochs();
+    if (this.#served.size === 0) this.#idle?.();
   }
 
   /** Changes the time that a drain which starts later gives. */
@@ -97,8 +99,19 @@ export class Drain {
 
   #cutAll(reason: unknown): void {
     this.#cut.abort(reason);
-    for (const onCut of this.#served.members()) onCut(this.#cut.signal.reason);
+    for (const served of this.#served.members()) served.abort(this.#cut.signal.reason);
   }
+}
+
+/** A request, as far as a drain is concerned. */
+export interface Cuttable {
+  abort(reason: unknown): void;
+}
+
+/** A request's time among those that are served. */
+export interface DrainStay {
+  readonly stay: Stay<Cuttable>;
+  readonly epoch: Epoch;
 }
 
 /** The requests that came between two calls of `settled`. */

@@ -2,7 +2,7 @@ import { Stopper, type StopSignal } from "../../../base/stop_signal.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
-import type { Drain } from "./drain.ts";
+import type { Drain, DrainStay } from "./drain.ts";
 import { clientGone } from "./errors.ts";
 import type { KeyPass } from "./key_limits.ts";
 import type { Metrics, Outcome } from "../metrics/metrics.ts";
@@ -30,28 +30,22 @@ export class RequestScope {
   readonly #stopper = new Stopper();
   #controller: AbortController | undefined;
   readonly #client: AbortSignal;
-  readonly #leave: () => void;
+  readonly #request: Request;
+  readonly #requestId: string;
+  readonly #services: RequestScopeServices;
+  readonly #startedMs: number;
+  readonly #stay: DrainStay;
   readonly #atEnd: ((outcome: Outcome) => void)[] = [];
   /** Undefined while it lasts. */
   #outcome: Outcome | undefined;
 
   /** Throws `draining` (503). */
   constructor(request: Request, requestId: string, services: RequestScopeServices) {
-    const { drain, metrics, clock } = services;
-    this.#leave = drain.enter((reason) => this.abort(reason));
-    const startedMs = clock.now();
-    this.#atEnd.push((outcome) => {
-      metrics.requestEnded(this.model, outcome);
-      if (!log.isEnabledFor("info")) return;
-      log.info("{method} {url} for {model}: {outcome} after {durationMs} ms ({requestId})", {
-        method: request.method,
-        url: request.url,
-        model: this.model,
-        outcome,
-        durationMs: Math.round(clock.now() - startedMs),
-        requestId,
-      });
-    });
+    this.#request = request;
+    this.#requestId = requestId;
+    this.#services = services;
+    this.#startedMs = services.clock.now();
+    this.#stay = services.drain.enter(this);
     this.#client = request.signal;
     this.#client.addEventListener("abort", this);
     if (this.#client.aborted) this.handleEvent();
@@ -93,8 +87,23 @@ export class RequestScope {
     if (this.#outcome !== undefined) return;
     this.#outcome = outcome;
     this.#client.removeEventListener("abort", this);
-    this.#leave();
+    this.#services.drain.leave(this.#stay);
+    this.#tell(outcome);
     for (const callback of this.#atEnd) callback(outcome);
+  }
+
+  #tell(outcome: Outcome): void {
+    const { metrics, clock } = this.#services;
+    metrics.requestEnded(this.model, outcome);
+    if (!log.isEnabledFor("info")) return;
+    log.info("{method} {url} for {model}: {outcome} after {durationMs} ms ({requestId})", {
+      method: this.#request.method,
+      url: this.#request.url,
+      model: this.model,
+      outcome,
+      durationMs: Math.round(clock.now() - this.#startedMs),
+      requestId: this.#requestId,
+    });
   }
 }
 

@@ -23,9 +23,9 @@ export interface TimedRequest {
 /** Times an answer. */
 export interface AnswerTimer {
   /** The first piece of a stream is here. */
-  readonly first: () => void;
+  first(): void;
   /** The answer has ended; `ok`, or what became of it. */
-  readonly ended: (outcome: string) => void;
+  ended(outcome: string): void;
 }
 
 /** The series of one kind of request. */
@@ -41,6 +41,30 @@ export interface ModelCounts {
   readonly errors: FamilyValues<number>;
   readonly seconds: FamilyValues<DistributionValues>;
   readonly ttft: FamilyValues<DistributionValues>;
+}
+
+/** One of very many: an object of a class has no functions of its own. */
+class SeriesTimer implements AnswerTimer {
+  readonly #metrics: ModelMetrics;
+  readonly #series: ModelSeries;
+  readonly #isStream: boolean;
+  readonly #startedMs: number;
+
+  constructor(metrics: ModelMetrics, series: ModelSeries, isStream: boolean, startedMs: number) {
+    this.#metrics = metrics;
+    this.#series = series;
+    this.#isStream = isStream;
+    this.#startedMs = startedMs;
+  }
+
+  first(): void {
+    if (this.#isStream) this.#metrics.began(this.#series, this.#metrics.secondsSince(this.#startedMs));
+  }
+
+  ended(outcome: string): void {
+    this.#series.duration.value.observe(this.#metrics.secondsSince(this.#startedMs));
+    if (outcome !== "ok") this.#metrics.failed(this.#series, outcome);
+  }
 }
 
 /** Requests for models, with their latencies: ours, and under the names of SGLang's gateway. */
@@ -71,20 +95,25 @@ export class ModelMetrics {
   }
 
   /** Counts a request and begins to time its answer. */
-  begin({ model, backend, path, stream }: TimedRequest): AnswerTimer {
-    const startedMs = this.#clock.now();
-    const seconds = () => (this.#clock.now() - startedMs) / 1000;
-    const { labels, requests, duration } = this.#seriesOf({ model, backend, path, stream });
-    requests.value++;
-    return {
-      first: () => {
-        if (stream) this.#ttft.observe(labels, seconds());
-      },
-      ended: (outcome) => {
-        duration.value.observe(seconds());
-        if (outcome !== "ok") this.#errors.add({ ...labels, error_type: outcome });
-      },
-    };
+  begin(request: TimedRequest): AnswerTimer {
+    const series = this.#seriesOf(request);
+    series.requests.value++;
+    return new SeriesTimer(this, series, request.stream, this.#clock.now());
+  }
+
+  /** Time since `startedMs`, in seconds. */
+  secondsSince(startedMs: number): number {
+    return (this.#clock.now() - startedMs) / 1000;
+  }
+
+  /** Takes in the time until the first piece of a stream. */
+  began({ labels }: ModelSeries, seconds: number): void {
+    this.#ttft.observe(labels, seconds);
+  }
+
+  /** Takes in that an answer did not end well. */
+  failed({ labels }: ModelSeries, outcome: string): void {
+    this.#errors.add({ ...labels, error_type: outcome });
   }
 
   #seriesOf(request: TimedRequest): ModelSeries {

@@ -4,6 +4,7 @@ import { logger } from "../../../base/log.ts";
 import { atOnce, turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import type { AnswerTimer } from "../metrics/model_metrics.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { engineRoute } from "./engine_routes.ts";
 import type { RelayAnswer, RelayRequest } from "../../relay/relay_types.ts";
@@ -38,7 +39,7 @@ export async function serveEngine(
   const backend = model.config.engine.endsWith("-pd") ? "pd" : "regular";
   const timer = http.metrics.models.begin({ model: model.name, backend, path, stream });
   // No function made here may last as long as the answer: it would keep the request with its prompt.
-  scope.onEnd(timer.ended);
+  scope.onEnd(endOf(timer));
   // Each wait between a request and its answer is paid for: only where there is something to wait for.
   scope.onEnd(http.admission.tryTake() ?? await http.admission.take(scope.stop));
   const metered = scope.pass?.countsTokens === true ? await meteredRequest(http, request, scope) : undefined;
@@ -63,6 +64,11 @@ export async function serveEngine(
     return new Response(answer ?? null, init);
   }
   return new Response(pulledBody(answer, scope, outcomeOf(status)), init);
+}
+
+/** Made here, where nothing is near that it would keep. */
+function endOf(timer: AnswerTimer): (outcome: string) => void {
+  return (outcome) => timer.ended(outcome);
 }
 
 /** The answer of the model that is asked for or, where no worker of it can answer, of the next one in its place. */
