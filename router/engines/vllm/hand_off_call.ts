@@ -218,9 +218,8 @@ export class HandOffCall implements UpstreamCall {
       if (ids === undefined) {
         const answer = await this.#ask(at.prefill, "/tokenize", tokenizeBody(request));
         // A server without it has not refused the request.
-        if (typeof answer !== "string" && answer.status === 404) {
-          await refusalOf(this.#opened, answer);
-          await this.#opened.close();
+        if (isMissing(answer)) {
+          await this.#refusal(answer);
           return alone(`Worker ${at.prefill.workerId} has no /tokenize`);
         }
         if (typeof answer !== "string") return answer;
@@ -228,6 +227,8 @@ export class HandOffCall implements UpstreamCall {
       }
       const body = prefillBody(request.body, ids);
       const answer = await this.#ask(at.prefill, "/v1/completions", body, keptForDecode(body));
+      // It has another model by now, which its next check will tell; whether the client is to blame, decode knows.
+      if (isMissing(answer)) return { ...alone((await this.#refusal(answer)).message), ids };
       return typeof answer === "string" ? readHandOff(answer, ids, at.prefill) : answer;
     } catch (error) {
       if (this.#stopped !== undefined) throw error;
@@ -237,6 +238,14 @@ export class HandOffCall implements UpstreamCall {
       }
       throw error;
     }
+  }
+
+  /** The error of a refusal that is not passed on. */
+  async #refusal(answer: IncomingResponse): Promise<EngineError> {
+    const call = this.#opened;
+    const error = await refusalOf(call, answer);
+    await call.close();
+    return error;
   }
 
   /** A whole answer of the prefill server, or the head of a refusal. Throws for a server that failed. */
@@ -292,6 +301,11 @@ export class HandOffCall implements UpstreamCall {
 
 function alone(reason: string): HandOff {
   return { kind: "alone", reason, failed: false };
+}
+
+/** True for a 404: of a path, or of a model. */
+function isMissing(answer: string | IncomingResponse): answer is IncomingResponse {
+  return typeof answer !== "string" && answer.status === 404;
 }
 
 /** True for a status with which a prefill server blames the request, or is overloaded. */

@@ -128,7 +128,26 @@ for (const fault of [{ status: 500 }, "refuse", "reset", "reset_in_body"] as con
   });
 }
 
-for (const status of [400, 404, 422, 429, 503]) {
+relayTest("a prefill server that has another model is done without, and not blamed", async (bench) => {
+  const { pair, pool, post } = bench;
+  pair.faults.prefill = [{ status: 404, message: "The model `tiny-qwen3` does not exist." }];
+  const response = await post(IDS);
+  assert.equal(response.status, 200);
+  await response.text();
+  assert.equal(pair.sent.at(-1)?.raw, IDS);
+  assert.deepEqual(failuresOf(pool), ["prefill 0", "decode 0"]);
+});
+
+relayTest("a model that neither server has is a 404 of decode", async ({ pair, pool, post }) => {
+  pair.faults.prefill = [{ status: 404 }];
+  pair.faults.decode = [{ status: 404, message: "no adapter of that name" }];
+  const response = await post(IDS);
+  assert.equal(response.status, 404);
+  assert.match(await response.text(), /no adapter of that name/);
+  assert.deepEqual(failuresOf(pool), ["prefill 0", "decode 0"]);
+});
+
+for (const status of [400, 422, 429, 503]) {
   relayTest(`${status} of prefill is the answer as it is`, async ({ pair, pool, post }) => {
     pair.faults.prefill = [{ status, message: "too hot" }];
     const response = await post(IDS);

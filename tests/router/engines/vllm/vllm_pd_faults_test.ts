@@ -226,14 +226,25 @@ pairTest(
   },
 );
 
-for (const status of [400, 404, 422, 429, 503]) {
+pairTest(
+  "a prefill server that has another model leaves the prompt to decode",
+  async ({ pair, engine, at }) => {
+    pair.faults.prefill = [{ status: 404, message: "The model `tiny-qwen3` does not exist." }];
+    assert.equal((await collect(engine.generate(request, at, never))).text, "aaaa");
+    assert.equal("kv_transfer_params" in (pair.sent.at(-1)?.body ?? {}), false);
+    assert.deepEqual(pair.log, ["prefill /v1/completions", "decode /v1/completions"]);
+    assert.deepEqual(at.released, ["aborted prefill"]);
+  },
+);
+
+for (const status of [400, 422, 429, 503]) {
   pairTest(`${status} of prefill is the answer, and decode is left alone`, async ({ pair, engine, at }) => {
     pair.faults.prefill = [{ status, message: "temperature is too hot" }];
     await assert.rejects(collect(engine.generate(request, at, never)), (error) => {
       assert.ok(error instanceof EngineError);
       assert.equal(error.status, status);
       assert.equal(error.workerStatus, status);
-      assert.equal(error.retryable, status === 429 || status === 503 || status === 404);
+      assert.equal(error.retryable, status === 429 || status === 503);
       assert.match(error.message, /too hot/);
       return true;
     });
