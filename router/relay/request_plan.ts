@@ -108,13 +108,14 @@ export class RequestPlan {
   /** The plan of a request with a long body. Throws as the constructor does. */
   static *inTurns(model: ServedModel, request: RelayRequest): Turns<RequestPlan> {
     const { config, engine, name } = model;
-    const isScanned = config.engine.startsWith("sglang") || config.model !== name ||
-      request.renames === true ||
+    const mayRename = config.model !== name || request.renames === true;
+    const isScanned = config.engine.startsWith("sglang") || mayRename ||
       engine.capabilities.priority === "lower_first";
+    const members = membersOf(true, config.dp_aware);
     let top: TopLevel | undefined;
     try {
-      if (isScanned) {
-        top = yield* readTopLevelInTurns(request.body, [...membersOf(true, config.dp_aware), ...PRIORITY]);
+      if (isScanned && unscanned(request, members, mayRename ? config.model : undefined) === undefined) {
+        top = yield* readTopLevelInTurns(request.body, [...members, ...PRIORITY]);
       }
     } catch (error) {
       // Not every body need be JSON: whether this one does, the plan knows.

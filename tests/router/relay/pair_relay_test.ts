@@ -473,6 +473,23 @@ test("answers that are there with their heads are the client's as they would be 
   );
 });
 
+test("a long body that was parsed is sent as one that was not", async () => {
+  const long = `"messages":[{"role":"user","content":"${"x".repeat(1_100_000)}"}]`;
+  for (const text of [`{${long}}`, `{"model":"m",${long}}`, `{"rid":"mine",${long}}`]) {
+    const sent = async (parsed: JsonObject | undefined) => {
+      const bench = pairBench();
+      const body = new TextEncoder().encode(text);
+      const request = { method: "POST", path: "/v1/chat/completions", headers: {}, body, parsed } as const;
+      const { status } = await settled(bench, bench.relay.relay(bench.model, request, bench.gone.signal));
+      return { status, bodies: bodiesOf(bench, "d") };
+    };
+    const scanned = await sent(undefined);
+    assert.equal(scanned.status, 200);
+    assert.ok(scanned.bodies[0]?.endsWith(`${long}}`));
+    assert.deepEqual(await sent(JSON.parse(text)), scanned);
+  }
+});
+
 test("a body that was parsed needs no scan, and what is sent is what a scan would have made of it", async () => {
   const member = fc.oneof(
     fc.constantFrom("model", "rid", "text", "input_ids", "stream", "logprobs", "r\u0069d", "messages"),
