@@ -2,9 +2,11 @@
  * The suite again and again, on both runtimes, on a machine that is busy with other things:
  *
  *     deno task test:stress [--runs 20] [--runtime deno|bun|both] [--only PATH] [--load NAME] [--seed N]
+ *                           [--together]
  *
  * Each run has a load, a seed for its properties, a folder for temporary files and an environment of its own. It
- * prints a line per run, the tests that failed with how to have them again, and ends with 1 when one did.
+ * prints a line per run, the tests that failed with how to have them again, and ends with 1 when one did. Together,
+ * both runtimes' runs of one number go on at once, beside the same busy loops: half as long, and one load more.
  */
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import {
@@ -28,6 +30,8 @@ import { mortalEnv } from "./lifeline.ts";
 type Runtime = "deno" | "bun";
 
 interface Load {
+  /** True where the suite has one core; with another run beside it, each has its own. */
+  readonly oneCore?: boolean;
   /** What the suite is started by. */
   readonly wrapped?: string;
   /** What the busy loops beside it are started by; absent: there are none. */
@@ -38,15 +42,14 @@ interface Load {
 const LOADS: Readonly<Record<string, Load>> = {
   "two-loops": { beside: "" },
   "two-niced-loops": { beside: "nice -n 10 " },
-  "one-core": { wrapped: 'taskset -c "$(taskset -pc $$ | sed "s/.*: //; s/[-,].*//")" ' },
-  "one-core-and-loops": {
-    wrapped: 'taskset -c "$(taskset -pc $$ | sed "s/.*: //; s/[-,].*//")" ',
-    beside: "",
-  },
+  "one-core": { oneCore: true },
+  "one-core-and-loops": { oneCore: true, beside: "" },
   "niced-beside-loops": { wrapped: "nice -n 5 ", beside: "" },
   "none": {},
 };
 const USUAL_LOADS = ["two-loops", "two-niced-loops", "one-core"];
+/** The first and the last core that this process may use. */
+const CORES = ["s/[-,].*//", "s/.*[-,]//"].map((end) => `"$(taskset -pc $$ | sed "s/.*: //; ${end}")"`);
 const LOOPS = 2;
 /** Longest run of the suite: one that hangs fails, and its output says in which test. */
 const LIMIT_MS = 2 * 3600_000;
@@ -68,6 +71,8 @@ interface Plan {
   readonly seed: number;
   readonly only: readonly string[];
   readonly folder: string;
+  /** Which of the runs that go on at once it is, from 0. */
+  readonly place: number;
 }
 
 interface Outcome {
@@ -175,36 +180,45 @@ function plain(xml: string): string {
   return xml.replace(/&(\w+);/g, (entity, name) => signs[name] ?? entity);
 }
 
+/** Runs the suites of these plans at once, beside one load's loops. */
+async function runRound(plans: readonly Plan[]): Promise<Outcome[]> {
+  const loops = startLoops(LOADS[plans[0]?.load ?? ""] ?? {});
+  try {
+    return await Promise.all(plans.map(async (plan) => {
+      const outcome = await runOnce(plan, programs.get(plan.runtime) ?? "");
+      tell(outcome);
+      return outcome;
+    }));
+  } finally {
+    for (const loop of loops) loop.kill("SIGKILL");
+  }
+}
+
 async function runOnce(plan: Plan, program: string): Promise<Outcome> {
   const name = `${plan.number}-${plan.runtime}-${plan.load}`;
   const [report, log, temporary] = ["xml", "log", "tmp"].map((end) => join(plan.folder, `${name}.${end}`));
   if (report === undefined || log === undefined || temporary === undefined) throw new Error("no folder");
   mkdirSync(temporary);
-  const load = LOADS[plan.load] ?? {};
-  const loops = startLoops(load);
+  const { oneCore, wrapped = "" } = LOADS[plan.load] ?? {};
+  const by = oneCore === true ? `taskset -c ${CORES[plan.place]} ` : wrapped;
   const startMs = clock.now();
-  let ending = "";
-  try {
-    const command = [program, ...argumentsOf(plan, report)];
-    const child = spawn("sh", ["-c", `exec ${load.wrapped ?? ""}"$@"`, "sh", ...command], {
-      cwd: root,
-      env: environmentOf(plan, temporary),
-      stdio: ["ignore", "pipe", "pipe"],
-    });
-    const output = createWriteStream(log);
-    child.stdout.pipe(output, { end: false });
-    child.stderr.pipe(output, { end: false });
-    const over = new AbortController();
-    void clock.sleep(LIMIT_MS, over.signal).then(() => child.kill("SIGKILL"), () => {});
-    ending = await new Promise<string>((resolve, reject) => {
-      child.once("error", reject);
-      child.once("close", (code, signal) => resolve(code === 0 ? "" : `ended with ${signal ?? code}`));
-    });
-    over.abort();
-    output.end();
-  } finally {
-    for (const loop of loops) loop.kill("SIGKILL");
-  }
+  const command = [program, ...argumentsOf(plan, report)];
+  const child = spawn("sh", ["-c", `exec ${by}"$@"`, "sh", ...command], {
+    cwd: root,
+    env: environmentOf(plan, temporary),
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const output = createWriteStream(log);
+  child.stdout.pipe(output, { end: false });
+  child.stderr.pipe(output, { end: false });
+  const over = new AbortController();
+  void clock.sleep(LIMIT_MS, over.signal).then(() => child.kill("SIGKILL"), () => {});
+  const ending = await new Promise<string>((resolve, reject) => {
+    child.once("error", reject);
+    child.once("close", (code, signal) => resolve(code === 0 ? "" : `ended with ${signal ?? code}`));
+  });
+  over.abort();
+  output.end();
   const { passed, failed } = readReport(report);
   if (ending !== "" && failed.length === 0) failed.push(`the run ${ending}`);
   // Bun's own cache of what it has compiled.
@@ -213,7 +227,8 @@ async function runOnce(plan: Plan, program: string): Promise<Outcome> {
   return { plan, passed, failed, seconds: (clock.now() - startMs) / 1000, left };
 }
 
-function plansOf(args: readonly string[]): Plan[] {
+/** The runs, in rounds of those that go on at once. */
+function roundsOf(args: readonly string[]): Plan[][] {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -222,6 +237,7 @@ function plansOf(args: readonly string[]): Plan[] {
       only: { type: "string", multiple: true, default: [] },
       load: { type: "string", multiple: true, default: USUAL_LOADS },
       seed: { type: "string", default: String(Math.floor(Math.random() * 1e9)) },
+      together: { type: "boolean", default: false },
     },
   });
   const { only, load: loads } = values;
@@ -242,16 +258,18 @@ function plansOf(args: readonly string[]): Plan[] {
   const firstSeed = number(values.seed, "seed");
   const folder = join(tmpdir(), `canopy-stress-${firstSeed}-${process.pid}`);
   mkdirSync(folder);
-  return Array.from({ length: number(values.runs, "runs") }, (_, index) => index).flatMap((index) =>
-    runtimes.map((runtime) => ({
+  return Array.from({ length: number(values.runs, "runs") }, (_, index) => index).flatMap((index) => {
+    const round = runtimes.map((runtime, at) => ({
       number: index + 1,
       runtime,
       load: loads[index % loads.length] ?? "none",
       seed: firstSeed + index,
       only,
       folder,
-    }))
-  );
+      place: values.together ? at : 0,
+    }));
+    return values.together ? [round] : round.map((plan) => [plan]);
+  });
 }
 
 function rowOf({ plan, passed, failed, seconds, left }: Outcome): string[] {
@@ -260,19 +278,19 @@ function rowOf({ plan, passed, failed, seconds, left }: Outcome): string[] {
   return [String(number), runtime, load, ...counts, `${seconds.toFixed(0)} s`, left.join(" ")];
 }
 
-const plans = plansOf(process.argv.slice(2));
+function tell({ plan, passed, failed, seconds }: Outcome): void {
+  const what = `run ${plan.number} of ${plans.at(-1)?.number} on ${plan.runtime}, ${plan.load}`;
+  print(`${what}: ${passed} passed, ${failed.length} failed in ${seconds.toFixed(0)} s`);
+  for (const name of failed) print(`  ${name}\n    CANOPY_SEED=${plan.seed}`);
+}
+
+const rounds = roundsOf(process.argv.slice(2));
+const plans = rounds.flat();
 const programs = new Map(
   [...new Set(plans.map(({ runtime }) => runtime))].map((one) => [one, programOf(one)]),
 );
 const outcomes: Outcome[] = [];
-for (const plan of plans) {
-  const outcome = await runOnce(plan, programs.get(plan.runtime) ?? "");
-  outcomes.push(outcome);
-  const { passed, failed } = outcome;
-  const what = `run ${plan.number} of ${plans.at(-1)?.number} on ${plan.runtime}, ${plan.load}`;
-  print(`${what}: ${passed} passed, ${failed.length} failed in ${outcome.seconds.toFixed(0)} s`);
-  for (const name of failed) print(`  ${name}\n    CANOPY_SEED=${plan.seed}`);
-}
+for (const round of rounds) outcomes.push(...await runRound(round));
 const head = ["RUN", "RUNTIME", "LOAD", "SEED", "PASSED", "FAILED", "TIME", "LEFT IN TMPDIR"];
 const right = "right" as const;
 print("");

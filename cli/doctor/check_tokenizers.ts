@@ -6,7 +6,7 @@ import type { LiveRouter } from "./check_live.ts";
 import type { DoctorFinding } from "./check_workers.ts";
 import { probe } from "../../router/engines/probe.ts";
 import { findTokenizer, noTokenizerText, type TokenizerNames } from "../../router/served/find_tokenizer.ts";
-import { workerHeaders } from "../../router/worker/worker_access.ts";
+import { workerAddress, workerHeaders } from "../../router/worker/worker_access.ts";
 
 /**
  * Says of every model whose agents' prompts are to be prefilled ahead whether they can be, as serving would find it; what
@@ -53,9 +53,10 @@ async function namesAt(
   config: ModelConfig,
   { clock, transport, stop: signal }: Io,
 ): Promise<TokenizerNames[]> {
-  const url = typeof worker === "string" ? worker : "url" in worker ? worker.url : worker.decode;
+  const written = typeof worker === "string" ? worker : "url" in worker ? worker.url : worker.decode;
   const apiKey = typeof worker === "object" && "url" in worker ? worker.api_key : undefined;
-  const headers = workerHeaders(config, { url, apiKey });
+  const { url, authorization } = workerAddress(written);
+  const headers = workerHeaders(config, { url, authorization, apiKey });
   try {
     const { tokenizerNames } = await probe({ config, transport, clock, url, headers, signal });
     return [{ url, headers, names: tokenizerNames ?? [] }];

@@ -5,7 +5,7 @@ import type { Io } from "../kit/io.ts";
 import type { EngineCapabilities } from "../../router/engines/engine.ts";
 import { probe } from "../../router/engines/probe.ts";
 import { EngineError } from "../../router/worker/engine_error.ts";
-import { workerHeaders } from "../../router/worker/worker_access.ts";
+import { workerAddress, workerHeaders } from "../../router/worker/worker_access.ts";
 
 /** One thing that was looked at. */
 export interface DoctorFinding {
@@ -39,12 +39,13 @@ async function checkWorker(
 async function checkServer(
   name: string,
   model: ModelConfig,
-  { url, apiKey: own }: { readonly url: string; readonly apiKey?: string | undefined },
+  { url: written, apiKey: own }: { readonly url: string; readonly apiKey?: string | undefined },
   io: Io,
 ): Promise<DoctorFinding[]> {
+  const { url, authorization } = workerAddress(written);
   const subject = `model ${name} at ${url}`;
-  const apiKey = own ?? model.api_key;
-  const headers = workerHeaders(model, { url, apiKey });
+  const apiKey = own ?? (authorization === undefined ? model.api_key : undefined);
+  const headers = workerHeaders(model, { url, authorization, apiKey: own });
   const { clock, transport, stop } = io;
   const startMs = clock.now();
   let capabilities: EngineCapabilities;
@@ -55,7 +56,7 @@ async function checkServer(
     const text = `${messageOf(error)}: ${remedy(name, error)}`;
     return [{ level: "problem", subject, text }];
   }
-  const server: Server = { url: url.replace(/\/+$/, "").replace(/\/v1$/, ""), apiKey };
+  const server: Server = { url: written.replace(/\/+$/, "").replace(/\/v1$/, ""), apiKey };
   const names = await listModels(transport, server, stop).catch(() => undefined);
   const can = describe(model, capabilities);
   const tookMs = Math.round(clock.now() - startMs);

@@ -13,7 +13,7 @@ import type { PoolShare, WorkerReport } from "./pool_share.ts";
 import { workerExists, WorkerRegistry } from "./registry.ts";
 import type { WorkerStatus } from "./worker.ts";
 import { WorkerPlacer } from "./worker_placer.ts";
-import type { WorkerAccess } from "../worker/worker_access.ts";
+import { plainUrl, type WorkerAccess, workerAddress } from "../worker/worker_access.ts";
 
 /** Options of `createPool`. */
 export interface PoolOptions {
@@ -71,27 +71,27 @@ function accessesOf(
   const isPair = typeof worker === "object" && "prefill" in worker;
   if (isPair !== servesInPairs(config)) {
     const what = isPair
-      ? `the pair ${worker.prefill} and ${worker.decode}`
-      : `the single server ${typeof worker === "string" ? worker : worker.url}`;
+      ? `the pair ${plainUrl(worker.prefill)} and ${plainUrl(worker.decode)}`
+      : `the single server ${plainUrl(typeof worker === "string" ? worker : worker.url)}`;
     throw unsupported(
       model,
       `Cannot use ${what} for model ${model}: engine ${config.engine} needs ` +
         (isPair ? "single servers" : "pairs of a prefill and a decode server"),
     );
   }
-  if (typeof worker === "string") return [{ url: worker }];
+  if (typeof worker === "string") return [workerAddress(worker)];
   if ("url" in worker) {
-    return [{ url: worker.url, apiKey: worker.api_key }];
+    return [{ ...workerAddress(worker.url), apiKey: worker.api_key }];
   }
   const { prefill, decode, bootstrap_host, bootstrap_port } = worker;
   return [
     {
-      url: prefill,
+      ...workerAddress(prefill),
       role: "prefill",
       bootstrapHost: bootstrap_host,
       bootstrapPort: bootstrap_port,
     },
-    { url: decode, role: "decode" },
+    { ...workerAddress(decode), role: "decode" },
   ];
 }
 

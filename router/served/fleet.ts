@@ -4,7 +4,7 @@ import { type Logger, logger } from "../../base/log.ts";
 import type { Transport } from "../../base/transport.ts";
 import type { FleetConfig, ModelConfig } from "../../cfgs/schema/config.ts";
 import { identifyServer, type ServerIdentity } from "../engines/identify.ts";
-import { type WorkerAccess, workerHeaders } from "../worker/worker_access.ts";
+import { type WorkerAccess, workerAddress, workerHeaders } from "../worker/worker_access.ts";
 import type { Models } from "./models.ts";
 import type { ServedModel } from "./served_model.ts";
 
@@ -234,16 +234,12 @@ function configOf(config: FleetConfig, model: string, engine: ModelConfig["engin
 }
 
 function accessOf(worker: FleetConfig["workers"][number]): WorkerAccess {
-  if (typeof worker === "string") return { url: plainUrl(worker) };
+  if (typeof worker === "string") return workerAddress(worker);
   return {
-    url: plainUrl(worker.url),
+    ...workerAddress(worker.url),
     apiKey: worker.api_key,
     role: worker.role,
     bootstrapPort: worker.bootstrap_port,
     bootstrapHost: worker.bootstrap_host,
   };
-}
-
-function plainUrl(url: string): string {
-  return url.replace(/\/+$/, "");
 }

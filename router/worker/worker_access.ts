@@ -1,5 +1,6 @@
 import process from "node:process";
 import type { ModelConfig } from "../../cfgs/schema/config.ts";
+import { targetOf } from "../transport/target.ts";
 
 /** One of a server's data-parallel ranks, each of which has a cache of its own. */
 export interface WorkerRank {
@@ -16,7 +17,10 @@ export function shownUrl({ url, rank }: Pick<WorkerAccess, "url" | "rank">): str
 
 /** Address of one worker, and its key. */
 export interface WorkerAccess {
+  /** Without a name and password, as logs, errors and lists show it. */
   readonly url: string;
+  /** The `authorization` header for the name and password that its URL was written with; a key goes before it. */
+  readonly authorization?: string | undefined;
   /** Sent as bearer token to this worker; overrides the model's. */
   readonly apiKey?: string | undefined;
   /** Its half of the work; absent for a server that does both. */
@@ -31,28 +35,51 @@ export interface WorkerAccess {
   readonly stranger?: boolean | undefined;
 }
 
+/** The address that a URL names: what may be shown of it, and apart from that the name and password in it. */
+export function workerAddress(written: string): Pick<WorkerAccess, "url" | "authorization"> {
+  const url = plainUrl(written);
+  return url.length + 1 >= written.length ? { url } : { url, authorization: targetOf(written).authorization };
+}
+
+/** A server's URL without a name, a password and a last slash. */
+export function plainUrl(written: string): string {
+  return written.replace(/^(https?:\/\/)[^/?#]*@/i, "$1").replace(/\/+$/, "");
+}
+
 /**
  * The headers that every request to a worker carries: the model's own ones and the worker's bearer token
- * (the worker's `api_key`, else the model's `api_key`, else the value of `api_key_env`). Lower-case names.
+ * (the worker's `api_key`, else the name and password in its URL, else the model's `api_key`, else the value of
+ * `api_key_env`). Lower-case names.
  */
 export function workerHeaders(config: ModelConfig, access: WorkerAccess): Record<string, string> {
-  if (access.stranger === true) {
-    return access.apiKey === undefined ? {} : { authorization: `Bearer ${access.apiKey}` };
-  }
   const headers: Record<string, string> = {};
-  for (const [name, value] of Object.entries(config.headers)) headers[name.toLowerCase()] = value;
-  const key = access.apiKey ?? config.api_key ??
-    (config.api_key_env === undefined ? undefined : process.env[config.api_key_env]);
-  if (key !== undefined && key !== "") headers["authorization"] = `Bearer ${key}`;
+  if (access.stranger !== true) {
+    for (const [name, value] of Object.entries(config.headers)) headers[name.toLowerCase()] = value;
+  }
+  const authorization = authorizationFor(config, access);
+  if (authorization !== undefined) headers["authorization"] = authorization;
   return headers;
 }
 
-/** The URLs of a model's configured servers, without a last slash. */
+function authorizationFor(
+  { api_key, api_key_env }: ModelConfig,
+  { apiKey, authorization, stranger }: WorkerAccess,
+): string | undefined {
+  if (apiKey !== undefined) return bearer(apiKey);
+  if (authorization !== undefined || stranger === true) return authorization;
+  return bearer(api_key ?? (api_key_env === undefined ? undefined : process.env[api_key_env]));
+}
+
+function bearer(key: string | undefined): string | undefined {
+  return key === undefined || key === "" ? undefined : `Bearer ${key}`;
+}
+
+/** The plain URLs of a model's configured servers. */
 export function configuredUrls({ workers }: Pick<ModelConfig, "workers">): string[] {
   return workers.flatMap((worker) => {
     if (typeof worker === "string") return [worker];
     return "url" in worker ? [worker.url] : [worker.prefill, worker.decode];
-  }).map((url) => url.replace(/\/+$/, ""));
+  }).map(plainUrl);
 }
 
 /** URLs made lately, by base and path: each is one text for all requests, which whoever looks it up has hashed before. */

@@ -2,7 +2,7 @@ import { type Clock, deadlineSignal } from "../../base/clock.ts";
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
-import type { IncomingResponse, Transport } from "../../base/transport.ts";
+import { type IncomingResponse, type Transport, withoutPassword } from "../../base/transport.ts";
 import type { AnswerEmbedding, AnswerFeatures, Embedder } from "./embedder.ts";
 import {
   type EmbeddingEndpoint,
@@ -58,7 +58,12 @@ export class HttpEmbedder implements Embedder {
     this.facts = {
       embedder: "http",
       model: options.model,
-      details: { url: options.url, endpoint: endpoint.path, token_features: endpoint.rows, dimensions },
+      details: {
+        url: withoutPassword(options.url),
+        endpoint: endpoint.path,
+        token_features: endpoint.rows,
+        dimensions,
+      },
     };
   }
 
@@ -75,7 +80,7 @@ export class HttpEmbedder implements Embedder {
       }
     }
     throw new CanopyError(
-      `Cannot embed with ${options.model} at ${options.url}: ${
+      `Cannot embed with ${options.model} at ${withoutPassword(options.url)}: ${
         failures.join("; ")
       }; start an embedding model there, ` +
         "such as `vllm serve MODEL --runner pooling --pooler-config.task token_embed`, or correct scorer.url",

@@ -1,3 +1,4 @@
+import type { Clock } from "../../../base/clock.ts";
 import { messageOf } from "../../../base/errors.ts";
 import type { Logger } from "../../../base/log.ts";
 import type {
@@ -12,6 +13,9 @@ import type {
 /** Most characters that are held for a scorer that is still being made. */
 const MAX_HELD_LENGTH = 16 * 1024 * 1024;
 
+/** Shortest time between two attempts to make it, in ms. */
+const AGAIN_MS = 30_000;
+
 /** An answer's feed before there is a scorer to take it. */
 interface Held {
   readonly id: AnswerId;
@@ -22,20 +26,23 @@ interface Held {
 
 /**
  * A scorer that is made when the first answer comes, or when it is told to: a model of some hundred megabytes is not
- * loaded for a router of which nobody wants early exit. What comes before it is there is held and handed on.
+ * loaded for a router of which nobody wants early exit. What comes before it is there is held and handed on. One that
+ * could not be made, as its endpoint was not there yet, is tried again by answers that come half a minute later.
  */
 export class LazyScorer implements Scorer {
   readonly #make: () => Promise<Scorer>;
+  readonly #clock: Clock;
   readonly #log: Logger;
   readonly #held = new Set<Held>();
   #heldLength = 0;
   #making: Promise<Scorer | undefined> | undefined;
   #scorer: Scorer | undefined;
-  #failure = "the scorer is not there yet";
+  #failure: { readonly message: string; readonly atMs: number } | undefined;
   #closed = false;
 
-  constructor(make: () => Promise<Scorer>, log: Logger) {
+  constructor(make: () => Promise<Scorer>, { clock, log }: { readonly clock: Clock; readonly log: Logger }) {
     this.#make = make;
+    this.#clock = clock;
     this.#log = log;
   }
 
@@ -43,18 +50,18 @@ export class LazyScorer implements Scorer {
     return this.#scorer?.facts;
   }
 
-  /** Makes the scorer, if that has not begun. */
+  /** Makes the scorer, if that has not begun, nor failed lately. */
   start(): void {
+    const failure = this.#failure;
+    if (failure !== undefined && this.#clock.now() - failure.atMs < AGAIN_MS) return;
     this.#making ??= this.#made();
   }
 
   open(id: AnswerId): AnswerFeed {
     if (this.#scorer !== undefined) return this.#scorer.open(id);
     const held: Held = { id, text: "", ended: false, feed: undefined };
-    if (!this.#closed) {
-      this.#held.add(held);
-      this.start();
-    }
+    if (!this.#closed) this.start();
+    if (!this.#closed && this.#making !== undefined) this.#held.add(held);
     return {
       append: (text) => {
         if (held.feed !== undefined) return held.feed.append(text);
@@ -76,7 +83,10 @@ export class LazyScorer implements Scorer {
 
   similarity(a: AnswerId, b: AnswerId, metric: SimilarityMetric, deadlineMs: number): Promise<Similarity> {
     if (this.#scorer !== undefined) return this.#scorer.similarity(a, b, metric, deadlineMs);
-    return Promise.resolve({ metric, value: undefined, reason: this.#failure, tokens: [0, 0] });
+    const reason = this.#making === undefined && this.#failure !== undefined
+      ? `there is no scorer: ${this.#failure.message}`
+      : "the scorer is not there yet";
+    return Promise.resolve({ metric, value: undefined, reason, tokens: [0, 0] });
   }
 
   async close(): Promise<void> {
@@ -88,6 +98,7 @@ export class LazyScorer implements Scorer {
   async #made(): Promise<Scorer | undefined> {
     try {
       const scorer = await this.#make();
+      if (this.#failure !== undefined) this.#log.info("The scorer is there now");
       this.#scorer = scorer;
       for (const held of this.#held) {
         held.feed = scorer.open(held.id);
@@ -96,8 +107,12 @@ export class LazyScorer implements Scorer {
       }
       return scorer;
     } catch (error) {
-      this.#failure = `there is no scorer: ${messageOf(error)}`;
-      this.#log.warning("Early exit cannot compare answers: {error}", { error: messageOf(error) });
+      const message = messageOf(error);
+      if (message !== this.#failure?.message && !this.#closed) {
+        this.#log.warning("Early exit cannot compare answers: {error}", { error: message });
+      }
+      this.#failure = { message, atMs: this.#clock.now() };
+      this.#making = undefined;
       return undefined;
     } finally {
       this.#held.clear();

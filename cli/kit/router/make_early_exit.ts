@@ -36,7 +36,8 @@ export interface EarlyExit {
  * else when a request does.
  */
 export function makeEarlyExit(config: Config, io: ScorerMeans, options: EarlyExitOptions = {}): EarlyExit {
-  const scorer = new LazyScorer(() => makeScorer(config.scorer, io, options.start), logger("scorer"));
+  const make = () => makeScorer(config.scorer, io, options.start);
+  const scorer = new LazyScorer(make, { clock: io.clock, log: logger("scorer") });
   const services: EarlyExitServices = {
     scorer,
     verdict: { prompt: verdictPrompt, yes: yesProbability },

@@ -71,6 +71,8 @@ export class ThreadedRouter {
     }
     const { config, means } = this.#options;
     this.#scorer ??= makeScorer(config.scorer, means);
+    // The threads ask again for one that could not be made.
+    this.#scorer.catch(() => this.#scorer = undefined);
     const say = (answer: FromScorerThread) => post({ kind: "scorer", message: answer });
     const use = this.#scorer.then(async (scorer) => {
       if (scorer instanceof WorkerScorer) await scorer.ready();

@@ -8,7 +8,7 @@ import type { EngineCapabilities, GenerateRequest } from "../engine.ts";
 import { refuseDeadly } from "../guards/refuse_deadly.ts";
 import type { Pool } from "../../pool/pool.ts";
 import type { CalledWorker } from "../../worker/upstream_call.ts";
-import { workerHeaders, workerUrl } from "../../worker/worker_access.ts";
+import { plainUrl, workerAddress, workerHeaders, workerUrl } from "../../worker/worker_access.ts";
 import { hasManyIds, writeInTurns } from "../../wire/write_json.ts";
 import { WorkerCall } from "../../worker/worker_call.ts";
 
@@ -91,12 +91,8 @@ export function headersFor(
   const known = pool.headers?.(workerId);
   if (known !== undefined) return known;
   const worker = config.workers.find((entry) =>
-    typeof entry === "object" && "url" in entry && sameBase(entry.url, url)
+    typeof entry === "object" && "url" in entry && plainUrl(entry.url) === plainUrl(url)
   );
-  const apiKey = typeof worker === "object" && "url" in worker ? worker.api_key : undefined;
-  return workerHeaders(config, { url, apiKey });
-}
-
-function sameBase(a: string, b: string): boolean {
-  return a.replace(/\/+$/, "") === b.replace(/\/+$/, "");
+  const isKnown = typeof worker === "object" && "url" in worker;
+  return workerHeaders(config, isKnown ? { ...workerAddress(worker.url), apiKey: worker.api_key } : { url });
 }

@@ -11,7 +11,7 @@ import type { HttpServices } from "../gate/services.ts";
 import { serverIdOf, type WorkerStatus } from "../../pool/worker.ts";
 import type { PendingWorker } from "../../served/fleet.ts";
 import type { ServedModel } from "../../served/served_model.ts";
-import { configuredUrls, shownUrl } from "../../worker/worker_access.ts";
+import { configuredUrls, plainUrl, shownUrl, workerAddress } from "../../worker/worker_access.ts";
 
 /** A worker to add, in the names of SGLang's own gateways; their other fields are let through. */
 const newWorkerSchema = z.looseObject({
@@ -125,11 +125,12 @@ function removeWorker(http: HttpServices, call: Call, id: string): Response {
 
 async function addWorker(http: HttpServices, call: Call, asked: NewWorker): Promise<Response> {
   const { worker_type: role } = asked;
-  const url = asked.url.replace(/\/+$/, "");
+  const address = workerAddress(asked.url);
+  const { url } = address;
   const name = asked.model ?? asked.model_id;
   checkHosts(http, { url, bootstrap_host: asked.bootstrap_host ?? undefined });
   const access = {
-    url,
+    ...address,
     role: role === "regular" ? undefined : role,
     apiKey: asked.api_key,
     bootstrapPort: asked.bootstrap_port ?? undefined,
@@ -273,7 +274,7 @@ function pendingBody({ access, model, problem }: PendingWorker): JsonObject {
 }
 
 function findPending(http: HttpServices, id: string): PendingWorker | undefined {
-  const url = id.replace(/\/+$/, "");
+  const url = plainUrl(id);
   return http.fleet?.pending.find(({ access }) => access.url === url);
 }
 
@@ -306,10 +307,9 @@ function idOf({ req }: Call): string {
 
 /** The worker of that id or, as in SGLang's gateways, of that URL. */
 function find(http: HttpServices, id: string): Found {
-  const plain = (url: string) => url.replace(/\/+$/, "");
   const found = workersOf(http).find(({ worker }) =>
     worker.id === id || serverIdOf(worker) === id ||
-    [worker.url, shownUrl(worker)].some((url) => plain(url) === plain(id))
+    [id.replace(/\/+$/, ""), plainUrl(id)].some((url) => url === worker.url || url === shownUrl(worker))
   );
   if (found !== undefined) return found;
   throw new CanopyError(`There is no worker ${JSON.stringify(id.slice(0, 200))}: GET /workers lists them`, {

@@ -221,3 +221,33 @@ test("under an admin key, workers join only from this host, from hosts of the co
     assert.equal(await add("http://gpu1:5", { ...prefill, bootstrap_host: "10.0.0.7" }), 202);
   });
 });
+
+test("the name and password in a worker's URL go to that worker, and to nobody who looks", async () => {
+  const url = "http://user:hush%3Ahush@near:1";
+  const config = { models: { m: { ...one.models.m, workers: [url], api_key: "the model's" } } };
+  await withRouter(config, async (router, asked) => {
+    await router.ready();
+    const added = await send(router, "POST", "/workers", { url: "http://late:hush:hush@far:2" });
+    const said = [
+      JSON.stringify(await added.json()),
+      await (await send(router, "GET", "/workers")).text(),
+      await (await send(router, "GET", "/list_workers")).text(),
+      await (await send(router, "GET", "/metrics")).text(),
+      await (await send(router, "GET", "/v1/config")).text(),
+    ];
+    for (const text of said) assert.doesNotMatch(text, /hush/);
+    assert.match(said[1]!, /"url":"http:\/\/near:1"/);
+    const sent = (host: string) =>
+      new Set(asked.filter(({ url }) => url.includes(host)).map(({ headers }) => headers.authorization));
+    assert.deepEqual(sent("near"), new Set([`Basic ${btoa("user:hush:hush")}`]));
+    assert.deepEqual(sent("far"), new Set([`Basic ${btoa("late:hush:hush")}`]));
+    assert.ok(!asked.some(({ url }) => url.includes("hush")));
+    // Whoever added it removes it by what was written.
+    const removed = await send(
+      router,
+      "DELETE",
+      `/workers/${encodeURIComponent("http://late:hush:hush@far:2")}`,
+    );
+    assert.deepEqual(await removed.json(), { status: "accepted", worker_id: "m.w2", url: "http://far:2" });
+  });
+});
