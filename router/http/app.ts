@@ -8,7 +8,6 @@ import type { Random } from "../../base/random.ts";
 import { adminRoutes } from "./admin/admin.ts";
 import { healthRoutes } from "./admin/health.ts";
 import { workerRoutes } from "./admin/workers.ts";
-import { anthropicError } from "./anthropic/anthropic_error.ts";
 import { messageRoutes } from "./anthropic/messages.ts";
 import { type Admission, admissionOf } from "./gate/admission.ts";
 import { arriving } from "./gate/arrival.ts";
@@ -78,9 +77,9 @@ export function createApp(services: AppServices): Hono<Env> {
   app.onError((error, call) => {
     const headers = call.get("pass")?.headers() ?? {};
     if (http.drain.draining) headers["connection"] = "close";
-    return errorResponse(error, headers, errorForm(call.req.path));
+    return errorResponse(error, call.req.path, headers);
   });
-  app.notFound((call) => errorResponse(notFound(call.req.path)));
+  app.notFound((call) => errorResponse(notFound(call.req.path), call.req.path));
   const idHeaders = config.server.request_id_headers.map((name) => name.toLowerCase());
   app.use(arriving({ clock, random: http.random, idHeaders, metrics: http.metrics.http }));
   if (config.server.cors_origins.length > 0) app.use(crossOrigin(config.server.cors_origins));
@@ -110,12 +109,6 @@ export function createApp(services: AppServices): Hono<Env> {
   // Behind the routes, so that a request that has one does not pass it.
   app.use(methodNotAllowed({ app, onMethodNotAllowed: ({ req }, methods) => wrongMethod(req, methods) }));
   return app;
-}
-
-/** How errors of a route look; OpenAI's form is the usual one. */
-function errorForm(path: string): ((error: CanopyError) => object) | undefined {
-  if (/^\/v1\/messages(?:\/|$)/.test(path)) return anthropicError;
-  return path.startsWith("/api/") ? ({ message }) => ({ error: message }) : undefined;
 }
 
 /** Pages of these origins (`*`: of all) may ask, with any header, and read all headers of the answers. */

@@ -37,7 +37,7 @@ export function refusedRoutes(): Hono<Env> {
     for (const path of paths) {
       routes.all(
         path,
-        () => errorResponse(new CanopyError(sentence, { code: "not_implemented", status: 501 })),
+        () => errorResponse(new CanopyError(sentence, { code: "not_implemented", status: 501 }), path),
       );
     }
   }

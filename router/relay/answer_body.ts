@@ -1,3 +1,4 @@
+import { joined } from "../../base/bytes.ts";
 import type { StopSignal } from "../../base/stop_signal.ts";
 import type { CanopyError } from "../../base/errors.ts";
 import type { AnswerRewrite } from "./answer_rewrite.ts";
@@ -28,6 +29,8 @@ export interface AnswerBodyOptions {
   readonly signal: StopSignal;
   /** Makes the error that a client sees for a broken answer. */
   readonly describe: (error: unknown) => CanopyError;
+  /** Makes of it the last event of a stream. */
+  readonly event: (error: CanopyError) => Uint8Array;
   /** Called with the events at the end of a whole stream. */
   readonly onLast: (events: Uint8Array) => void;
   /** Called exactly once. */
@@ -123,7 +126,8 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     void this.#call.drop();
     this.#end("failed");
     if (frames === undefined) throw described;
-    return { done: false, value: encoder.encode((frames.torn ? "\n\n" : "") + errorEvent(described)) };
+    const event = this.#options.event(described);
+    return { done: false, value: frames.torn ? joined([encoder.encode("\n\n"), event]) : event };
   }
 
   /** Stops the worker; it counts as busy until it was told. */
@@ -171,14 +175,4 @@ class Onward implements ReadFilter<void> {
       this.#fail(cause);
     }
   }
-}
-
-/** The body of an error answer, in OpenAI's form. */
-export function failureBody(error: CanopyError): string {
-  const { message, type, code } = error;
-  return JSON.stringify({ error: { message, type, param: error.param ?? null, code } });
-}
-
-function errorEvent(error: CanopyError): string {
-  return `data: ${failureBody(error)}\n\n`;
 }

@@ -1,5 +1,5 @@
 import { isJsonObject } from "../../base/json.ts";
-import { failureBody } from "./answer_body.ts";
+import { errorBody, errorBodyAt } from "../wire/error_form.ts";
 import type { CalledWorker } from "../worker/upstream_call.ts";
 import { readComplaint, streamedError, workerRefusal } from "../worker/worker_errors.ts";
 
@@ -18,10 +18,14 @@ export function isRefusalStatus(status: number): boolean {
  * The body of an engine's 4xx or 503 for the client: as it is, but for plain text, for SGLang's and FastAPI's own forms, and
  * for what tells of the engine's inside. Of these the sentence is passed on, in our own form.
  */
-export function refusalBody(worker: CalledWorker, status: number, bytes: Uint8Array): Uint8Array {
+export function refusalBody(
+  worker: CalledWorker,
+  { status, path }: { readonly status: number; readonly path: string },
+  bytes: Uint8Array,
+): Uint8Array {
   const text = new TextDecoder().decode(bytes);
   if (!tellsInside(text) && isInForm(text)) return bytes;
-  return new TextEncoder().encode(failureBody(workerRefusal(worker, status, text)));
+  return new TextEncoder().encode(JSON.stringify(errorBodyAt(path, workerRefusal(worker, status, text))));
 }
 
 /** Whole events, the first of which is an error: without what tells of the engine's inside. */
@@ -30,7 +34,7 @@ export function refusalEvents(worker: CalledWorker, events: Uint8Array): Uint8Ar
   if (!tellsInside(text)) return events;
   const clean = text.replace(/^data: (\{"error".*)$/gm, (line, json: string) => {
     try {
-      return `data: ${failureBody(streamedError(worker, readComplaint(JSON.parse(json))))}`;
+      return `data: ${JSON.stringify(errorBody(streamedError(worker, readComplaint(JSON.parse(json)))))}`;
     } catch {
       return line;
     }

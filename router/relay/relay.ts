@@ -11,7 +11,7 @@ import type { Arrivals } from "../pool/arrivals.ts";
 import { AttemptBudget } from "../pool/attempt_budget.ts";
 import type { Lease, LeaseHint } from "../pool/lease.ts";
 import type { PromptPrefix } from "../pool/prompt_prefix.ts";
-import { AnswerBody, failureBody } from "./answer_body.ts";
+import { AnswerBody } from "./answer_body.ts";
 import { attemptCall, type AttemptOptions } from "./attempt_call.ts";
 import { hedged } from "./hedge.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
@@ -21,6 +21,7 @@ import type { Relay, RelayAnswer, RelayRequest, RelayRetries, RetriedRequest } f
 import type { RequestIds } from "./request_ids.ts";
 import { LONG_BODY, RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
+import { errorBodyAt, errorEventAt } from "../wire/error_form.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
 import { forwardedHeaders, returnedHeaders } from "../wire/headers.ts";
 import { applyEdits, applyEditsInTurns, type Edit } from "../wire/splice_json.ts";
@@ -304,7 +305,7 @@ class WorkerRelay implements Relay {
       if (body !== undefined) noteCached(attempt, body);
       if (body !== undefined && isRefusalStatus(status)) {
         headers["content-type"] = "application/json";
-        const told = refusalBody(call.worker, status, body);
+        const told = refusalBody(call.worker, { status, path: request.path }, body);
         return { status, headers, body: unshared(rewrite?.answer(told) ?? told) };
       }
       return { status, headers, body: body && unshared(rewrite?.answer(body) ?? body) };
@@ -325,6 +326,7 @@ class WorkerRelay implements Relay {
         : undefined,
       signal,
       describe: (error) => this.#describe(requestId, call, error),
+      event: (error) => errorEventAt(request.path, error),
       onLast: (events) => noteCached(attempt, events),
       onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
     });
@@ -349,7 +351,8 @@ class WorkerRelay implements Relay {
     this.#logFailure(job.requestId, failure.error);
     const headers = { "content-type": "application/json", "x-request-id": job.requestId, ...extra };
     const { status } = failure.error;
-    return { status, headers, body: encoder.encode(failureBody(failure.error)), gaveUp };
+    const body = JSON.stringify(errorBodyAt(job.request.path, failure.error));
+    return { status, headers, body: encoder.encode(body), gaveUp };
   }
 
   /** Reads the body of a refusal; undefined when it breaks off. Rejects as `#try` does when the client goes. */

@@ -124,7 +124,8 @@ export class ServingRouter {
     return {
       fetch: (request, env) => {
         if (!isLeadingPath(request.url)) return app.fetch(request, env);
-        return this.#http.fetch(request, env).catch((error) => errorResponse(asCanopyError(error)));
+        const { pathname } = new URL(request.url);
+        return this.#http.fetch(request, env).catch((error) => errorResponse(asCanopyError(error), pathname));
       },
     };
   }

@@ -1,12 +1,12 @@
 import { CanopyError } from "../../../base/errors.ts";
 import { isJsonObject, type Json, type JsonObject } from "../../../base/json.ts";
 import type { RunEvent } from "../../moa/run/run.ts";
+import { anthropicError } from "../../wire/error_form.ts";
 import { namedEvent } from "../../wire/sse.ts";
 import { isSet } from "../gate/fields.ts";
 import type { AnswerHead } from "../openai/answer/answer.ts";
 import { type AnswerPart, AnswerParts } from "../openai/answer/answer_parts.ts";
 import type { RunAnswer, RunsSoFar } from "../openai/answer/run_answer.ts";
-import { anthropicError } from "./anthropic_error.ts";
 import type { MessageRequest } from "./request_schema.ts";
 
 const STOP_REASONS = {

@@ -1,18 +1,9 @@
 import { CanopyError, messageOf } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
+import { errorBodyAt } from "../../wire/error_form.ts";
 import { EngineError } from "../../worker/engine_error.ts";
 
 const log = logger("http");
-
-/** OpenAI's error body. */
-export interface ErrorBody {
-  readonly error: {
-    readonly message: string;
-    readonly type: string;
-    readonly param: string | null;
-    readonly code: string;
-  };
-}
 
 /** Any thrown value as our own error; what we did not expect becomes a 500 without details, and is logged. */
 export function asCanopyError(error: unknown): CanopyError {
@@ -26,21 +17,14 @@ export function asCanopyError(error: unknown): CanopyError {
   });
 }
 
-export function errorBody(error: CanopyError): ErrorBody {
-  return {
-    error: { message: error.message, type: error.type, param: error.param ?? null, code: error.code },
-  };
-}
-
 /**
- * The error as an HTTP answer. `x-should-retry: false` tells OpenAI's clients not to repeat what was retried
- * already (workers) or will fail again (our own 500s); 429 and 503 carry `Retry-After` in seconds. `bodyOf`: the body in
- * another API's form.
+ * The error as an HTTP answer, in the form of the path's API. `x-should-retry: false` tells OpenAI's clients not to repeat what was retried
+ * already (workers) or will fail again (our own 500s); 429 and 503 carry `Retry-After` in seconds.
  */
 export function errorResponse(
   thrown: unknown,
+  path: string,
   extraHeaders: Readonly<Record<string, string>> = {},
-  bodyOf: (error: CanopyError) => object = errorBody,
 ): Response {
   const error = asCanopyError(thrown);
   const headers = new Headers({
@@ -53,7 +37,7 @@ export function errorResponse(
     headers.set("retry-after", String(Math.max(1, Math.ceil(error.retryAfterSeconds ?? 1))));
   } else if (error.status >= 499 || error instanceof EngineError) headers.set("x-should-retry", "false");
   if (error.status === 401) headers.set("www-authenticate", "Bearer");
-  return new Response(JSON.stringify(bodyOf(error)), { status: error.status, headers });
+  return new Response(JSON.stringify(errorBodyAt(path, error)), { status: error.status, headers });
 }
 
 /** The reason with which everything that works for a request is aborted when its client has left. */
@@ -84,5 +68,5 @@ export function wrongMethod(
     type: "invalid_request_error",
     param: "method",
   });
-  return errorResponse(error, { allow: allowed.join(", ") });
+  return errorResponse(error, path, { allow: allowed.join(", ") });
 }

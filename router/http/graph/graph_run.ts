@@ -1,5 +1,6 @@
 import type { JsonObject } from "../../../base/json.ts";
-import { asCanopyError, errorBody } from "../gate/errors.ts";
+import { asCanopyError } from "../gate/errors.ts";
+import { errorBody } from "../../wire/error_form.ts";
 import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";

@@ -26,7 +26,7 @@ export function pageRoutes(): Hono<Env> {
   const routes = new Hono<Env>();
   routes.all("/", (call) => {
     const reads = call.req.method === "GET" || call.req.method === "HEAD";
-    if (!reads || !wantsHtml(call.req.header("accept"))) return errorResponse(notFound("/"));
+    if (!reads || !wantsHtml(call.req.header("accept"))) return errorResponse(notFound("/"), "/");
     return file(call, files["index.html"], "text/html; charset=utf-8");
   });
   routes.get("/page/page.css", (call) => file(call, files["page.css"], "text/css; charset=utf-8"));

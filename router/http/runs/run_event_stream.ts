@@ -1,6 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { AsyncQueue } from "../../../base/queue.ts";
-import { asCanopyError, errorBody } from "../gate/errors.ts";
+import { asCanopyError } from "../gate/errors.ts";
+import { errorBody } from "../../wire/error_form.ts";
 import { traceEventBody } from "../openai/run_body.ts";
 import type { Run } from "../../moa/run/run.ts";
 import { DONE, DONE_EVENT, sseEvent } from "../../wire/sse.ts";

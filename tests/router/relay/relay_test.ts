@@ -638,3 +638,41 @@ test("what all workers have failed at is given up with a reason, what the reques
     assert.deepEqual(bench.leaks(), CLEAN);
   }
 });
+
+test("to a request in Anthropic's form all errors are, also of a relayed stream that breaks off", async () => {
+  const script = (...scripts: Script[]) => {
+    const bench = relayBench({ retries: 0 });
+    bench.workers.scripts.set("a", scripts);
+    return bench;
+  };
+  const ask = async (bench: ReturnType<typeof relayBench>) => {
+    const body = new TextEncoder().encode('{"model":"m","messages":[]}');
+    const request = { method: "POST", path: "/v1/messages", headers: {}, body } as const;
+    const text = await bench.clock.run(async () =>
+      await responseOf(await bench.relay.relay(bench.model, request, bench.gone.signal)).text()
+    );
+    assert.deepEqual(bench.leaks(), CLEAN);
+    return text;
+  };
+  const gone = JSON.parse(await ask(script({ before: [{ fail: "connect_failed" }] })));
+  assert.deepEqual([gone.type, gone.error.type], ["error", "api_error"]);
+  assert.match(gone.error.message, /did not answer/);
+
+  const detail = JSON.stringify({ detail: [{ loc: ["body", "top_k"], msg: "no number", input: 1 }] });
+  const refused = JSON.parse(
+    await ask(script({ status: 422, headers: JSON_HEAD, body: [{ send: detail }] })),
+  );
+  assert.deepEqual(refused, {
+    type: "error",
+    error: { type: "invalid_request_error", message: "top_k: no number" },
+  });
+
+  const first = 'event: message_start\ndata: {"type":"message_start"}\n\n';
+  const headers = { "content-type": "text/event-stream" };
+  const broken = await ask(script({ headers, body: [{ send: first }, { fail: "reset_in_body" }] }));
+  assert.ok(broken.startsWith(first), broken);
+  assert.match(
+    broken.slice(first.length),
+    /^event: error\ndata: \{"type":"error","error":\{"type":"api_error","message":"/,
+  );
+});

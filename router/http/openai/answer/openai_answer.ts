@@ -2,7 +2,7 @@ import type { CanopyError } from "../../../../base/errors.ts";
 import type { JsonObject } from "../../../../base/json.ts";
 import type { RunEvent } from "../../../moa/run/run.ts";
 import { DONE_EVENT, sseEvent } from "../../../wire/sse.ts";
-import { errorBody } from "../../gate/errors.ts";
+import { errorBody } from "../../../wire/error_form.ts";
 import type { AnswerWriter } from "./answer.ts";
 import type { RunAnswer, RunsSoFar } from "./run_answer.ts";
 
