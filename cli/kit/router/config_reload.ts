@@ -54,7 +54,7 @@ export class ConfigReload {
     const { io, source } = this.#options;
     const off = io.onHangUp(() => this.reload());
     signal.addEventListener("abort", off, { once: true });
-    if (source !== undefined) await this.#watch(signal);
+    if (source !== undefined) await this.#watch(source, signal);
   }
 
   /** Reads the configuration again. A bad one is logged, and the old one stays. */
@@ -110,9 +110,9 @@ export class ConfigReload {
   }
 
   /** A change counts once two looks have seen the same: an editor may be writing. */
-  async #watch(signal: AbortSignal): Promise<void> {
-    let known = this.#fingerprint();
-    let seen = known;
+  async #watch(source: ReloadSource, signal: AbortSignal): Promise<void> {
+    let seen = this.#fingerprint();
+    let known = this.#isInEffect(source) ? seen : undefined;
     while (!signal.aborted) {
       await this.#options.io.clock.sleep(LOOK_MS, signal).catch(() => {});
       if (signal.aborted) return;
@@ -122,6 +122,17 @@ export class ConfigReload {
         this.reload();
       }
       seen = now;
+    }
+  }
+
+  /** False where the files have changed since they were read for the start, which takes a while. */
+  #isInEffect(source: ReloadSource): boolean {
+    try {
+      const { config, later: held = [] } = source.read();
+      const { now, later } = liveChange(this.#config, config);
+      return now.length + later.length + held.length === 0;
+    } catch {
+      return false;
     }
   }
 

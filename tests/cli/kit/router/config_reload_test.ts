@@ -34,7 +34,13 @@ const FIRST = {
   models: { a: { model: "org/a", engine: "vllm", workers: ["http://a:1"] } },
 };
 
-async function onStage(use: (stage: Stage) => Promise<void> | void, path = "canopy.json"): Promise<void> {
+async function onStage(
+  use: (stage: Stage) => Promise<void> | void,
+  { path = "canopy.json", whileStarting = () => {} }: {
+    readonly path?: string;
+    readonly whileStarting?: (stage: Stage) => void;
+  } = {},
+): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "canopy-reload-"));
   const end = new AbortController();
   const clock = new VirtualClock();
@@ -81,6 +87,7 @@ async function onStage(use: (stage: Stage) => Promise<void> | void, path = "cano
     const read = () => loadCheckedConfig({ path: file, env, overrides });
     const first = read();
     origins.read(first.provenance);
+    whileStarting(stage);
     const reload = new ConfigReload({
       source: { read, files: [file] },
       config: first.config,
@@ -226,6 +233,21 @@ test("a changed file is read again once it has been quiet, however it was replac
     write(stage, { server: { port: 1234, audit: false, max_body_bytes: 5 } });
     await stage.clock.advance(stage.clock.now() + 10_000);
     assert.equal(stage.applied.length, 2, "the same content is no change");
+  });
+});
+
+test("a change that was made while the router started is in effect soon after", async () => {
+  const changed = { server: { port: 1234, max_running: 3, api_keys: ["k"] } };
+  await onStage(async ({ clock, applied, lines }) => {
+    await clock.advance(4_500);
+    assert.deepEqual(applied.map(({ server }) => server.api_keys), [["k"]]);
+    assert.match(lines.join("\n"), /was read again, in effect for new requests: server\.api_keys/);
+    await clock.advance(20_000);
+    assert.equal(applied.length, 1);
+  }, { whileStarting: (stage) => write(stage, changed) });
+  await onStage(async ({ clock, applied, lines }) => {
+    await clock.advance(20_000);
+    assert.deepEqual([applied, lines], [[], []], "what is as it was is not read aloud");
   });
 });
 
