@@ -18,7 +18,7 @@ import { routerOverrides, splitRouterArgs } from "../kit/router_flags/launch_fla
 import { detachLaunch } from "./detach.ts";
 import { LAUNCH_NAME_OPTIONS, PATIENCE_OPTIONS } from "./options.ts";
 import { LaunchProgress } from "./progress.ts";
-import { makeRoom, newState, StateWriter } from "./state.ts";
+import { makeRoom, newState, refuseRunning, StateWriter } from "./state.ts";
 import { selfCommand } from "../../launcher/commands/self_command.ts";
 import {
   type LaunchPlan,
@@ -134,6 +134,8 @@ async function launch(launching: Launching): Promise<number> {
   io.out.write(`${planText(plan)}\n`);
   if (loaded.format !== "canopy") writeModelPorts(loaded, plan, io);
 
+  // Another one of that name may have begun while this one looked at the GPUs.
+  refuseRunning(folder, name, table);
   const state = new StateWriter(folder, newState(loaded.source, table, io));
   const processes = new SystemProcesses({
     launchId: state.id,

@@ -17,15 +17,8 @@ export async function makeRoom(
   options: { readonly table: ProcessTable; readonly graceMs: number; readonly io: Io },
 ): Promise<void> {
   const { table, graceMs, io } = options;
-  const found = findState(folder, table);
-  if (found === undefined) return;
-  const { state } = found;
-  if (isRunning(state, table)) {
-    throw new CanopyError(
-      `Launch "${name}" runs already (process ${state.pid}): stop it with canopy stop, or give this one another --name`,
-      { code: "launch_running", status: 409 },
-    );
-  }
+  const state = refuseRunning(folder, name, table);
+  if (state === undefined) return;
   const groups = leftoverGroups(state, table);
   if (groups.length === 0) return;
   io.err.write(
@@ -34,6 +27,16 @@ export async function makeRoom(
     } (${groups.join(", ")}): ending them\n`,
   );
   await endGroups(groups, { table, clock: io.clock, graceMs });
+}
+
+/** The state of an earlier launch of that name, which runs no more. Throws 409 `launch_running`. */
+export function refuseRunning(folder: string, name: string, table: ProcessTable): LaunchState | undefined {
+  const state = findState(folder, table)?.state;
+  if (state === undefined || !isRunning(state, table)) return state;
+  throw new CanopyError(
+    `Launch "${name}" runs already (process ${state.pid}): stop it with canopy stop, or give this one another --name`,
+    { code: "launch_running", status: 409 },
+  );
 }
 
 /** Keeps the state file of a launch up to date. */

@@ -49,6 +49,9 @@ test("a last word that may not be whole is not read, nor what was not begun, nor
   assert.deepEqual(byTime.map(({ agent }) => agent), ["c", "b", "a"]);
   const thinking = firstWords([writing("a", "So it is", "<think>a b c d e f</think>So it is")], "declared");
   assert.ok(thinking[0]!.tokens < 3, "reasoning is nothing that anybody reads");
+  // A search for its end from each of its characters would take minutes.
+  const long = "x".repeat(1_000_000);
+  assert.equal(firstWords([writing("a", `${long}\n y`)], "declared")[0]!.text, long);
 });
 
 test("a step is taken when everybody who still writes has written enough since the one before", async () => {
