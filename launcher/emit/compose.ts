@@ -29,6 +29,7 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
   const serviceOf = (engine: PlannedEngine) => engine.within ?? engine.name;
   const config = routerConfig(input, (engine) => `http://${serviceOf(engine)}:${engine.port}`);
   const port = routerPort(config);
+  const scheme = config.server.tls === undefined ? "http" : "https";
   const services: Record<string, unknown> = {};
   for (const engine of engines) services[engine.name] = engineService(engine, input);
   services["canopy"] = {
@@ -37,14 +38,14 @@ export function emitCompose(input: EmitInput): EmittedFile[] {
     command: ["serve", "/etc/canopy/canopy.jsonc", "--host", "0.0.0.0", "--port", String(port)],
     ports: [`127.0.0.1:${port}:${port}`],
     volumes: ["./canopy.jsonc:/etc/canopy/canopy.jsonc:ro"],
-    healthcheck: { test: healthCheck(port), interval: "10s", timeout: "6s", start_period: "60s" },
+    healthcheck: { test: healthCheck(port, scheme), interval: "10s", timeout: "6s", start_period: "60s" },
     depends_on: dependsOn(engines),
     restart: "unless-stopped",
     stop_grace_period: `${routerStopSeconds(config)}s`,
   };
   const project = { name: "canopy", services, volumes: { "model-cache": {} } };
   const comment = "# Engines and router of one host. Start: docker compose up -d; the answer is on " +
-    `http://127.0.0.1:${port}.\n# Gated models: set HF_TOKEN in the environment or in .env.\n`;
+    `${scheme}://127.0.0.1:${port}.\n# Gated models: set HF_TOKEN in the environment or in .env.\n`;
   return [
     {
       path: "compose.yaml",

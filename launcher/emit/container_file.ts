@@ -52,6 +52,6 @@ ${SETTINGS}`,
 }
 
 /** A check that the server on this port of its container lives, by Canopy itself: its image has no shell. */
-export function healthCheck(port: number): readonly string[] {
-  return ["CMD", PROGRAM_IN_CONTAINER, "health", "--url", `http://127.0.0.1:${port}`];
+export function healthCheck(port: number, scheme: "http" | "https" = "http"): readonly string[] {
+  return ["CMD", PROGRAM_IN_CONTAINER, "health", "--url", `${scheme}://127.0.0.1:${port}`];
 }

@@ -93,10 +93,13 @@ export class NodeSocket implements WorkerSocket, TurnSocket {
   }
 }
 
-function tlsOptions({ ca, moreCa = [], cert, key }: TlsClientOptions = {}): tls.ConnectionOptions {
+function tlsOptions(
+  { ca, moreCa = [], cert, key, anyCertificate }: TlsClientOptions = {},
+): tls.ConnectionOptions {
   const trusted = moreCa.length === 0 ? ca : [...tls.rootCertificates, ...moreCa];
   return {
     ...(trusted === undefined ? {} : { ca: trusted }),
+    ...(anyCertificate === true ? { rejectUnauthorized: false } : {}),
     ...(cert === undefined || key === undefined ? {} : { cert, key }),
   };
 }

@@ -50,8 +50,8 @@ export class SocketTransport implements Transport {
 
   constructor(options: SocketTransportOptions = {}) {
     this.#clock = options.clock ?? new SystemClock();
-    const { ca, moreCa, cert, key } = options;
-    this.#tls = { ca, moreCa, cert, key };
+    const { ca, moreCa, cert, key, anyCertificate } = options;
+    this.#tls = { ca, moreCa, cert, key, anyCertificate };
     this.#atOnce = options.atOnce ?? { generation: 4_096, control: 256 };
   }
 

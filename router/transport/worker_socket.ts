@@ -9,6 +9,8 @@ export interface TlsClientOptions {
   /** The certificate that is shown to servers that ask for one, and its key. */
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
+  /** Certificates are not looked at: for a server of this very machine, whose certificate names another address. */
+  readonly anyCertificate?: boolean | undefined;
 }
 
 /**

@@ -7,7 +7,10 @@ import { test } from "node:test";
 import { TLSSocket } from "node:tls";
 import { VirtualClock } from "../../../base/clock.ts";
 import { serveTls } from "../../../router/http/server/serve_tls.ts";
+import { healthCommand } from "../../../cli/health/health.ts";
+import { runCommand } from "../../../cli/kit/dispatch.ts";
 import "../../loopback.ts";
+import { fakeIo } from "../fake_io.ts";
 import { withFakeWorkers } from "./fake_worker.ts";
 import { chat, models, whileServing } from "./routers.ts";
 
@@ -58,6 +61,11 @@ test("--tls-cert-path and --tls-key-path serve HTTPS", async () => {
         const { status, body, name } = await get(`${url}/v1/models`);
         assert.deepEqual([status, name], [200, "localhost"]);
         assert.match(body, /org\/a/);
+        // As a container asks itself, by an address that no certificate names.
+        const io = fakeIo();
+        const own = url.replace("localhost", "127.0.0.1");
+        assert.equal(await runCommand([healthCommand], ["health", "--url", own], io), 0, io.err.text);
+        assert.equal(io.out.text, `${own} lives\n`);
       });
       assert.equal(code, 0, err);
       assert.match(out, /curl https:/);

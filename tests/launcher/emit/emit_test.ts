@@ -474,7 +474,7 @@ test("Whatever arguments and environment hold, they stay what they are in every 
   assert.equal(containers[0].env.find(({ name }: { name: string }) => name === "ODD").value, written);
 });
 
-test("Kubernetes: a router that serves HTTPS is asked by it", async () => {
+test("Kubernetes and compose: a router that serves HTTPS is asked by it", async () => {
   const tls = { cert: "/etc/tls/cert.pem", key: "/etc/tls/key.pem" };
   const served = { models: { m: { model: "Qwen/Qwen3-8B", engine: "vllm" } }, server: { tls } };
   const text = fileOf(await filesOf("kubernetes", served, describedGpus("1xH200")), "canopy.yaml");
@@ -483,6 +483,10 @@ test("Kubernetes: a router that serves HTTPS is asked by it", async () => {
   for (const { httpGet } of [router.readinessProbe, router.livenessProbe]) {
     assert.equal(httpGet.scheme, "HTTPS");
   }
+  const compose = fileOf(await filesOf("compose", served, describedGpus("1xH200")), "compose.yaml");
+  const { services } = parse(compose);
+  assert.deepEqual(services.canopy.healthcheck.test.slice(2), ["health", "--url", "https://127.0.0.1:8000"]);
+  assert.match(compose, /answer is on https:/);
 });
 
 test("Names of Kubernetes' own length and form come of any model's key, each once", async () => {
