@@ -58,3 +58,10 @@ function typeOfStatus(status: number): string {
   if (status === 503) return "overloaded_error";
   return status >= 500 ? "server_error" : "invalid_request_error";
 }
+
+/** The system's code of an error of files or sockets, such as ENOSPC; undefined for other errors. */
+export function systemCodeOf(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && /^E[A-Z0-9]+$/.test(String(error.code))
+    ? String(error.code)
+    : undefined;
+}

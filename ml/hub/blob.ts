@@ -2,8 +2,10 @@ import { createHash, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm, stat } from "node:fs/promises";
 import { dirname } from "node:path";
+import process from "node:process";
 import type { Clock } from "../../base/clock.ts";
 import { type IncomingResponse, TransportError } from "../../base/transport.ts";
+import { claimFile } from "./claim_file.ts";
 import { discard, type HubClient, HubError } from "./client.ts";
 
 /** Attempts in a row that bring nothing new before a file is given up. */
@@ -11,6 +13,9 @@ const MAX_ATTEMPTS = 5;
 const FIRST_PAUSE_MS = 500;
 /** The status of an answer to a range that lies behind the end of the file. */
 const NOTHING_THERE = 416;
+
+/** Files that this process has begun to fetch beside another one. */
+let fetches = 0;
 
 /** A file to fetch, and the way to it. */
 export interface BlobRequest {
@@ -35,12 +40,29 @@ export class ChecksumError extends Error {
 
 /**
  * Fetches a file: goes on where an earlier attempt ended, also one of another program with the same cache layout; checks
- * its checksum; and only then gives it its name. Throws `HubError`, `TransportError`,
- * `ChecksumError` and what the file system says.
+ * its checksum; and only then gives it its name. While another Canopy fetches the same file, each has a partial one of
+ * its own. Throws `HubError`, `TransportError`, `ChecksumError` and what the file system says.
  */
 export async function fetchBlob(request: BlobRequest): Promise<void> {
-  const partial = `${request.path}.incomplete`;
   await mkdir(dirname(request.path), { recursive: true });
+  const usual = `${request.path}.incomplete`;
+  const claim = await claimFile(usual, request.clock);
+  if (claim !== undefined) {
+    try {
+      return await fetchWhole(request, usual);
+    } finally {
+      await claim.release();
+    }
+  }
+  const own = `${request.path}.${process.pid}-${++fetches}.incomplete`;
+  try {
+    await fetchWhole(request, own);
+  } finally {
+    await rm(own, { force: true });
+  }
+}
+
+async function fetchWhole(request: BlobRequest, partial: string): Promise<void> {
   let attempt = 0;
   let before = await sizeOf(partial);
   while (true) {

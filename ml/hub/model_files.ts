@@ -1,6 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
+import { systemCodeOf } from "../../base/errors.ts";
 import { readText } from "../../base/read_body.ts";
 import type { Transport } from "../../base/transport.ts";
 import { isFolder, isHubId, snapshotFolder } from "./cache.ts";
@@ -77,7 +78,7 @@ function folderFiles(folder: string, place: string): ModelFiles {
       try {
         return await readFile(join(folder, name), "utf8");
       } catch (error) {
-        if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
+        if (systemCodeOf(error) === "ENOENT") return undefined;
         throw error;
       }
     },

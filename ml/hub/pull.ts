@@ -1,7 +1,7 @@
 import { mkdir, rename, rm, stat, statfs, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import type { Clock } from "../../base/clock.ts";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { CanopyError, messageOf, systemCodeOf } from "../../base/errors.ts";
 import { isJsonObject } from "../../base/json.ts";
 import { readText } from "../../base/read_body.ts";
 import { type Transport, TransportError } from "../../base/transport.ts";
@@ -181,8 +181,9 @@ async function linkTo(blob: string, link: string): Promise<void> {
   await rm(link, { force: true });
   try {
     await symlink(relative(dirname(link), blob), link);
-  } catch {
-    await rename(blob, link);
+  } catch (error) {
+    // Another program has just made it.
+    if (systemCodeOf(error) !== "EEXIST") await rename(blob, link);
   }
 }
 
@@ -227,7 +228,7 @@ function explained(
         "another mirror with HF_ENDPOINT",
     );
   }
-  if (codeOf(error) === "ENOSPC" || codeOf(error) === "EDQUOT") {
+  if (systemCodeOf(error) === "ENOSPC" || systemCodeOf(error) === "EDQUOT") {
     return failure(
       500,
       "disk_full",
@@ -237,7 +238,7 @@ function explained(
         "it ended, or set HF_HOME to a folder on a larger disk",
     );
   }
-  if (codeOf(error) !== undefined) {
+  if (systemCodeOf(error) !== undefined) {
     return failure(500, "cannot_write", `Cannot fetch ${model}: ${messageOf(error)}`);
   }
   const hint = error instanceof TransportError ? ": check the network, or set HF_ENDPOINT to a mirror" : "";
@@ -246,13 +247,6 @@ function explained(
     status: 502,
     cause: error,
   });
-}
-
-/** The file system's error code, such as ENOSPC. */
-function codeOf(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && /^E[A-Z]+$/.test(String(error.code))
-    ? String(error.code)
-    : undefined;
 }
 
 function failure(status: number, code: string, message: string): CanopyError {

@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, writeFile } from "node:fs/promises";
+import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
@@ -42,9 +43,7 @@ async function withHub(
   const hub = await FakeHub.start({ files, ...options });
   const transport = systemTransport();
   const progress: PullProgress[] = [];
-  // Pauses take no time: they end in their own turn.
   const clock = new VirtualClock();
-  const noWait = { unixEpochMs: 0, now: () => 0, sleep: () => Promise.resolve(), timer: () => () => {} };
   try {
     await main({
       hub,
@@ -71,6 +70,9 @@ async function withHub(
     await rm(cache, { recursive: true });
   }
 }
+
+/** Pauses take no time: they end in their own turn. */
+const noWait = { unixEpochMs: 0, now: () => 0, sleep: () => Promise.resolve(), timer: () => () => {} };
 
 const sha256 = (content: Uint8Array) => createHash("sha256").update(content).digest("hex");
 
@@ -287,3 +289,43 @@ test("files are chosen: the fastest on a CPU, the one that is named, the only on
   refused(["model.onnx", "tokenizer.json"], /m has no file x.onnx: there are model.onnx/, "x.onnx");
   refused(["model.onnx"], /m has no tokenizer.json/);
 });
+
+test("two that fetch the same files at once have both all of them, and nothing else is left", () =>
+  withHub({}, async ({ pull, folder }) => {
+    const [one, two] = await Promise.all([pull(), pull()]);
+    assert.deepEqual(one.files, two.files);
+    const link = join(one.folder, "onnx", "model_int8.onnx");
+    assert.deepEqual(new Uint8Array(await readFile(link)), files["onnx/model_int8.onnx"]!.content);
+    assert.ok((await lstat(link)).isSymbolicLink());
+    assert.equal((await readdir(join(folder, "blobs"))).length, 3);
+  }));
+
+test("a part that somebody else may still write to is left alone; what nobody writes to is gone on with", () =>
+  withHub({}, async ({ pull, folder, hub }) => {
+    const { content } = files["onnx/model_int8.onnx"]!;
+    const partial = join(folder, "blobs", `${sha256(content)}.incomplete`);
+    const mark = (by: object) => writeFile(`${partial}.by`, JSON.stringify(by));
+    const pulled = async (clock?: Pick<PullOptions, "clock">) => {
+      const before = hub.requests.length;
+      await rm(join(folder, "blobs", sha256(content)), { force: true });
+      await rm(join(folder, "snapshots"), { recursive: true, force: true });
+      await pull(clock);
+      const { range } = hub.requests.slice(before).find(({ line }) => line.startsWith("GET /onnx/"))!;
+      return { range, left: await readFile(partial).then(({ length }) => length, () => undefined) };
+    };
+    await mkdir(join(folder, "blobs"), { recursive: true });
+    await writeFile(partial, content.subarray(0, 1_000));
+    const [aside, goneOn] = [{ range: undefined, left: 1_000 }, { range: "bytes=1000-", left: undefined }];
+    await mark({ host: hostname(), pid: process.ppid });
+    assert.deepEqual(await pulled(), aside, "a process that lives");
+    await mark({ host: "elsewhere", pid: 1 });
+    assert.deepEqual(await pulled(), aside, "another machine's, lately");
+    const { mtimeMs } = await stat(`${partial}.by`);
+    const clock = { ...noWait, unixEpochMs: mtimeMs + 600_001 };
+    assert.deepEqual(await pulled({ clock }), goneOn, "another machine's, that nobody has seen for long");
+    await writeFile(partial, content.subarray(0, 1_000));
+    // As a container finds it that was started again: its processes have the numbers of before.
+    await mark({ host: hostname(), pid: process.pid });
+    assert.deepEqual(await pulled(), goneOn, "one of an earlier process");
+    assert.deepEqual((await readdir(join(folder, "blobs"))).filter((name) => name.includes(".")), []);
+  }));
