@@ -143,7 +143,7 @@ export class EngineSupervisor {
         ? `name its command in launch.${engine.family}.command`
         : "use no image";
       const sentence = `${engine.name}: ${messageOf(error)}: install it, or ${way}`;
-      return { kind: "not_installed", sentence, mayPass: false };
+      return { kind: "not_installed", sentence };
     }
     this.#process = started;
     this.#set({ pid: started.pid, startTime: started.startTime });
@@ -218,7 +218,7 @@ export class EngineSupervisor {
       }
       const sentence =
         `${engine.name}: the engine runs, but has not answered its health check ${MAX_SILENT_LOOKS} times`;
-      return { kind: "unknown", sentence, mayPass: true };
+      return { kind: "unknown", sentence };
     });
   }
 
@@ -236,7 +236,7 @@ export class EngineSupervisor {
       `${engine.name}: not ready after ${Math.round(rules.readyTimeoutMs / 1000)} s without progress ` +
       `(${this.#status.phase}${this.#status.problem === undefined ? "" : `; ${this.#status.problem}`}): ` +
       "allow more with --ready-timeout";
-    return { kind: "unknown", sentence: this.#withTail(sentence, watch), mayPass: true };
+    return { kind: "unknown", sentence: this.#withTail(sentence, watch) };
   }
 
   #withTail(sentence: string, watch: LogWatch): string {
@@ -250,8 +250,9 @@ export class EngineSupervisor {
   /** Decides what follows an end; true when the engine is to be started again, after the wait. */
   async #mayRestart(problem: Explanation, signal: AbortSignal): Promise<boolean> {
     const { clock, engine, rules } = this.#options;
-    // A person watches the first start, and can change what is wrong.
-    if (!this.#wasReady || !problem.mayPass) {
+    // A person watches the first start, and can change what is wrong. What was in the way of one that has served, such
+    // as a full disk, may have gone; if it has not, the crashes are too many soon.
+    if (!this.#wasReady) {
       this.#fail(problem.sentence, problem.sentence);
       return false;
     }

@@ -7,12 +7,7 @@ export interface Explanation {
   readonly kind: FailureKind | "unknown";
   /** One sentence: what failed, with which value, and what to do. */
   readonly sentence: string;
-  /** False when another start would end in the same way. */
-  readonly mayPass: boolean;
 }
-
-/** Failures that a later start may not meet: what was in the way may have gone. */
-const PASSING: ReadonlySet<FailureKind> = new Set(["gpu_in_use", "out_of_memory", "hub_unreachable"]);
 
 /** Explains a failure that the log shows: its cause, and the setting to change. */
 export function explainFailure(
@@ -24,7 +19,6 @@ export function explainFailure(
   return {
     kind,
     sentence: `${engine.name}: ${sentenceOf(engine, failure, env)}`,
-    mayPass: PASSING.has(kind),
   };
 }
 
@@ -35,10 +29,10 @@ export function explainExit(engine: PlannedEngine, exit: Exit, ready: boolean): 
     const sentence =
       `${engine.name}: the engine was killed${when}: if nobody did it on purpose, the host ran out of ` +
       "memory (see dmesg); start fewer engines at once, or give the host more memory";
-    return { kind: "unknown", sentence, mayPass: true };
+    return { kind: "unknown", sentence };
   }
   const how = exit.signal === undefined ? `with code ${exit.code ?? "unknown"}` : `by ${exit.signal}`;
-  return { kind: "unknown", sentence: `${engine.name}: the engine ended ${how}${when}`, mayPass: true };
+  return { kind: "unknown", sentence: `${engine.name}: the engine ended ${how}${when}` };
 }
 
 function sentenceOf(

@@ -20,7 +20,7 @@ import {
   writeState,
 } from "../../../launcher/supervise/launch_state.ts";
 import { endGroups, leftoverGroups } from "../../../launcher/supervise/leftovers.ts";
-import { groupRuns, systemProcessTable } from "../../../launcher/supervise/process_table.ts";
+import { groupRuns, LAUNCH_VARIABLE, systemProcessTable } from "../../../launcher/supervise/process_table.ts";
 import { SystemProcesses } from "../../../launcher/supervise/processes.ts";
 
 const clock = new SystemClock();
@@ -44,6 +44,18 @@ function bash(processes: SystemProcesses, folder: string, script: string, lines:
     onLine: (line) => lines.push(line),
   });
 }
+
+/**
+ * Starts a `bash` that stays, and waits for its environment: while a process takes on a new program, it has none, which
+ * the system does not hide. (`bash` itself does so where a script is one command alone.)
+ */
+async function lasting(processes: SystemProcesses, folder: string, script = "sleep 300; :") {
+  const started = await bash(processes, folder, script);
+  await until("its mark", () => hasMark(started.pid));
+  return started;
+}
+
+const hasMark = (pid: number) => table.variable(pid, LAUNCH_VARIABLE) !== undefined;
 
 /** What a process has written to a file so far; nothing where it has not made it yet. */
 function written(path: string): string {
@@ -115,15 +127,13 @@ test("exit codes are told, and programs that are not there are named", async () 
 test("what a killed launch has left is found by its start time and its mark, and ended; other processes are not", async () => {
   await withFolder(async (folder) => {
     const processes = new SystemProcesses({ launchId: "test-3", env: process.env, table });
-    const known = await bash(processes, folder, "trap '' TERM; sleep 300 & wait; sleep 300");
+    const known = await lasting(processes, folder, "trap '' TERM; sleep 300 & wait; sleep 300");
     const orphaned = await bash(processes, folder, "sleep 300 & disown; exit 0");
-    const unknown = await bash(processes, folder, "sleep 300");
-    const other = await bash(
-      new SystemProcesses({ launchId: "test-4", env: process.env, table }),
-      folder,
-      "sleep 300",
-    );
+    const unknown = await lasting(processes, folder);
+    const other = await lasting(new SystemProcesses({ launchId: "test-4", env: process.env, table }), folder);
     await orphaned.exited;
+    const left = () => table.list().filter(({ group }) => group === orphaned.pid);
+    await until("the mark of what it has left", () => left().some(({ pid }) => hasMark(pid)));
     const engine = (pid: number, startTime: string | undefined) => ({
       name: String(pid),
       phase: "ready",
@@ -170,7 +180,7 @@ test("a state that is lost or broken hides no engine: it is found by its mark, a
     const folder = join(root, "default");
     // No process can have this number: the launch was killed.
     const processes = new SystemProcesses({ launchId: "999999999-7", folder, env: process.env, table });
-    const engine = await bash(processes, folder, "sleep 300");
+    const engine = await lasting(processes, folder);
     assert.match((await command(root, "status")).said, new RegExp(`has left process groups ${engine.pid}:`));
     writeFileSync(join(folder, "state.json"), '{"id": "999999999-7", "pi');
     assert.equal((await command(root, "status")).code, 1);
@@ -182,7 +192,7 @@ test("a state that is lost or broken hides no engine: it is found by its mark, a
 
     // This process has started it, and runs.
     const mine = new SystemProcesses({ launchId: `${process.pid}-8`, folder, env: process.env, table });
-    const running = await bash(mine, folder, "sleep 300");
+    const running = await lasting(mine, folder);
     const { code, said } = await command(root, "status");
     assert.equal(code, 1);
     assert.match(said, new RegExp(`runs as process ${process.pid}, but its state in .* is lost or broken`));

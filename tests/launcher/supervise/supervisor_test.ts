@@ -203,6 +203,21 @@ test("an engine that crashes too often stays down, and the others go on", async 
   });
 });
 
+test("an engine that has served is started again whatever its log says: the disk that was full may not be", async () => {
+  const full: FakeLife = {
+    healthyAtMs: 0,
+    exit: [5_000, { code: 1, signal: undefined }],
+    lines: [[4_000, "OSError: [Errno 28] No space left on device"]],
+  };
+  await onStage([plannedEngine("a", 1)], { a: [full, { healthyAtMs: 0 }] }, async (stage) => {
+    await stage.supervisor.start(never);
+    await stage.clock.sleep(60_000);
+    const [a] = stage.supervisor.statuses;
+    assert.deepEqual([a?.phase, a?.restarts], ["ready", 1]);
+    assert.match(a?.problem ?? "", /disk|full|space/);
+  });
+});
+
 test("an engine that fails at its first start fails the launch, with the end of its log", async () => {
   const lines = [[10, "one"], [20, "two"]] as const;
   await onStage([plannedEngine("a", 1), plannedEngine("b", 2)], {
