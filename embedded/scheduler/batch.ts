@@ -13,6 +13,8 @@ const PADDING = { share: 0.25, tokens: 16 };
 const ROWS_AHEAD = 32;
 /** A batch's part of the pool, at most, when its answers are as long as is expected. */
 const POOL_SHARE = 0.5;
+/** Failed steps in a row after which a model is taken for one that cannot compute in batches. */
+const MAX_FAILURES = 3;
 /** Memory for each token that is kept: sizes are rounded up, and a step that copies writes as much as it reads. */
 const MEMORY = { copies: 2.25, appends: 1.125 };
 /**
@@ -54,6 +56,8 @@ export class Batch {
   readonly #options: BatchOptions;
   readonly #appends: boolean;
   #maxTokens: number;
+  /** Steps in a row that failed. */
+  #failures = 0;
   readonly #members: Sequence[] = [];
   #room: KeyValues | undefined;
   /** Rows of each slot. */
@@ -84,7 +88,7 @@ export class Batch {
   join(sequences: readonly Sequence[], spareTokens: number): void {
     const members = [...this.#members];
     for (const sequence of sequences) {
-      if (sequence.batched || sequence.left < LEAST_TOKENS) continue;
+      if (sequence.batched || sequence.alone || sequence.left < LEAST_TOKENS) continue;
       const all = [...members, sequence];
       const memory = this.#memoryFor(all.length * most(all, "expectedTokens"));
       const fits = memory <= spareTokens && memory <= POOL_SHARE * this.#options.pool.maxTokens;
@@ -114,10 +118,13 @@ export class Batch {
     if (own !== undefined) sequence.start(own, known);
   }
 
-  /** Lets all go, for good: what fails in a batch is not batched again. */
-  close(): void {
-    for (const sequence of [...this.#members]) this.leave(sequence);
-    this.#maxTokens = 0;
+  /** After a step that failed: its sequences go on each by itself. After three in a row all sequences do. */
+  dissolve(): void {
+    for (const sequence of [...this.#members]) {
+      this.leave(sequence);
+      sequence.alone = true;
+    }
+    if (++this.#failures >= MAX_FAILURES) this.#maxTokens = 0;
   }
 
   /** Makes room for the next step; false when there is none. Those that have grown too long leave. */
@@ -147,6 +154,7 @@ export class Batch {
     const from = { tensors: this.#room!.tensors, rows: this.#rows };
     const into = this.#appends ? from : { tensors: this.#other!.tensors, rows: this.#rows + 1 };
     const logits = await this.#options.decoder.stepBatch(tokens, from, into);
+    this.#failures = 0;
     for (const sequence of this.#members) sequence.known++;
     if (!this.#appends) {
       [this.#room, this.#other] = [this.#other, this.#room];

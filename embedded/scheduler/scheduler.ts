@@ -217,7 +217,7 @@ export class Scheduler {
       logits = await batch.step();
     } catch {
       // Each alone: only those fail that are at fault.
-      batch.close();
+      batch.dissolve();
       return;
     }
     for (const [index, sequence] of members.entries()) {

@@ -16,6 +16,8 @@ export class Sequence {
   keyValues: KeyValues | undefined;
   /** Its keys and values are in the batch. */
   batched = false;
+  /** It was in a batch that failed: it is computed by itself from then on. */
+  alone = false;
   /** Tokens whose keys and values are known. `keyValues` may hold more, which others have appended. */
   known = 0;
   /** Tokens of the prompt that were known when it started. */

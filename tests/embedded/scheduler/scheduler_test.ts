@@ -283,9 +283,25 @@ for (const growth of growths) {
     await add(4, [...ids, 1], 1);
     const [first] = told.filter(({ key }) => key === 4);
     assert.deepEqual(first?.event, { type: "prompt", cachedTokens: ids.length - 1 });
+    // Those that come later share steps as before.
+    const before = decoder.batches.length;
+    await Promise.all([add(5, promptOf(5, 6), 20), add(6, promptOf(6, 6), 20)]);
+    assert.ok(decoder.batches.length - before > 15);
     await close();
   });
 }
+
+test("a model that cannot compute in batches is asked to three times", async () => {
+  const { told, decoder, add, close } = setUp({ batch: 1000 });
+  let asked = 0;
+  decoder.stepBatch = () => Promise.reject(new Error(`No batches: ${++asked}`));
+  for (let key = 0; key < 10; key += 2) {
+    await Promise.all([add(key, promptOf(key, 6), 20), add(key + 1, promptOf(key + 1, 5), 20)]);
+    assert.deepEqual(idsOf(told, key), answerTo(promptOf(key, 6), 20));
+  }
+  assert.equal(asked, 3);
+  await close();
+});
 
 test("sequences that are too long for what a batch saves are computed one by one", async () => {
   const { told, decoder, add, close } = setUp({ batch: 100 });
