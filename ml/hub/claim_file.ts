@@ -8,37 +8,25 @@ import { isJsonObject } from "../../base/json.ts";
 /** Time without a byte after which nobody believes any more that another machine's program writes, in ms. */
 const FORGOTTEN_MS = 600_000;
 
-/** Paths that this process holds. */
-const held = new Set<string>();
-
 /** A file that no other Canopy writes to. */
 export interface FileClaim {
   release(): Promise<void>;
 }
 
 /**
- * Claims a file for this process, by a file beside it; undefined where somebody else has it: a process of this machine
- * that lives, or one of another machine under whose hands it has grown within ten minutes.
+ * Claims a file, by a mark beside it; undefined where somebody else has it: a process of this machine that lives, this
+ * one with its other threads too, or one of another machine under whose hands it has grown within ten minutes.
  */
 export async function claimFile(path: string, clock: Clock): Promise<FileClaim | undefined> {
   const mark = `${path}.by`;
-  if (held.has(path)) return undefined;
-  held.add(path);
-  if (await writeMark(mark) || await isForgotten(path, mark, clock) && await writeMark(mark)) {
-    return {
-      release: async () => {
-        await rm(mark, { force: true });
-        held.delete(path);
-      },
-    };
-  }
-  held.delete(path);
-  return undefined;
+  const isOurs = await writeMark(mark) || await isForgotten(path, mark, clock) && await writeMark(mark);
+  return isOurs ? { release: async () => await rm(mark, { force: true }) } : undefined;
 }
 
 async function writeMark(mark: string): Promise<boolean> {
   try {
-    await writeFile(mark, JSON.stringify({ host: hostname(), pid: process.pid }), { flag: "wx" });
+    const born = await birthOf(process.pid);
+    await writeFile(mark, JSON.stringify({ host: hostname(), pid: process.pid, born }), { flag: "wx" });
     return true;
   } catch (error) {
     if (systemCodeOf(error) === "EEXIST") return false;
@@ -48,16 +36,15 @@ async function writeMark(mark: string): Promise<boolean> {
 
 /** Removes the mark of one that has gone. */
 async function isForgotten(path: string, mark: string, clock: Clock): Promise<boolean> {
-  const { host, pid } = await readMark(mark);
+  const { host, pid, born } = await readMark(mark);
   const isHere = host === hostname() && typeof pid === "number";
-  // Containers start with the same number each time: one of this process that it does not hold is an earlier one's.
-  if (isHere ? pid !== process.pid && lives(pid) : await isYoung([path, mark], clock)) return false;
+  if (await (isHere ? lives(pid, born) : isYoung([path, mark], clock))) return false;
   await rm(mark, { force: true });
   return true;
 }
 
 /** Nothing of it where it is being written, or gone by now. */
-async function readMark(mark: string): Promise<{ host?: unknown; pid?: unknown }> {
+async function readMark(mark: string): Promise<{ host?: unknown; pid?: unknown; born?: unknown }> {
   try {
     const written: unknown = JSON.parse(await readFile(mark, "utf8"));
     return isJsonObject(written) ? written : {};
@@ -66,13 +53,23 @@ async function readMark(mark: string): Promise<{ host?: unknown; pid?: unknown }
   }
 }
 
-function lives(pid: number): boolean {
+async function lives(pid: number, born: unknown): Promise<boolean> {
+  const birth = await birthOf(pid);
+  // A container's processes have the same numbers each time that it starts.
+  if (birth !== undefined) return birth === born;
   try {
     process.kill(pid, 0);
     return true;
   } catch (error) {
     return systemCodeOf(error) !== "ESRCH";
   }
+}
+
+/** When a process began, in the system's own count; undefined for none, and where the system does not tell. */
+async function birthOf(pid: number): Promise<string | undefined> {
+  const text = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "");
+  // The second field is a name in brackets that may hold blanks and brackets.
+  return text.slice(text.lastIndexOf(")") + 2).split(" ")[19];
 }
 
 async function isYoung(paths: readonly string[], clock: Clock): Promise<boolean> {

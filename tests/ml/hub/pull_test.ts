@@ -7,6 +7,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
+import { claimFile } from "../../../ml/hub/claim_file.ts";
 import type { Environment } from "../../../ml/hub/environment.ts";
 import { type Pulled, pullModel, type PullOptions, type PullProgress } from "../../../ml/hub/pull.ts";
 import { weightFiles } from "../../../ml/hub/weight_files.ts";
@@ -316,8 +317,9 @@ test("a part that somebody else may still write to is left alone; what nobody wr
     await mkdir(join(folder, "blobs"), { recursive: true });
     await writeFile(partial, content.subarray(0, 1_000));
     const [aside, goneOn] = [{ range: undefined, left: 1_000 }, { range: "bytes=1000-", left: undefined }];
-    await mark({ host: hostname(), pid: process.ppid });
+    const claim = await claimFile(partial, noWait);
     assert.deepEqual(await pulled(), aside, "a process that lives");
+    await claim?.release();
     await mark({ host: "elsewhere", pid: 1 });
     assert.deepEqual(await pulled(), aside, "another machine's, lately");
     const { mtimeMs } = await stat(`${partial}.by`);
@@ -325,7 +327,7 @@ test("a part that somebody else may still write to is left alone; what nobody wr
     assert.deepEqual(await pulled({ clock }), goneOn, "another machine's, that nobody has seen for long");
     await writeFile(partial, content.subarray(0, 1_000));
     // As a container finds it that was started again: its processes have the numbers of before.
-    await mark({ host: hostname(), pid: process.pid });
+    await mark({ host: hostname(), pid: process.pid, born: "before" });
     assert.deepEqual(await pulled(), goneOn, "one of an earlier process");
     assert.deepEqual((await readdir(join(folder, "blobs"))).filter((name) => name.includes(".")), []);
   }));
