@@ -2,7 +2,6 @@ import { Hono } from "hono";
 import { cors } from "hono/cors";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { unixSeconds } from "../../base/clock.ts";
-import type { CanopyError } from "../../base/errors.ts";
 import type { JsonObject } from "../../base/json.ts";
 import type { Random } from "../../base/random.ts";
 import { adminRoutes } from "./admin/admin.ts";
