@@ -22,7 +22,7 @@ import { Metrics, type ThreadCounts } from "./http/metrics/metrics.ts";
 import type { ReloadMetrics } from "./http/metrics/reload_metrics.ts";
 import { archivedRun } from "./http/runs/archived_run.ts";
 import { type Address, Listeners } from "./http/server/listeners.ts";
-import type { Fetches } from "./http/server/serve_http.ts";
+import type { Fetches } from "./http/server/fetches.ts";
 import type { RunRecord } from "./moa/record/run_record.ts";
 import type { PoolShare } from "./pool/pool_share.ts";
 import { openKeyStore } from "./replicas/open_key_store.ts";

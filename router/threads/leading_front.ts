@@ -1,6 +1,6 @@
 import type { Clock } from "../../base/clock.ts";
 import type { HttpMetrics } from "../http/metrics/http_metrics.ts";
-import type { Fetches } from "../http/server/serve_http.ts";
+import type { Fetches } from "../http/server/fetches.ts";
 import { runsOfThreads } from "./thread_runs.ts";
 
 /** Options of a `LeadingFront`. */

@@ -1,7 +1,7 @@
 import { CanopyError, messageOf } from "../../base/errors.ts";
 import { readBody } from "../http/gate/body.ts";
 import { callerAddress } from "../http/gate/caller.ts";
-import type { Fetches } from "../http/server/serve_http.ts";
+import type { Fetches } from "../http/server/fetches.ts";
 import type { HttpMessage } from "./messages.ts";
 
 /** Largest body of a request that another thread answers: about workers and runs, not prompts. */

@@ -1,6 +1,6 @@
 import type { Config } from "../../cfgs/schema/config.ts";
 import type { EarlyExitServices } from "../moa/exit/exit_policies.ts";
-import type { Fetches } from "../http/server/serve_http.ts";
+import type { Fetches } from "../http/server/fetches.ts";
 import { asCanopyError, errorResponse } from "../http/gate/errors.ts";
 import type { PoolShare } from "../pool/pool_share.ts";
 import { createRouter, type Router, type RouterOptions } from "../router.ts";

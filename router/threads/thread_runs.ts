@@ -1,7 +1,7 @@
 import { isJsonObject, type JsonObject } from "../../base/json.ts";
 import type { ArchivePage } from "../archive/archived_run.ts";
 import { MAX_RUNS_LISTED, runPage } from "../http/runs/run_list.ts";
-import type { Fetches } from "../http/server/serve_http.ts";
+import type { Fetches } from "../http/server/fetches.ts";
 
 /** Who knows runs: those that go on their threads, ended ones the app of the thread that leads. */
 interface RunHolders {

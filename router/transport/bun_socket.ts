@@ -12,6 +12,8 @@ export interface RawSocket {
   pause(): void;
   resume(): void;
   close(): void;
+  /** Sends the end of what is written. */
+  shutdown(): void;
   setKeepAlive(enable: boolean, idleMs: number): void;
 }
 
@@ -22,12 +24,12 @@ export interface BunSockets {
     port: number;
     allowHalfOpen: boolean;
     data: BunSocket;
-    socket: typeof HANDLERS;
+    socket: typeof BUN_HANDLERS;
   }): Promise<RawSocket>;
 }
 
 /** One set for all sockets, as Bun wants it. */
-const HANDLERS = {
+export const BUN_HANDLERS = {
   binaryType: "buffer",
   open: (raw: RawSocket) => raw.data.opened(raw),
   data: (raw: RawSocket, data: Buffer) => raw.data.turn.read(raw.data, data),
@@ -53,19 +55,28 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   #raw: RawSocket | undefined;
   /** What did not fit into the kernel's buffer. */
   #waiting: (string | Uint8Array)[] = [];
+  #isFull = false;
+  #finishes = false;
   #over = false;
 
-  constructor(
-    { host, port }: Target,
-    owner: SocketOwner,
-    { clock, turn, sockets = bunSockets() }: { clock: Clock; turn: Turn; sockets?: BunSockets },
-  ) {
+  /** The socket of a connection that is still to come, or came from elsewhere: `opened` tells of it. */
+  constructor(owner: SocketOwner, { clock, turn }: { clock: Clock; turn: Turn }) {
     this.owner = owner;
     this.turn = turn;
     this.#clock = clock;
-    sockets.connect({ hostname: host, port, allowHalfOpen: true, data: this, socket: HANDLERS })
+  }
+
+  /** Connects to a worker. */
+  static connect(
+    { host, port }: Target,
+    owner: SocketOwner,
+    { sockets = bunSockets(), ...options }: { clock: Clock; turn: Turn; sockets?: BunSockets },
+  ): BunSocket {
+    const socket = new BunSocket(owner, options);
+    sockets.connect({ hostname: host, port, allowHalfOpen: true, data: socket, socket: BUN_HANDLERS })
       // `connectError` has told it, or nobody would.
-      .catch((error) => this.failed(error));
+      .catch((error) => socket.failed(error));
+    return socket;
   }
 
   static get available(): boolean {
@@ -74,6 +85,11 @@ export class BunSocket implements WorkerSocket, TurnSocket {
 
   get unsent(): boolean {
     return this.#waiting.length > 0;
+  }
+
+  /** True from when the kernel takes no more until it has taken all: then the owner hears `onDrain`. */
+  get isFull(): boolean {
+    return this.#isFull;
   }
 
   write(pieces: readonly (string | Uint8Array)[]): void {
@@ -87,6 +103,12 @@ export class BunSocket implements WorkerSocket, TurnSocket {
 
   resume(): void {
     this.#raw?.resume();
+  }
+
+  /** Sends the end behind what was written; nothing more is to be written. */
+  finish(): void {
+    this.#finishes = true;
+    this.turn.write(this);
   }
 
   destroy(): void {
@@ -104,6 +126,19 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   }
 
   flush(): void {
+    this.#flush();
+    const isFull = this.#waiting.length > 0;
+    const wasFull = this.#isFull;
+    this.#isFull = isFull;
+    if (isFull) return;
+    if (wasFull) this.owner.onDrain?.();
+    if (!this.#finishes || this.#over || this.#waiting.length > 0) return;
+    this.#finishes = false;
+    this.#raw?.shutdown();
+    this.owner.onFinish?.();
+  }
+
+  #flush(): void {
     if (!this.#sendShort()) return;
     const waiting = this.#waiting;
     let sent = 0;

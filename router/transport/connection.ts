@@ -63,7 +63,7 @@ export class Connection implements SocketOwner {
     this.#onIdleClose = options.onIdleClose;
     // Bun's own sockets cost less than its `node:net`; certificates are the business of `node:tls` everywhere.
     this.#socket = !target.tls && BunSocket.available
-      ? new BunSocket(target, this, options)
+      ? BunSocket.connect(target, this, options)
       : new NodeSocket(target, this, options);
     const { clock, connectTimeoutMs } = options;
     this.#cancelConnecting = clock.timer(

@@ -10,7 +10,7 @@ import {
 import { Connection } from "./connection.ts";
 import { Exchange } from "./exchange.ts";
 import { type Target, targetOf } from "./target.ts";
-import { Turn } from "./turn.ts";
+import { SOCKET_TURN } from "./turn.ts";
 import type { TlsClientOptions } from "./worker_socket.ts";
 
 /** Idle sockets are closed after this long: uvicorn closes its side after 5 s, and both must not cross. */
@@ -37,8 +37,6 @@ export interface SocketTransportOptions extends TlsClientOptions {
  */
 export class SocketTransport implements Transport {
   readonly #clock: Clock;
-  /** Sockets are real, whatever the clock. */
-  readonly #turn = new Turn(new SystemClock());
   readonly #tls: TlsClientOptions;
   readonly #atOnce: Readonly<Record<Lane, number>>;
   readonly #targets = new Map<string, Target>();
@@ -114,7 +112,7 @@ export class SocketTransport implements Transport {
       onIdleClose: (connection) => worker.forget(connection),
       connectTimeoutMs: exchange.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS,
       clock: this.#clock,
-      turn: this.#turn,
+      turn: SOCKET_TURN,
     });
     exchange.start(connection);
   }

@@ -1,6 +1,6 @@
 import type { Buffer } from "node:buffer";
 import type { SocketOwner } from "./worker_socket.ts";
-import type { Clock } from "../../base/clock.ts";
+import { type Clock, SystemClock } from "../../base/clock.ts";
 
 /** A socket that takes part in a turn. */
 export interface TurnSocket {
@@ -10,7 +10,7 @@ export interface TurnSocket {
 }
 
 /**
- * A turn of the event loop, as far as sockets to workers go. What all of them have read is taken at its end, one after
+ * A turn of the event loop, as far as sockets go. What all of them have read is taken at its end, one after
  * the other, and so is what is written: a worker that is woken finds more than one request, the work of a kind follows
  * itself in the processor's caches, and a relayed request costs a fifth less where many are under way. Where one is,
  * its turn ends at once.
@@ -69,3 +69,6 @@ export class Turn {
     for (const socket of writers) socket.flush();
   };
 }
+
+/** That of all sockets of this thread, to workers and clients: sockets are real, whatever the clock. */
+export const SOCKET_TURN = new Turn(new SystemClock());

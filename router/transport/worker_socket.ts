@@ -36,6 +36,10 @@ export interface SocketOwner {
   /** Whose answer is awaited; undefined between two requests. */
   readonly receiver: object | undefined;
   onConnect(): void;
+  /** What could not be written has left. */
+  onDrain?(): void;
+  /** The end was sent, where that was asked for. */
+  onFinish?(): void;
   /** The bytes are the owner's; `receiver`: whose answer was awaited when they came. Never throws. */
   onData(data: Buffer, receiver: object | undefined): void;
   /** The other side sends nothing more. */

@@ -3,7 +3,8 @@ import { matchedRoutes } from "hono/route";
 import type { Clock } from "../../../base/clock.ts";
 import type { Random } from "../../../base/random.ts";
 import type { HttpMetrics } from "../metrics/http_metrics.ts";
-import { headerRecord } from "../../wire/headers.ts";
+import { headerRecordOf } from "../server/client_request.ts";
+import { headerOf } from "../server/ready_response.ts";
 import type { Env } from "./context.ts";
 
 /** Anything that can stand in a header and a log line. */
@@ -26,7 +27,7 @@ export interface ArrivingOptions {
  */
 export function arriving({ clock, random, idHeaders, metrics }: ArrivingOptions): MiddlewareHandler<Env> {
   return async (call, next) => {
-    const headers = headerRecord(call.req.raw.headers);
+    const headers = headerRecordOf(call.req.raw);
     const id = givenId(headers, idHeaders) ?? `req_${random.hex(24)}`;
     headers[ID_HEADER] = id;
     call.set("headers", headers);
@@ -45,7 +46,7 @@ export function arriving({ clock, random, idHeaders, metrics }: ArrivingOptions)
       metrics.count({ method: call.req.method, path, startedMs }, res);
     }
     // To set it where it stands costs more than to look.
-    if (res.headers.get(ID_HEADER) !== id) res.headers.set(ID_HEADER, id);
+    if (headerOf(res, ID_HEADER) !== id) res.headers.set(ID_HEADER, id);
   };
 }
 

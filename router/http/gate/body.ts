@@ -3,7 +3,8 @@ import { joinedInTurns } from "../../../base/bytes.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { parseJsonExactly } from "../../../base/int64.ts";
 import { isJsonObject, type JsonObject } from "../../../base/json.ts";
-import { headerRecord, saysJson } from "../../wire/headers.ts";
+import { saysJson } from "../../wire/headers.ts";
+import { headerRecordOf } from "../server/client_request.ts";
 import type { Clock } from "../../../base/clock.ts";
 import { atOnce, turnByTurn, type Turns } from "../../../base/turns.ts";
 import { decodeUtf8 } from "../../wire/utf8.ts";
@@ -29,7 +30,7 @@ export function readBody(
   request: Request,
   options: ReadBodyOptions,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  const { maxBytes, signal, headers = headerRecord(request.headers) } = options;
+  const { maxBytes, signal, headers = headerRecordOf(request) } = options;
   const encoding = headers["content-encoding"]?.trim().toLowerCase();
   const declared = headers["content-length"];
   if (encoding !== undefined && encoding !== "" && encoding !== "identity") {

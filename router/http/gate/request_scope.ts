@@ -6,6 +6,8 @@ import type { Drain, DrainStay } from "./drain.ts";
 import { clientGone } from "./errors.ts";
 import type { KeyPass } from "./key_limits.ts";
 import type { Metrics, Outcome } from "../metrics/metrics.ts";
+import { goneSignal } from "../server/client_request.ts";
+import { answerTo, type PulledBody, type ReadyAnswer, type TakePiece } from "../server/ready_response.ts";
 
 const log = logger("http");
 
@@ -29,12 +31,13 @@ export class RequestScope {
   pass: KeyPass | undefined;
   readonly #stopper = new Stopper();
   #controller: AbortController | undefined;
-  readonly #client: AbortSignal;
+  readonly #client: StopSignal;
   readonly #request: Request;
   readonly #requestId: string;
   readonly #services: RequestScopeServices;
   readonly #startedMs: number;
   readonly #stay: DrainStay;
+  readonly #onGone = () => this.abort(clientGone());
   readonly #atEnd: ((outcome: Outcome) => void)[] = [];
   /** Undefined while it lasts. */
   #outcome: Outcome | undefined;
@@ -46,14 +49,9 @@ export class RequestScope {
     this.#services = services;
     this.#startedMs = services.clock.now();
     this.#stay = services.drain.enter(this);
-    this.#client = request.signal;
-    this.#client.addEventListener("abort", this);
-    if (this.#client.aborted) this.handleEvent();
-  }
-
-  /** The client has gone. */
-  handleEvent(): void {
-    this.abort(clientGone());
+    this.#client = goneSignal(request);
+    this.#client.addEventListener("abort", this.#onGone);
+    if (this.#client.aborted) this.#onGone();
   }
 
   /** What ends the work for the request. */
@@ -66,6 +64,11 @@ export class RequestScope {
     const controller = this.#controller ??= new AbortController();
     if (this.#stopper.aborted) controller.abort(this.#stopper.reason);
     return controller.signal;
+  }
+
+  /** An answer of the kind that this request's server writes. */
+  answer(answer: ReadyAnswer): Response {
+    return answerTo(this.#request, answer);
   }
 
   /** Calls `callback` when the scope ends; at once if it has. */
@@ -86,7 +89,7 @@ export class RequestScope {
   end(outcome: Outcome): void {
     if (this.#outcome !== undefined) return;
     this.#outcome = outcome;
-    this.#client.removeEventListener("abort", this);
+    this.#client.removeEventListener("abort", this.#onGone);
     this.#services.drain.leave(this.#stay);
     this.#tell(outcome);
     for (const callback of this.#atEnd) callback(outcome);
@@ -118,42 +121,71 @@ export function outcomeOfError(error: unknown): Outcome {
   return outcomeOf(CanopyError.is(error) ? error.status : 500);
 }
 
-type Take = (piece: IteratorResult<Uint8Array, unknown>) => void;
+/** Pieces of a body that somebody makes. */
+export interface BodyPieces {
+  next(): Promise<IteratorResult<Uint8Array, unknown>>;
+  return(): Promise<unknown>;
+  /** As `next().then(take, fail)`, for pieces that can do so with fewer promises. */
+  pass?(take: TakePiece, fail: (error: unknown) => void): Promise<void>;
+}
 
 /**
- * A body that is made while it is read, one piece per read: a slow client slows `pieces` and nothing is stored.
- * When the client stops reading, the scope is aborted and `pieces` is closed.
+ * A body that is made while it is taken, one piece at a time: a slow client slows `pieces` and nothing is stored. When
+ * the client leaves, the scope is aborted and `pieces` is closed.
  */
-export function pulledBody(
-  pieces: {
-    next(): Promise<IteratorResult<Uint8Array, unknown>>;
-    return(): Promise<unknown>;
-    /** As `next().then(take, fail)`, for pieces that can do so with fewer promises. */
-    pass?(take: Take, fail: (error: unknown) => void): Promise<void>;
-  },
-  scope: RequestScope,
-  outcome: Outcome = "ok",
-): ReadableStream<Uint8Array> {
-  let controller: ReadableStreamDefaultController<Uint8Array>;
-  const take: Take = (result) => {
-    if (result.done !== true) return controller.enqueue(result.value);
-    controller.close();
-    scope.end(outcome);
-  };
-  const fail = (error: unknown) => {
-    controller.error(error);
-    scope.end("stream_error");
-  };
-  return new ReadableStream<Uint8Array>(
-    {
-      start: (own) => void (controller = own),
-      // One promise for each chunk, and no closure: this is the only stream between a worker and its client.
-      pull: () => pieces.pass?.(take, fail) ?? pieces.next().then(take, fail),
-      async cancel() {
-        scope.abort(clientGone());
-        await pieces.return();
+export class ScopedBody implements PulledBody {
+  readonly #pieces: BodyPieces;
+  readonly #scope: RequestScope;
+  readonly #outcome: Outcome;
+  /** What each piece is handed to: made once, as there are many. */
+  #taken: { readonly take: TakePiece; readonly fail: (error: unknown) => void } | undefined;
+
+  constructor(pieces: BodyPieces, scope: RequestScope, outcome: Outcome = "ok") {
+    this.#pieces = pieces;
+    this.#scope = scope;
+    this.#outcome = outcome;
+  }
+
+  pass(take: TakePiece, fail: (error: unknown) => void): Promise<void> {
+    const pieces = this.#pieces;
+    const to = this.#taken ??= this.#takenBy(take, fail);
+    return pieces.pass?.(to.take, to.fail) ?? pieces.next().then(to.take, to.fail);
+  }
+
+  #takenBy(take: TakePiece, fail: (error: unknown) => void) {
+    return {
+      take: (piece: IteratorResult<Uint8Array, unknown>) => {
+        take(piece);
+        if (piece.done === true) this.#scope.end(this.#outcome);
       },
-    },
-    { highWaterMark: 0 },
-  );
+      fail: (error: unknown) => {
+        fail(error);
+        this.#scope.end("stream_error");
+      },
+    };
+  }
+
+  leave(): void {
+    this.#left().catch(() => {});
+  }
+
+  asStream(): ReadableStream<Uint8Array> {
+    let controller: ReadableStreamDefaultController<Uint8Array>;
+    const take: TakePiece = (piece) =>
+      piece.done === true ? controller.close() : controller.enqueue(piece.value);
+    const fail = (error: unknown) => controller.error(error);
+    return new ReadableStream<Uint8Array>(
+      {
+        start: (own) => void (controller = own),
+        pull: () => this.pass(take, fail),
+        cancel: () => this.#left(),
+      },
+      { highWaterMark: 0 },
+    );
+  }
+
+  async #left(): Promise<void> {
+    this.#scope.abort(clientGone());
+    await this.#pieces.return();
+  }
 }

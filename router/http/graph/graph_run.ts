@@ -1,7 +1,7 @@
 import type { JsonObject } from "../../../base/json.ts";
 import { asCanopyError } from "../gate/errors.ts";
 import { errorBody } from "../../wire/error_form.ts";
-import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import { type RequestScope, ScopedBody } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { REQUEST_GRAPH } from "./build_graph.ts";
 import { runHeaders } from "../openai/run_body.ts";
@@ -65,12 +65,14 @@ export async function eventStream(options: EventStreamOptions): Promise<Response
   }
   if (next.done === true) await finished(run);
   const pieces = streamed([...held, ...(next.done === true ? [] : [next.value])], events, options);
-  return new Response(pulledBody(pieces, scope), {
+  return scope.answer({
+    status: 200,
     headers: {
       "content-type": "text/event-stream",
       "cache-control": "no-cache",
       ...runHeaders([run]),
     },
+    body: new ScopedBody(pieces, scope),
   });
 }
 

@@ -62,10 +62,11 @@ export class HttpMetrics {
     series.seconds.value.observe((this.#clock.now() - startedMs) / 1000);
   }
 
-  #seriesOf(asked: string, path: string, { status, headers }: Response): HttpSeries {
+  #seriesOf(asked: string, path: string, head: Response): HttpSeries {
+    const { status } = head;
     const latest = this.#latest;
     if (status === 200 && latest?.path === path && latest.method === asked) return latest.series;
-    const error_code = status < 400 ? "" : headers.get("x-smg-error-code") ?? "";
+    const error_code = status < 400 ? "" : head.headers.get("x-smg-error-code") ?? "";
     const method = METHODS.has(asked) ? asked : "other";
     const key = `${method} ${path} ${status} ${error_code}`;
     let series = this.#series.get(key);

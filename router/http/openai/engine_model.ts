@@ -3,7 +3,7 @@ import type { JsonObject } from "../../../base/json.ts";
 import { logger } from "../../../base/log.ts";
 import { atOnce, turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
-import { outcomeOf, pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import { outcomeOf, type RequestScope, ScopedBody } from "../gate/request_scope.ts";
 import type { AnswerTimer } from "../metrics/model_metrics.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { engineRoute } from "./engine_routes.ts";
@@ -58,12 +58,13 @@ export async function serveEngine(
     ? await http.relay.relay(model, sent, scope.stop)
     : await relayed(http, request, sent, scope.stop);
   if (status < 400) timer.first();
-  const init = { status, headers: returned };
-  if (answer === undefined || answer instanceof Uint8Array) {
-    scope.end(outcomeOf(status));
-    return new Response(answer ?? null, init);
-  }
-  return new Response(pulledBody(answer, scope, outcomeOf(status)), init);
+  const isWhole = answer === undefined || answer instanceof Uint8Array;
+  if (isWhole) scope.end(outcomeOf(status));
+  return scope.answer({
+    status,
+    headers: returned,
+    body: isWhole ? answer : new ScopedBody(answer, scope, outcomeOf(status)),
+  });
 }
 
 /** Made here, where nothing is near that it would keep. */

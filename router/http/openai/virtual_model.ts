@@ -4,7 +4,7 @@ import { turnByTurn } from "../../../base/turns.ts";
 import { refuseDeadly } from "../../engines/guards/refuse_deadly.ts";
 import { refuseSprawl } from "../gate/body.ts";
 import { asCanopyError } from "../gate/errors.ts";
-import { pulledBody, type RequestScope } from "../gate/request_scope.ts";
+import { type RequestScope, ScopedBody } from "../gate/request_scope.ts";
 import type { HttpServices } from "../gate/services.ts";
 import { withAsked } from "./asked_request.ts";
 import type { AnswerHead, AnswerWriter } from "./answer/answer.ts";
@@ -115,8 +115,10 @@ async function serveRuns(
   const first = await events.next();
   timer.first();
   const pieces = streamed(first, events, { soFar, answer, scope, names: request.translated?.names });
-  return new Response(pulledBody(pieces, scope), {
+  return scope.answer({
+    status: 200,
     headers: { "content-type": answer.streamType, "cache-control": "no-cache", ...runHeaders(group.runs) },
+    body: new ScopedBody(pieces, scope),
   });
 }
 

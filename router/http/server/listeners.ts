@@ -2,7 +2,8 @@ import type { Clock } from "../../../base/clock.ts";
 import { CanopyError } from "../../../base/errors.ts";
 import { listenError } from "../../../base/listen_error.ts";
 import { metricsPage } from "./metrics_page.ts";
-import { type Fetches, type HttpServer, serveHttp } from "./serve_http.ts";
+import type { Fetches } from "./fetches.ts";
+import { type HttpServer, serveHttp } from "./serve_http.ts";
 import { serveTls, type TlsServer } from "./serve_tls.ts";
 import { readTlsPair, type TlsFiles } from "./tls_files.ts";
 

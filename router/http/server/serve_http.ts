@@ -1,10 +1,6 @@
+import type { Fetches } from "./fetches.ts";
+import { type BunListens, SocketServer } from "./socket_server.ts";
 import type { TlsPair } from "./tls_files.ts";
-
-/** An app as a server needs it: `fetch` as web servers have it. */
-export interface Fetches {
-  /** `env`: what the runtime's server hands over beside the request; it knows the caller's address. */
-  fetch(request: Request, env?: object): Response | Promise<Response>;
-}
 
 /** A server that listens. */
 export interface HttpServer {
@@ -38,7 +34,7 @@ interface BunServer {
   stop(closeActive: boolean): Promise<void>;
 }
 
-interface BunRuntime {
+interface BunRuntime extends BunListens {
   serve(options: {
     hostname: string;
     port: number;
@@ -67,6 +63,10 @@ export function serveHttp(
     const listening = { hostname: host, port, reusePort: sharesPort, onListen: () => {}, ...tls };
     const server = runtime.Deno.serve(listening, handler);
     return { url: urlOf(scheme, host, server.addr.port), shutdown: () => server.shutdown() };
+  }
+  if (hasBun(runtime) && tls === undefined) {
+    const server = new SocketServer(runtime.Bun, app, { host, port, sharesPort });
+    return { url: urlOf(scheme, host, server.port), shutdown: () => server.shutdown() };
   }
   if (hasBun(runtime)) {
     const server = runtime.Bun.serve({

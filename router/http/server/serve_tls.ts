@@ -1,7 +1,8 @@
 import type { Clock } from "../../../base/clock.ts";
 import { messageOf } from "../../../base/errors.ts";
 import { logger } from "../../../base/log.ts";
-import { type Fetches, type HttpServer, serveHttp } from "./serve_http.ts";
+import type { Fetches } from "./fetches.ts";
+import { type HttpServer, serveHttp } from "./serve_http.ts";
 import { readTlsPair, type TlsFiles, type TlsPair } from "./tls_files.ts";
 
 /** Time between two looks at the files: clusters replace them by links, which no watch on a file sees. */

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { CanopyError } from "../../../base/errors.ts";
 import type { HttpMessage } from "../../../router/threads/messages.ts";
 import { PortHttp } from "../../../router/threads/port_http.ts";
-import type { Fetches } from "../../../router/http/server/serve_http.ts";
+import type { Fetches } from "../../../router/http/server/fetches.ts";
 
 const NOBODY: Fetches = { fetch: () => new Response(null, { status: 500 }) };
 

@@ -2,7 +2,7 @@ import "../../loopback.ts";
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { z } from "zod";
-import type { Fetches } from "../../../router/http/server/serve_http.ts";
+import type { Fetches } from "../../../router/http/server/fetches.ts";
 import { runsOfThreads } from "../../../router/threads/thread_runs.ts";
 
 const listSchema = z.object({ data: z.array(z.object({ id: z.string() })), has_more: z.boolean() });

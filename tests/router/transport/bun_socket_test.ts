@@ -22,7 +22,7 @@ function socketThatTakes(counts: readonly number[]) {
     onClose() {},
   };
   const sockets = { connect: () => new Promise<RawSocket>(() => {}) };
-  const socket = new BunSocket(targetOf("http://127.0.0.1:1"), owner, { clock, turn, sockets });
+  const socket = BunSocket.connect(targetOf("http://127.0.0.1:1"), owner, { clock, turn, sockets });
   socket.opened({
     data: socket,
     write(bytes, from = 0, length = bytes.length - from) {
@@ -34,6 +34,7 @@ function socketThatTakes(counts: readonly number[]) {
     pause() {},
     resume() {},
     close() {},
+    shutdown() {},
     setKeepAlive() {},
   });
   return { clock, socket, taken };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import { fc } from "../../properties.ts";
-import { KnownTexts } from "../../../router/transport/known_texts.ts";
+import { KnownTexts } from "../../../router/wire/known_texts.ts";
 
 test("whatever bytes are read, and read again, their text is theirs", () => {
   const names = new KnownTexts((raw) => raw.toLowerCase());

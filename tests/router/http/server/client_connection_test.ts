@@ -1,0 +1,469 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { test } from "node:test";
+import { answerTo } from "../../../../router/http/server/ready_response.ts";
+import { callerAddress } from "../../../../router/http/gate/caller.ts";
+import { fc, often } from "../../../properties.ts";
+import { type Answers, FakeClient, post } from "./fake_client.ts";
+
+const echo: Answers = async (request) => new Response(await request.text());
+const GET = "GET /x HTTP/1.1\r\nHost: here\r\n\r\n";
+/** The head of answers at the virtual clock's beginning. */
+const DATE = /date: [^\r]+\r\n/g;
+
+function withoutDates(text: string): string {
+  return text.replace(DATE, "");
+}
+
+/** An answer of our own kind, which is sent piece by piece as they are pushed. */
+function pushed() {
+  const waiting: ((piece: IteratorResult<Uint8Array, void>) => void)[] = [];
+  const pieces: IteratorResult<Uint8Array, void>[] = [];
+  const state = { left: false, taken: 0, fail: (_: unknown) => {} };
+  const hand = () => {
+    while (waiting.length > 0 && pieces.length > 0) {
+      state.taken++;
+      waiting.shift()!(pieces.shift()!);
+    }
+  };
+  return {
+    state,
+    push(text: string | undefined) {
+      pieces.push(
+        text === undefined ? { done: true, value: undefined } : { done: false, value: Buffer.from(text) },
+      );
+      hand();
+    },
+    body: {
+      pass: (
+        take: (piece: IteratorResult<Uint8Array, unknown>) => void,
+        fail: (error: unknown) => void,
+      ) =>
+        new Promise<void>((resolve) => {
+          state.fail = (error) => {
+            fail(error);
+            resolve();
+          };
+          waiting.push((piece) => {
+            take(piece);
+            resolve();
+          });
+          hand();
+        }),
+      leave: () => void (state.left = true),
+      asStream: () => new ReadableStream<Uint8Array>(),
+    },
+  };
+}
+
+test("a whole answer says its length, and the connection goes on", async () => {
+  const client = new FakeClient((request) =>
+    answerTo(request, { status: 200, headers: { "x-a": "1" }, body: Buffer.from(request.url) })
+  );
+  const first = await client.send(GET);
+  assert.equal(withoutDates(first), "HTTP/1.1 200 OK\r\nx-a: 1\r\ncontent-length: 13\r\n\r\nhttp://here/x");
+  assert.match(first, /date: Tue, 14 Nov 2023 22:13:20 GMT\r\n/);
+  const second = await client.send(GET);
+  assert.equal(second, first + first);
+  assert.equal(client.isFinished, false);
+});
+
+test("answers of the runtime's kind come with their length, streams in chunks as they are made", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const client = new FakeClient((request) => {
+    if (request.method === "POST") return new Response("all");
+    return new Response(
+      new ReadableStream<Uint8Array>({
+        async start(controller) {
+          controller.enqueue(Buffer.from("one"));
+          await promise;
+          controller.enqueue(Buffer.from("two!"));
+          controller.close();
+        },
+      }),
+    );
+  });
+  assert.match(await client.send(post("{}")), /content-length: 3\r\n\r\nall$/);
+  assert.match(await client.send(GET), /transfer-encoding: chunked\r\n\r\n3\r\none\r\n$/);
+  resolve();
+  await client.settle();
+  assert.match(client.received, /\r\n\r\n3\r\none\r\n4\r\ntwo!\r\n0\r\n\r\n$/);
+});
+
+test("an answer without a body, and one to HEAD, is no more than a head", async () => {
+  const statuses = [204, 304, 200];
+  const client = new FakeClient((request) => {
+    const status = statuses.shift() ?? 500;
+    return answerTo(request, { status, headers: {}, body: status === 200 ? Buffer.from("text") : undefined });
+  });
+  const received = await client.send(GET + GET + GET.replace("GET", "HEAD"));
+  assert.equal(
+    withoutDates(received),
+    "HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 304 Not Modified\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+  );
+});
+
+test("however a request arrives, its body is the same, and the next one is read behind it", async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.string({ minLength: 1, maxLength: 40 }), { minLength: 1, maxLength: 4 }),
+      fc.boolean(),
+      fc.array(fc.nat(400), { maxLength: 12 }),
+      async (bodies, chunked, cuts) => {
+        const client = new FakeClient(echo);
+        const sent = bodies.map((body) => {
+          if (!chunked) return post(body);
+          const size = Buffer.byteLength(body).toString(16);
+          return `POST /e HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${size}\r\n${body}\r\n0\r\n\r\n`;
+        }).join("");
+        const bytes = Buffer.from(sent);
+        const places = [0, ...cuts.map((cut) => cut % bytes.length), bytes.length].sort((a, b) => a - b);
+        for (let i = 1; i < places.length; i++) await client.send(bytes.subarray(places[i - 1], places[i]));
+        await client.settle();
+        const texts = Buffer.from(client.received, "latin1").toString().split(/HTTP\/1\.1 200 OK\r\n/).slice(
+          1,
+        );
+        assert.deepEqual(texts.map((text) => text.slice(text.indexOf("\r\n\r\n") + 4)), bodies);
+      },
+    ),
+    { numRuns: often(60) },
+  );
+});
+
+test("requests that come together are answered one after the other, in their order", async () => {
+  const answers: (() => void)[] = [];
+  const client = new FakeClient((request) =>
+    new Promise((resolve) => answers.push(() => resolve(new Response(request.url))))
+  );
+  await client.send(GET.replace("/x", "/1") + GET.replace("/x", "/2"));
+  assert.equal(answers.length, 1);
+  answers[0]!();
+  await client.settle();
+  assert.equal(answers.length, 2);
+  answers[1]!();
+  await client.settle();
+  assert.match(client.received, /http:\/\/here\/1HTTP.*http:\/\/here\/2$/s);
+});
+
+test("a client that asks whether to send its body is told when somebody wants it", async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const client = new FakeClient(async (request) => {
+    await promise;
+    return new Response(await request.text());
+  });
+  const [head, body] = post("text", "Expect: 100-continue\r\n").split(/(?<=\r\n\r\n)/);
+  assert.equal(await client.send(head!), "");
+  resolve();
+  await client.settle();
+  assert.equal(client.received, "HTTP/1.1 100 Continue\r\n\r\n");
+  assert.match(await client.send(body!), /200 OK\r\n.*\r\n\r\ntext$/s);
+  assert.equal(client.isFinished, false);
+});
+
+test("a refused body that the client still holds back ends the connection: what comes next cannot be told", async () => {
+  const client = new FakeClient(() => new Response("no", { status: 413 }));
+  const [head] = post("text", "Expect: 100-continue\r\n").split(/(?<=\r\n\r\n)/);
+  assert.match(await client.send(head!), /^HTTP\/1\.1 413 .*connection: close\r\n\r\nno$/s);
+  assert.equal(client.isFinished, true);
+});
+
+test("an answer before the body's end reaches the client, the rest is read and forgotten, and the next one counts", async () => {
+  const client = new FakeClient((request) => new Response(request.method, { status: 413 }));
+  const request = post("x".repeat(1000));
+  await client.send(request.slice(0, 200));
+  assert.match(client.received, /413/);
+  assert.equal(client.isClosed, false);
+  await client.send(request.slice(200) + GET);
+  assert.match(client.received, /POSTHTTP\/1\.1 413.*GET$/s);
+});
+
+test("a client that sends on and on behind its answer is cut off, by bytes and by time", async () => {
+  const head = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n";
+  const endless = new FakeClient(() => new Response("no", { status: 413 }));
+  await endless.send(head);
+  const part = Buffer.alloc(1024 * 1024);
+  for (let i = 0; i < 20 && !endless.isClosed; i++) await endless.send(part);
+  assert.equal(endless.isClosed, true);
+  const slow = new FakeClient(() => new Response("no", { status: 413 }));
+  await slow.send(head);
+  await slow.settle(4_900);
+  assert.equal(slow.isClosed, false);
+  await slow.settle(200);
+  assert.equal(slow.isClosed && slow.isForgotten, true);
+});
+
+test("what is no request is a 400 that says why, and ends the connection", async () => {
+  const bad: [string, number, RegExp][] = [
+    ["NONSENSE\r\n\r\n", 400, /cannot be read/],
+    ["GET /x HTTP/1.1\r\n\r\n", 400, /names its host/],
+    ["GET /x HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, /two hosts/],
+    ["GET /x HTTP/1.1\r\nHost: a/b\r\n\r\n", 400, /no URL/],
+    ["GET /x HTTP/1.1\r\nHost: a@b\r\n\r\n", 400, /no URL/],
+    ["CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", 400, /no proxy/],
+    ["POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400, /./],
+    ["POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", 400, /./],
+    ["POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400, /./],
+    ["GET /x HTTP/1.1\r\nHost : a\r\n\r\n", 400, /./],
+    ["GET /x HTTP/1.1\nHost: a\n\n", 400, /./],
+    [`GET /x HTTP/1.1\r\nHost: a\r\nX: ${"y".repeat(70_000)}\r\n\r\n`, 431, /exceeds 65536 bytes/],
+    [`GET /${"y".repeat(70_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431, /exceeds/],
+    ["\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, /./],
+  ];
+  for (const [bytes, status, problem] of bad) {
+    let asked = 0;
+    const client = new FakeClient(() => {
+      asked++;
+      return new Response("?");
+    });
+    const received = await client.send(Buffer.from(bytes, "latin1"));
+    assert.ok(received.startsWith(`HTTP/1.1 ${status} `), `${bytes.slice(0, 60)}: ${received}`);
+    const { error } = JSON.parse(received.slice(received.indexOf("\r\n\r\n") + 4));
+    assert.match(error.message, problem);
+    assert.equal(error.code, "invalid_http");
+    assert.equal(client.isFinished, true);
+    assert.equal(asked, 0, bytes);
+    // Whatever follows is no request any more.
+    assert.equal(await client.send(GET), received);
+    await client.settle(5_000);
+    assert.equal(client.isForgotten, true);
+  }
+});
+
+test("a body whose chunks are none breaks off for those who read it", async () => {
+  const reads: string[] = [];
+  const client = new FakeClient(async (request) => {
+    try {
+      return new Response(await request.text());
+    } catch (error) {
+      reads.push(String(error));
+      return new Response("broken", { status: 400 });
+    }
+  });
+  await client.send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n");
+  await client.send("zz\r\n");
+  assert.equal(reads.length, 1);
+  assert.match(client.received, /^HTTP\/1\.1 400 /);
+  assert.equal(client.isFinished, true);
+});
+
+test("when the client leaves, the request's signal aborts, and what is sent is left", async () => {
+  const { body, push, state } = pushed();
+  const gone: unknown[] = [];
+  const client = new FakeClient((request) => {
+    request.signal.addEventListener("abort", () => gone.push(request.signal.reason));
+    return answerTo(request, { status: 200, headers: {}, body });
+  });
+  await client.send(GET);
+  push("one");
+  await client.settle();
+  assert.match(client.received, /3\r\none\r\n$/);
+  await client.leave();
+  assert.equal(gone.length, 1);
+  assert.equal(state.left, true);
+  assert.equal(client.isForgotten, true);
+  const { received } = client;
+  push("two");
+  await client.settle();
+  assert.equal(client.received, received);
+});
+
+test("an answer that comes when its client has gone is left", async () => {
+  const { body, state } = pushed();
+  const answer = Promise.withResolvers<Response>();
+  let asked: Request | undefined;
+  const client = new FakeClient((request) => {
+    asked = request;
+    return answer.promise;
+  });
+  await client.send(GET);
+  await client.leave();
+  answer.resolve(answerTo(asked!, { status: 200, headers: {}, body }));
+  await client.settle();
+  assert.equal(state.left, true);
+  assert.equal(client.received, "");
+});
+
+test("a client that takes nothing has the next piece wait, and loses nothing", async () => {
+  const { body, push, state } = pushed();
+  const client = new FakeClient((request) => answerTo(request, { status: 200, headers: {}, body }));
+  await client.send(GET);
+  client.room = 10;
+  for (let i = 0; i < 50; i++) {
+    push(`piece ${i}`);
+    await client.settle();
+  }
+  const { taken } = state;
+  assert.ok(taken < 4, `${taken} pieces were taken from a client that takes none`);
+  push(undefined);
+  await client.drain();
+  const chunks = [...client.received.matchAll(/\r\n(piece \d+)(?=\r\n)/g)].map((match) => match[1]);
+  assert.deepEqual(chunks, Array.from({ length: 50 }, (_, i) => `piece ${i}`));
+  assert.match(client.received, /\r\n0\r\n\r\n$/);
+});
+
+test("a body that nobody reads has its client wait, until it is read", async () => {
+  const wanted = Promise.withResolvers<void>();
+  const client = new FakeClient(async (request) => {
+    await wanted.promise;
+    let bytes = 0;
+    for await (const chunk of request.body!) bytes += chunk.length;
+    return new Response(String(bytes));
+  });
+  const body = "x".repeat(1_000_000);
+  const bytes = post(body);
+  await client.send(bytes.slice(0, 400_000));
+  assert.equal(client.isPaused, true);
+  wanted.resolve();
+  await client.settle();
+  assert.equal(client.isPaused, false);
+  await client.send(bytes.slice(400_000));
+  assert.match(client.received, /\r\n\r\n1000000$/);
+});
+
+test("a client that pipelines more than it is answered waits", async () => {
+  const client = new FakeClient(() => new Promise(() => {}));
+  await client.send(GET);
+  for (let i = 0; i < 3_000 && !client.isPaused; i++) await client.send(GET);
+  assert.equal(client.isPaused, true);
+});
+
+test("clients of HTTP/1.0 read up to the end, and keep their connection when they ask for it", async () => {
+  const { body, push } = pushed();
+  const client = new FakeClient((request) =>
+    request.url.endsWith("/x")
+      ? answerTo(request, { status: 200, headers: {}, body })
+      : answerTo(request, { status: 200, headers: {}, body: Buffer.from("all") })
+  );
+  const kept = await client.send("GET /y HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  assert.equal(
+    withoutDates(kept),
+    "HTTP/1.1 200 OK\r\ncontent-length: 3\r\nconnection: keep-alive\r\n\r\nall",
+  );
+  await client.send("GET /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+  push("one");
+  push(undefined);
+  await client.settle();
+  assert.match(client.received, /HTTP\/1\.1 200 OK\r\n(?:date[^\r]*\r\n)\r\none$/);
+  assert.equal(client.isFinished, true);
+});
+
+test("an answer that says that the connection closes closes it, as a client that says so does", async () => {
+  const draining = new FakeClient((request) =>
+    answerTo(request, { status: 503, headers: { connection: "close" }, body: undefined })
+  );
+  assert.match(await draining.send(GET), /content-length: 0\r\nconnection: close\r\n\r\n$/);
+  assert.equal(draining.isFinished, true);
+  const client = new FakeClient(echo);
+  assert.match(await client.send(post("a", "Connection: close\r\n")), /connection: close\r\n\r\na$/);
+  assert.equal(client.isFinished, true);
+});
+
+test("a head that does not come to its end within a minute ends its connection; a quiet connection stays", async () => {
+  const client = new FakeClient(echo);
+  await client.settle(3_600_000);
+  assert.equal(client.isClosed, false);
+  await client.send("GET /x HT");
+  await client.settle(30_000);
+  await client.send("TP/1.1\r\n");
+  await client.settle(29_000);
+  assert.equal(client.isClosed, false);
+  await client.settle(1_000);
+  assert.equal(client.isClosed, true);
+});
+
+test("a stream that fails is cut off without its last chunk, so that no client takes it for whole", async () => {
+  const { body, push, state } = pushed();
+  const client = new FakeClient((request) => answerTo(request, { status: 200, headers: {}, body }));
+  await client.send(GET);
+  push("one");
+  await client.settle();
+  state.fail(new Error("broken"));
+  await client.settle();
+  assert.equal(client.isClosed, true);
+  assert.doesNotMatch(client.received, /0\r\n\r\n$/);
+});
+
+test("when a server closes, quiet connections end at once and others behind their answer", async () => {
+  const quiet = new FakeClient(echo);
+  await quiet.send(post("a"));
+  quiet.connection.close();
+  assert.equal(quiet.isClosed && quiet.isForgotten, true);
+  const answer = Promise.withResolvers<Response>();
+  const busy = new FakeClient(() => answer.promise);
+  await busy.send(GET);
+  busy.connection.close();
+  assert.equal(busy.isClosed, false);
+  answer.resolve(new Response("late"));
+  await busy.settle();
+  assert.match(busy.received, /connection: close\r\n\r\nlate$/);
+  assert.equal(busy.isFinished, true);
+});
+
+test("a request tells its headers, its caller and its URL as the runtimes' own do", async () => {
+  const seen: unknown[] = [];
+  const client = new FakeClient((request, env) => {
+    const { headers, method, url } = request;
+    seen.push([method, url, headers.get("x-a"), headers.get("constructor"), callerAddress(env, request)]);
+    return new Response(null);
+  });
+  await client.send("GET /a?b=%20c HTTP/1.1\r\nHost: here:1\r\nX-A: 1\r\nx-a: 2 \r\nConstructor: y\r\n\r\n");
+  await client.send("GET /a/../b//c HTTP/1.1\r\nHost: here\r\n\r\n");
+  await client.send("GET http://there/x HTTP/1.1\r\nHost: here\r\n\r\n");
+  await client.send("OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\n\r\n");
+  await client.send("GET /h2 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
+  assert.deepEqual(seen, [
+    ["GET", "http://here:1/a?b=%20c", "1, 2", "y", "10.0.0.1"],
+    ["GET", "http://here/b//c", null, null, "10.0.0.1"],
+    ["GET", "http://there/x", null, null, "10.0.0.1"],
+    ["OPTIONS", "http://[::1]:80/*", null, null, "10.0.0.1"],
+    ["GET", "http://a/h2", null, null, "10.0.0.1"],
+  ]);
+});
+
+test("a handler that throws is a 500, and the connection ends", async () => {
+  const client = new FakeClient(() => {
+    throw new Error("a fault");
+  });
+  assert.match(await client.send(GET), /^HTTP\/1\.1 500 /);
+  assert.equal(client.isFinished, true);
+});
+
+test("a header that HTTP cannot carry is left out; Latin-1 arrives as it is", async () => {
+  const client = new FakeClient((request) =>
+    answerTo(request, {
+      status: 200,
+      headers: { "x-bad": "a\r\nx-evil: 1", "bad name": "1", "x-good": "é", "transfer-encoding": "chunked" },
+      body: undefined,
+    })
+  );
+  assert.equal(
+    withoutDates(await client.send(GET)),
+    "HTTP/1.1 200 OK\r\nx-good: é\r\ncontent-length: 0\r\n\r\n",
+  );
+});
+
+test("a client that closes its side behind its request still gets an answer that was there at once", async () => {
+  const client = new FakeClient((request) =>
+    answerTo(request, { status: 200, headers: {}, body: Buffer.from("all") })
+  );
+  client.send(GET);
+  await client.leave("half");
+  assert.match(client.received, /all$/);
+  assert.equal(client.isFinished, true);
+  await client.leave();
+  assert.equal(client.isForgotten, true);
+});
+
+test("the last answer of a connection waits for a client that takes it slowly", async () => {
+  const client = new FakeClient((request) =>
+    answerTo(request, { status: 200, headers: {}, body: Buffer.alloc(1_000_000, "x") })
+  );
+  client.room = 100;
+  await client.send(GET.replace("Host", "Connection: close\r\nHost"));
+  await client.settle(60_000);
+  assert.equal(client.isClosed, false);
+  await client.drain();
+  assert.equal(client.received.length > 1_000_000 && client.isFinished, true);
+  await client.settle(1_000);
+  assert.equal(client.isClosed, true);
+});
