@@ -10,7 +10,7 @@ export function runEncodeJob(tokenizer: ModelTokenizer, job: EncodeJob): Encoded
   const { streaming } = tokenizer;
   if (streaming === undefined || "refusal" in streaming) {
     if (from !== undefined || open) throw new Error("This tokenizer encodes whole texts only");
-    return encoded(tokenizer.encode(text, { marked }), maxTokens);
+    return encoded(tokenizer.encode(text, { marked }), job);
   }
   const stream = streaming.open({ marked });
   if (from !== undefined) stream.reset({ ...from, tokens: 0 });
@@ -18,13 +18,18 @@ export function runEncodeJob(tokenizer: ModelTokenizer, job: EncodeJob): Encoded
     stream.append(text.slice(at, at + SLICE_LENGTH));
     if (stream.stable.length > maxTokens) break;
   }
-  if (stream.stable.length > maxTokens) return encoded(stream.stable, maxTokens);
-  return open
-    ? { ids: Int32Array.from(stream.stable), state: stream.mark(), over: false }
-    : encoded(stream.complete(), maxTokens);
+  if (stream.stable.length > maxTokens) return encoded(stream.stable, job);
+  if (!open) return encoded(stream.complete(), job);
+  const ids = Int32Array.from(stream.stable);
+  return { ids, tokens: ids.length, state: stream.mark(), over: false };
 }
 
-function encoded(ids: readonly number[], maxTokens: number): Encoded<Int32Array> {
-  const over = ids.length > maxTokens;
-  return { ids: Int32Array.from(over ? ids.slice(0, maxTokens + 1) : ids), state: undefined, over };
+function encoded(
+  all: readonly number[],
+  { maxTokens = Infinity, ends = Infinity }: EncodeJob,
+): Encoded<Int32Array> {
+  const over = all.length > maxTokens;
+  const ids = over ? all.slice(0, maxTokens + 1) : all;
+  const given = ids.length > 2 * ends ? [...ids.slice(0, ends), ...ids.slice(ids.length - ends)] : ids;
+  return { ids: Int32Array.from(given), tokens: ids.length, state: undefined, over };
 }

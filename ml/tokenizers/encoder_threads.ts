@@ -63,7 +63,8 @@ export class EncoderThreads implements LongTexts {
     }
     const answer = await this.#ask(job, signal);
     if (answer.kind !== "encoded") throw failure(`it answered ${answer.kind}`);
-    return { ...answer, ids: await turnByTurn(this.#options.clock, listInTurns(behind, answer.ids)) };
+    const ids = await turnByTurn(this.#options.clock, listInTurns(behind, answer.ids));
+    return { ...answer, ids, tokens: behind.length + answer.tokens };
   }
 
   async decode(ids: readonly number[], signal?: AbortSignal): Promise<string> {

@@ -19,11 +19,22 @@ export interface EncodeJob {
   readonly open?: boolean | undefined;
   /** Encoding ends when there are more ids than that. */
   readonly maxTokens?: number | undefined;
+  /** Of more than twice as many ids only so many of the first and of the last are given. Not of an `open` text. */
+  readonly ends?: number | undefined;
+}
+
+/** The ids of a text, or of one with very many those at its ends. */
+export interface TokenEnds {
+  readonly ids: readonly number[];
+  /** How many ids there are, given or not. */
+  readonly tokens: number;
 }
 
 /** An encoded text. */
 export interface Encoded<Ids = readonly number[]> {
   readonly ids: Ids;
+  /** How many ids there are, given or not. */
+  readonly tokens: number;
   /** The state of the stream behind them. */
   readonly state: TokenMark | undefined;
   /** There are more than `maxTokens` ids, of which these are the first. */

@@ -1,5 +1,5 @@
 import { unmarked } from "./control_tokens.ts";
-import { INLINE_IDS, INLINE_LENGTH } from "./long_texts.ts";
+import { type EncodeJob, INLINE_IDS, INLINE_LENGTH, type TokenEnds } from "./long_texts.ts";
 import type { ModelTokenizer } from "./model_tokenizer.ts";
 
 /** Options of `tokenise`. */
@@ -32,6 +32,26 @@ export function tokenise(
     if (over && limit !== undefined) throw limit.tooLong(limit.tokens + 1);
     return ids;
   });
+}
+
+/** Options of `tokenEnds`, as an `EncodeJob` has them. */
+export type TokenEndsOptions = Pick<EncodeJob, "marked" | "ends"> & Pick<TokeniseOptions, "signal">;
+
+/**
+ * The token ids of a text that may be far too long for its use: of more than twice `ends` ids only those at its ends,
+ * since a list of millions is too much for one turn of the event loop and for the collector.
+ */
+export function tokenEnds(
+  text: string,
+  tokenizer: ModelTokenizer | undefined,
+  { marked, ends, signal }: TokenEndsOptions,
+): TokenEnds | Promise<TokenEnds> {
+  const longTexts = tokenizer?.longTexts;
+  if (longTexts !== undefined && text.length > INLINE_LENGTH) {
+    return longTexts.encode({ text, marked, ends }, { signal });
+  }
+  const ids = tokenizer?.encode(text, { marked }) ?? [];
+  return { ids, tokens: ids.length };
 }
 
 /** The text of ids, special tokens included: at once of few, else from a thread. */

@@ -5,7 +5,12 @@ import type { Placement } from "../worker/placement.ts";
 
 /** A prompt, as an engine is asked to continue it. */
 export type Prompt =
-  | { readonly kind: "tokens"; readonly ids: readonly number[] }
+  | {
+    readonly kind: "tokens";
+    readonly ids: readonly number[];
+    /** All its tokens, where `ids` are only those at its ends: at least twice as many as its model's context holds. */
+    readonly tokens?: number | undefined;
+  }
   | { readonly kind: "text"; readonly text: string }
   | { readonly kind: "chat"; readonly messages: readonly ChatMessage[] };
 

@@ -176,7 +176,8 @@ class Parser {
     let value = "";
     let at = from;
     while (true) {
-      const { end, closed } = stringPart(this.#bytes, at, at + this.#batchBytes);
+      // As long as a turn has: V8's collections copy young strings of up to 128 KB, and only note longer ones.
+      const { end, closed } = stringPart(this.#bytes, at, at + this.#turnBytes);
       yield* this.#count(end - at);
       value += String(this.#parse(at, end, '""'));
       if (closed) return { value, end: end + 1 };

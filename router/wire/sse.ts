@@ -1,7 +1,7 @@
 import { createParser, type EventSourceParser } from "eventsource-parser";
 
 /** Longest event accepted unless told otherwise, in UTF-16 units: cumulative streams with log-probabilities are large. */
-const DEFAULT_MAX_EVENT_LENGTH = 32 * 1024 * 1024;
+export const MAX_EVENT_LENGTH = 32 * 1024 * 1024;
 
 /** The data of the event that ends an OpenAI-style stream; it counts only as a whole event. */
 export const DONE = "[DONE]";
@@ -21,6 +21,13 @@ export function namedEvent(name: string, value: object): Uint8Array<ArrayBuffer>
 /** The event that ends an OpenAI-style stream. */
 export const DONE_EVENT: Uint8Array<ArrayBuffer> = ENCODER.encode(`data: ${DONE}\n\n`);
 
+/** Options of a parser of an event stream. */
+export interface SseParserOptions {
+  readonly maxEventLength?: number | undefined;
+  /** Makes the error for an event that exceeds the limit, from what happened. */
+  readonly tooLong?: ((what: string) => Error) | undefined;
+}
+
 /** Cuts the bytes of an event stream into events, wherever the pieces of the stream begin and end. */
 export class SseParser {
   readonly #decoder = new TextDecoder();
@@ -28,9 +35,8 @@ export class SseParser {
   #events: string[] = [];
   #failure: Error | undefined;
 
-  /** `tooLong` makes the error for an event that exceeds the limit, from what happened. */
-  constructor(options: { maxEventLength?: number; tooLong?: (what: string) => Error } = {}) {
-    const maxBufferSize = options.maxEventLength ?? DEFAULT_MAX_EVENT_LENGTH;
+  constructor(options: SseParserOptions = {}) {
+    const maxBufferSize = options.maxEventLength ?? MAX_EVENT_LENGTH;
     this.#parser = createParser({
       maxBufferSize,
       onEvent: (event) => void this.#events.push(event.data),
@@ -46,10 +52,11 @@ export class SseParser {
 
   /** The data of the events that these bytes complete. Throws when an event exceeds the limit. */
   push(bytes: Uint8Array): string[] {
-    return this.#feed(this.#decoder.decode(bytes, { stream: true }));
+    return this.pushText(this.#decoder.decode(bytes, { stream: true }));
   }
 
-  #feed(text: string): string[] {
+  /** `push` of a text, which may hold what no bytes decode to; not between the bytes of one character. */
+  pushText(text: string): string[] {
     if (this.#failure === undefined) this.#parser.feed(text);
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#events.length === 0) return [];

@@ -44,8 +44,11 @@ export class OpenAiDecoder implements AnswerDecoder {
   }
 
   /** One chunk's delta, undefined if it has none. Throws `EngineError` for error events and broken JSON. */
-  push(data: string, parsed?: unknown): DecodedDelta | undefined {
-    const chunk = parseObject(data, this.#worker, parsed);
+  push(data: string): DecodedDelta | undefined {
+    return this.pushParsed(parseObject(data, this.#worker));
+  }
+
+  pushParsed(chunk: JsonObject): DecodedDelta | undefined {
     if (chunk.error !== undefined && chunk.error !== null || chunk.object === "error") {
       throw streamedError(this.#worker, readComplaint(chunk));
     }
@@ -111,11 +114,11 @@ export function finishReasonOf(reason: string): FinishReason {
   return reason === "function_call" ? "tool_calls" : "stop";
 }
 
-/** Parses one event that is not `parsed` already. Throws `EngineError` unless it is a JSON object. */
-export function parseObject(data: string, worker: CalledWorker, parsed?: unknown): JsonObject {
+/** Parses one event. Throws `EngineError` unless it is a JSON object. */
+export function parseObject(data: string, worker: CalledWorker): JsonObject {
   let value: unknown;
   try {
-    value = parsed ?? JSON.parse(data);
+    value = JSON.parse(data);
   } catch (cause) {
     throw invalidAnswer(worker, "an event of its stream is not JSON", cause);
   }

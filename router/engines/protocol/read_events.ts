@@ -1,17 +1,15 @@
 import type { Clock } from "../../../base/clock.ts";
-import { turnByTurn } from "../../../base/turns.ts";
+import { copied, joinedInTurns } from "../../../base/bytes.ts";
+import { isJsonObject, type JsonObject } from "../../../base/json.ts";
+import { turnByTurn, type Turns } from "../../../base/turns.ts";
 import type { IncomingResponse } from "../../../base/transport.ts";
 import type { GenerateEvent } from "../engine.ts";
+import { ByteBlocks } from "../../wire/byte_blocks.ts";
+import { LONG_DATA_BYTES, type LongData, LongEventParser } from "../../wire/long_events.ts";
 import { parseJsonInTurns } from "../../wire/parse_json.ts";
-import { DONE, SseParser } from "../../wire/sse.ts";
+import { DONE } from "../../wire/sse.ts";
 import { EngineError } from "../../worker/engine_error.ts";
-import {
-  accepted,
-  type CalledWorker,
-  type Read,
-  restAsText,
-  type UpstreamCall,
-} from "../../worker/upstream_call.ts";
+import { accepted, type CalledWorker, type Read, type UpstreamCall } from "../../worker/upstream_call.ts";
 import { invalidAnswer } from "../../worker/worker_errors.ts";
 
 /** The content of one event of an engine. */
@@ -23,11 +21,10 @@ export type End = Extract<GenerateEvent, { type: "end" }>;
 
 /** Understands the events of one answer, in their order. */
 export interface AnswerDecoder {
-  /**
-   * One event's delta, undefined if it brings nothing new. `parsed`: its value, where it is known already. Throws
-   * `EngineError` for errors in the stream.
-   */
-  push(data: string, parsed?: unknown): DecodedDelta | undefined;
+  /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for errors in the stream. */
+  push(data: string): DecodedDelta | undefined;
+  /** `push` of an event that is parsed already. */
+  pushParsed(event: JsonObject): DecodedDelta | undefined;
   /** True when the next event of the stream, if it is there already, says all that this one does. */
   repeats?(next: string): boolean;
   /** True once the generation is over, whatever else its stream may tell. */
@@ -36,11 +33,9 @@ export interface AnswerDecoder {
   end(): End;
 }
 
-/** Length of an event, in UTF-16 units, that is parsed in turns of its own. */
-const LONG_EVENT = 256 * 1024;
 /** Bytes of a stream that are read in a turn: a worker that writes as fast would have all of them. */
 const TURN_BYTES = 1024 * 1024;
-const ENCODER = new TextEncoder();
+const DECODER = new TextDecoder();
 /** Longest answer accepted from a server that does not stream though it was asked to. */
 const MAX_ANSWER_BYTES = 64 * 1024 * 1024;
 
@@ -71,11 +66,14 @@ export async function* readEvents(
   const { worker } = call;
   const decoder = decoderOf(worker);
   if ((response.headers["content-type"] ?? "").startsWith("application/json")) {
-    const delta = decoder.push(await restAsText(call, MAX_ANSWER_BYTES));
+    const answer = await restOf(call, clock);
+    const delta = typeof answer === "string"
+      ? decoder.push(answer)
+      : decoder.pushParsed(await parseLong(answer, { clock, worker }));
     call.complete();
     if (delta !== undefined) yield delta;
   } else {
-    const parser = new SseParser({ tooLong: (what) => invalidAnswer(worker, what) });
+    const parser = new LongEventParser({ tooLong: (what) => invalidAnswer(worker, what) });
     let done = false;
     let turnBytes = 0;
     while (!done) {
@@ -95,9 +93,10 @@ export async function* readEvents(
           call.complete();
           break;
         }
-        if (next !== undefined && decoder.repeats?.(next) === true) continue;
-        const parsed = data.length > LONG_EVENT ? await parseLong(data, clock, worker) : undefined;
-        const delta = decoder.push(data, parsed);
+        if (typeof next === "string" && decoder.repeats?.(next) === true) continue;
+        const delta = typeof data === "string"
+          ? decoder.push(data)
+          : decoder.pushParsed(await parseLong(data, { clock, worker }));
         if (delta === undefined) continue;
         call.gotToken();
         yield delta;
@@ -109,14 +108,48 @@ export async function* readEvents(
   yield end;
 }
 
-/** The value of a long event. Throws `EngineError` where it is not JSON. */
-async function parseLong(data: string, clock: Clock, worker: CalledWorker): Promise<unknown> {
+/** The rest of a call's answer, cut off after `MAX_ANSWER_BYTES`. */
+async function restOf(call: UpstreamCall, clock: Clock): Promise<string | LongData> {
+  const answer = new ByteBlocks();
+  let turnEnd = TURN_BYTES;
+  while (answer.length < MAX_ANSWER_BYTES) {
+    const { done, value } = await call.next();
+    if (done === true) break;
+    answer.append(value);
+    if (answer.length < turnEnd) continue;
+    turnEnd = answer.length + TURN_BYTES;
+    await clock.sleep(0);
+  }
+  return answer.length > LONG_DATA_BYTES ? answer.blocks : DECODER.decode(copied(answer.blocks));
+}
+
+/** A long event. Throws `EngineError` unless it is a JSON object. */
+async function parseLong(
+  data: LongData,
+  { clock, worker }: { readonly clock: Clock; readonly worker: CalledWorker },
+): Promise<JsonObject> {
   await clock.sleep(0);
-  const bytes = ENCODER.encode(data);
-  await clock.sleep(0);
+  let value: unknown;
   try {
-    return await turnByTurn(clock, parseJsonInTurns(bytes, { exact: [] }));
+    value = await turnByTurn(clock, valueOf(data));
   } catch (cause) {
     throw invalidAnswer(worker, "an event of its stream is not JSON", cause);
+  }
+  if (!isJsonObject(value)) throw invalidAnswer(worker, "an event of its stream is not an object");
+  return value;
+}
+
+function* valueOf(data: LongData): Turns<unknown> {
+  const bytes = yield* joinedInTurns(data);
+  yield;
+  try {
+    const value = yield* parseJsonInTurns(bytes, { exact: [] });
+    // A text of megabytes is still in pieces, which its first reader joins at once.
+    yield;
+    return value;
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    // It is not UTF-8: what cannot be decoded stands as U+FFFD, as in short events.
+    return JSON.parse(DECODER.decode(bytes));
   }
 }

@@ -36,6 +36,12 @@ export class CumulativeCut {
     if (skipped === 1 && event[newIdsStart] !== ",") return undefined;
     return TEXT + event.slice(old.textEnd, shape.textEnd) + IDS + event.slice(newIdsStart + skipped);
   }
+
+  /** An event was read elsewhere: the next one has to be read whole. */
+  forget(): void {
+    this.#before = "";
+    this.#shape = undefined;
+  }
 }
 
 /** `startsWith`, some twenty times as fast in V8 for a text of a few thousand characters. */

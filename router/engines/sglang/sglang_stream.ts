@@ -44,11 +44,18 @@ export class SglangDecoder implements AnswerDecoder {
   }
 
   /** One event's delta, undefined if it brings nothing new. Throws `EngineError` for error and abort events. */
-  push(data: string, parsed?: unknown): DecodedDelta | undefined {
+  push(data: string): DecodedDelta | undefined {
     const fresh = this.#cut?.cut(data);
-    const event = fresh === undefined
-      ? parseObject(data, this.#worker, parsed)
-      : parseObject(fresh, this.#worker);
+    return this.#deltaOf(parseObject(fresh ?? data, this.#worker), fresh !== undefined);
+  }
+
+  pushParsed(event: JsonObject): DecodedDelta | undefined {
+    this.#cut?.forget();
+    return this.#deltaOf(event, false);
+  }
+
+  /** `isCut`: its text holds only what is new. */
+  #deltaOf(event: JsonObject, isCut: boolean): DecodedDelta | undefined {
     if (event.error !== undefined || event.object === "error") {
       throw streamedError(this.#worker, readComplaint(event));
     }
@@ -60,7 +67,7 @@ export class SglangDecoder implements AnswerDecoder {
         status: typeof finish.status_code === "number" ? finish.status_code : undefined,
       });
     }
-    const text = this.#newText(typeof event.text === "string" ? event.text : "", fresh !== undefined);
+    const text = this.#newText(typeof event.text === "string" ? event.text : "", isCut);
     const total = typeof meta.completion_tokens === "number" ? meta.completion_tokens : this.#tokens;
     const newTokens = Math.max(0, total - this.#tokens);
     this.#tokens = total;

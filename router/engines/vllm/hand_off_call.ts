@@ -12,7 +12,8 @@ import {
 } from "./vllm_pd_bodies.ts";
 import { isEventStream } from "../../wire/answer_kind.ts";
 import { readTopLevel } from "../../wire/splice_json.ts";
-import { DONE, SseParser } from "../../wire/sse.ts";
+import { LongEventParser } from "../../wire/long_events.ts";
+import { DONE } from "../../wire/sse.ts";
 import {
   type CalledWorker,
   LEFT,
@@ -280,7 +281,7 @@ export class HandOffCall implements UpstreamCall {
     const { status, headers } = response;
     if (status >= 500 && status !== 503) return (await refusalOf(call, response)).message;
     if (status !== 200 || !isEventStream(headers)) return undefined;
-    const parser = new SseParser();
+    const parser = new LongEventParser();
     const decoder = new OpenAiDecoder(this.worker);
     while (true) {
       const read = await call.next();
@@ -288,7 +289,8 @@ export class HandOffCall implements UpstreamCall {
       this.#held.push(read.value);
       try {
         for (const data of parser.push(read.value)) {
-          if (data === DONE || decoder.push(data) !== undefined) return undefined;
+          // No sentence is so long.
+          if (typeof data !== "string" || data === DONE || decoder.push(data) !== undefined) return undefined;
         }
       } catch (error) {
         const lost = error instanceof EngineError &&

@@ -1,7 +1,7 @@
 import type { Clock } from "../../../base/clock.ts";
 import { badRequest, CanopyError } from "../../../base/errors.ts";
 import { turnByTurn } from "../../../base/turns.ts";
-import { tokenise } from "../../../ml/tokenizers/tokenise.ts";
+import { tokenEnds } from "../../../ml/tokenizers/tokenise.ts";
 import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
@@ -135,10 +135,12 @@ async function cutToFit(
     { code: "context_length_exceeded", status: 400 },
   );
   if (onOverflow === "refuse") throw tooLong;
-  const ids = await Promise.all(answers.map(({ text }) => tokenise(text, tokenizer)));
-  let budget = ids.reduce((sum, { length }) => sum + length, 0) - (known.promptTokens - limit);
+  const ends = await Promise.all(
+    answers.map(({ text }) => tokenEnds(text, tokenizer, { ends: contextTokens })),
+  );
+  let budget = ends.reduce((sum, { tokens }) => sum + tokens, 0) - (known.promptTokens - limit);
   for (let attempt = 0; attempt < MAX_CUTS && budget > 0; attempt++) {
-    const cut = await cutAnswers(answers, ids, { budgetTokens: budget, tokenizer });
+    const cut = await cutAnswers(answers, ends, { budgetTokens: budget, tokenizer });
     const whole = await turnByTurn(clock, prompts.unspliced(target, cut.answers));
     const promptTokens = await prompts.countTokens(whole, target) ?? 0;
     if (promptTokens <= limit) {

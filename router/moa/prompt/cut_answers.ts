@@ -1,3 +1,4 @@
+import type { TokenEnds } from "../../../ml/tokenizers/long_texts.ts";
 import type { ModelTokenizer } from "../../../ml/tokenizers/model_tokenizer.ts";
 import { textOfIds } from "../../../ml/tokenizers/tokenise.ts";
 import type { AgentAnswer } from "./answer.ts";
@@ -15,21 +16,22 @@ const NOTE_TOKENS = 24;
 
 /**
  * Cuts answers from their middle until they take at most about `budgetTokens` together. All are cut to the same length,
- * and those that are shorter stay whole; how an answer ends is kept as well as how it begins. `ids`: their tokens. Depends on nothing but
- * the texts, so that a prompt is cut the same way however it was prefilled.
+ * and those that are shorter stay whole; how an answer ends is kept as well as how it begins. `known`: their tokens; of
+ * an answer with more no more is kept than is given of it. Depends on nothing but the texts, so that a prompt is cut the
+ * same way however it was prefilled.
  */
 export async function cutAnswers(
   answers: readonly AgentAnswer[],
-  ids: readonly (readonly number[])[],
+  known: readonly TokenEnds[],
   { budgetTokens, tokenizer }: { readonly budgetTokens: number; readonly tokenizer: ModelTokenizer },
 ): Promise<{ readonly answers: readonly AgentAnswer[]; readonly cuts: readonly CutAnswer[] }> {
-  const level = levelOf(ids.map(({ length }) => length), budgetTokens);
+  const level = levelOf(known.map(({ tokens }) => tokens), budgetTokens);
   const cuts: CutAnswer[] = [];
   const shortened = await Promise.all(answers.map(async (answer, index) => {
-    const own = ids[index] ?? [];
-    if (own.length <= level) return answer;
-    const kept = Math.max(0, level - NOTE_TOKENS);
-    cuts.push({ agent: answer.agent, tokens: own.length, kept });
+    const own = known[index]!;
+    if (own.tokens <= level) return answer;
+    const kept = Math.min(Math.max(0, level - NOTE_TOKENS), own.ids.length);
+    cuts.push({ agent: answer.agent, tokens: own.tokens, kept });
     return { ...answer, text: await middleCut(answer.text, own, kept, tokenizer) };
   }));
   return { answers: shortened, cuts };
@@ -49,12 +51,12 @@ function levelOf(lengths: readonly number[], budget: number): number {
 
 async function middleCut(
   text: string,
-  ids: readonly number[],
+  { ids, tokens }: TokenEnds,
   kept: number,
   tokenizer: ModelTokenizer,
 ): Promise<string> {
   const head = Math.ceil(kept / 2);
-  const note = `[${ids.length - kept} tokens left out]`;
+  const note = `[${tokens - kept} tokens left out]`;
   // Lengths, not texts: decoding may give other spaces, and half a character at the edge.
   const headLength = (await textOfIds(ids.slice(0, head), tokenizer)).length;
   const tailLength = kept === head ? 0 : (await textOfIds(ids.slice(head - kept), tokenizer)).length;

@@ -3,7 +3,7 @@ import { charactersOf } from "../../../base/json.ts";
 import { atOnce, type Turns } from "../../../base/turns.ts";
 import { TURN_LENGTH } from "../../../ml/tokenizers/control_tokens.ts";
 import { INLINE_MESSAGES } from "../../../ml/tokenizers/long_texts.ts";
-import { tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
+import { tokenEnds, tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import type { AgentGraph, AgentNode, ClusterNode } from "../graph/graph_types.ts";
 import type { Question } from "../graph/run_input.ts";
@@ -149,9 +149,10 @@ export class RunPrompts {
       if (text === undefined) return filled;
       yield;
       const spliced = this.#spliced.get(node);
-      // Too long a one may still be cut.
+      // Too long a one is not sent, but its answers are cut: by how much its number of tokens tells.
+      const ends = answers.length === 0 ? undefined : contextTokensOf(served);
       return tokensPrompt(
-        spliced?.encode(text) ?? tokenise(text, served.tokenizer, { marked: tokenised }),
+        spliced?.encode(text, ends) ?? tokenEnds(text, served.tokenizer, { marked: tokenised, ends }),
       );
     }
     let prompts = this.#unanswered.get(open);
@@ -175,7 +176,7 @@ export class RunPrompts {
    */
   countTokens(prompt: Prompt, target: PromptTarget): number | Promise<number> | undefined {
     const { tokenizer } = target.served;
-    if (prompt.kind === "tokens") return prompt.ids.length;
+    if (prompt.kind === "tokens") return prompt.tokens ?? prompt.ids.length;
     if (prompt.kind === "chat" || tokenizer === undefined) return undefined;
     const { length: before } = tokenizer.textPrefix ?? [];
     const ids = tokenise(prompt.text, tokenizer, { limit: this.#limit(target) });
@@ -194,6 +195,7 @@ export class RunPrompts {
     yield* guardLong(answers.map(({ text }) => text), "answer", guard);
     return yield* wirePrompt(fillPrompt(open, guardAnswers(answers, guard)), served, sampling, {
       marked: tokenised,
+      ends: contextTokensOf(served),
     });
   }
 

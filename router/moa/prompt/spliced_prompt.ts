@@ -1,4 +1,4 @@
-import { INLINE_LENGTH, type LongTexts } from "../../../ml/tokenizers/long_texts.ts";
+import { INLINE_LENGTH, type LongTexts, type TokenEnds } from "../../../ml/tokenizers/long_texts.ts";
 import type { TokenMark, TokenStream } from "../../../ml/tokenizers/token_stream.ts";
 import type { AgentGraph } from "../graph/graph_types.ts";
 import type { ResponsesFormat } from "../graph/template.ts";
@@ -127,10 +127,10 @@ export class SplicedPrompt {
   }
 
   /**
-   * Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again.
-   * Throws what `LongTexts` does.
+   * Exactly the tokens of a text, without those in front of it; those of the prompt so far are not encoded again. `ends`
+   * is that of an `EncodeJob`. Throws what `LongTexts` does.
    */
-  encode(text: string): readonly number[] | Promise<readonly number[]> {
+  encode(text: string, ends?: number): TokenEnds | Promise<TokenEnds> {
     const { stream, longTexts, marked } = this.#options;
     this.#keptTokens = this.#rewind(text);
     this.#dropJob();
@@ -138,13 +138,14 @@ export class SplicedPrompt {
     if (longTexts === undefined || rest.length + stream.pending <= INLINE_LENGTH) {
       this.#slotsEnd ??= this.stableTokens;
       this.#feed(rest);
-      return stream.complete();
+      const ids = stream.complete();
+      return { ids, tokens: ids.length };
     }
     const behind = stream.stable.slice();
-    return longTexts.encode({ text: rest, marked, from: stream.mark() }, { behind }).then(({ ids }) => {
+    return longTexts.encode({ text: rest, marked, from: stream.mark(), ends }, { behind }).then((encoded) => {
       // Where the last slot ends among so many is not looked for.
-      this.#slotsEnd ??= ids.length;
-      return ids;
+      this.#slotsEnd ??= encoded.tokens;
+      return encoded;
     });
   }
 

@@ -1,7 +1,8 @@
 import type { Turns } from "../../../base/turns.ts";
 import type { ChatMessage } from "../../../ml/tokenizers/chat_message.ts";
 import { renderInTurns } from "../../../ml/tokenizers/render_chat.ts";
-import { tokenise, type TokeniseOptions } from "../../../ml/tokenizers/tokenise.ts";
+import type { TokenEnds } from "../../../ml/tokenizers/long_texts.ts";
+import { tokenEnds, type TokenEndsOptions } from "../../../ml/tokenizers/tokenise.ts";
 import type { Prompt, Sampling } from "../../engines/engine.ts";
 import { mediaParts, textOf } from "./conversation.ts";
 import type { FilledPrompt } from "./open_prompt.ts";
@@ -33,19 +34,27 @@ export function* wirePrompt(
   prompt: FilledPrompt,
   model: ServedModel,
   sampling: Sampling,
-  options: TokeniseOptions = {},
+  options: TokenEndsOptions = {},
 ): Turns<Prompt | Promise<Prompt>> {
   const text = yield* promptText(prompt, model, sampling);
-  return text === undefined ? prompt : tokensPrompt(tokenise(text, model.tokenizer, options));
+  return text === undefined ? prompt : tokensPrompt(tokenEnds(text, model.tokenizer, options));
 }
 
 /** A prompt of token ids. */
-export function tokensPrompt(ids: readonly number[] | Promise<readonly number[]>): Prompt | Promise<Prompt> {
-  if (!(ids instanceof Promise)) return { kind: "tokens", ids };
-  const prompt = ids.then((known): Prompt => ({ kind: "tokens", ids: known }));
+export function tokensPrompt(
+  ids: TokenEnds | readonly number[] | Promise<TokenEnds | readonly number[]>,
+): Prompt | Promise<Prompt> {
+  if (!(ids instanceof Promise)) return promptOf(ids);
+  const prompt = ids.then(promptOf);
   // Whoever asked for it may have left.
   prompt.catch(() => {});
   return prompt;
+}
+
+function promptOf(known: TokenEnds | readonly number[]): Prompt {
+  if (!("ids" in known)) return { kind: "tokens", ids: known };
+  const { ids, tokens } = known;
+  return tokens === ids.length ? { kind: "tokens", ids } : { kind: "tokens", ids, tokens };
 }
 
 /**

@@ -29,6 +29,10 @@ test("a thread makes the tokens that the event loop would make, and their text",
   assert.equal(over, false);
   assert.equal((await threads.encode({ text, maxTokens: 100 })).over, true);
   assert.equal(await threads.decode([...ids]), text);
+  const ends = await threads.encode({ text, ends: 50 }, { behind: [7] });
+  assert.deepEqual(ends.ids, [7, ...ids.slice(0, 50), ...ids.slice(-50)]);
+  assert.equal(ends.tokens, 1 + ids.length);
+  assert.deepEqual(await threads.encode({ text, ends: ids.length }), await threads.encode({ text }));
 });
 
 test("a thread renders what the event loop would render, and refuses what it would refuse", async () => {
@@ -109,6 +113,7 @@ test("a long text is handed over in parts, and its many ids are listed, a turn e
       message({
         kind: "encoded",
         ids: Int32Array.from({ length: COUNT }, (_, at) => at),
+        tokens: COUNT,
         state: undefined,
         over: false,
       });

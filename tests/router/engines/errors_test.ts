@@ -158,7 +158,7 @@ test("an event without end is the worker's fault, and names it", async () => {
     await assert.rejects(answer, (error) => {
       assert.ok(error instanceof EngineError);
       assert.deepEqual([error.code, error.status], ["worker_invalid_answer", 502]);
-      assert.match(error.message, /an event of its stream is longer than 33554432 characters/);
+      assert.match(error.message, /an event of its stream is longer than 33554432 bytes/);
       assert.match(error.message, /^Worker w1 /);
       assert.equal(error.workerUrl, WORKER);
       return true;

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { VirtualClock } from "../../../base/clock.ts";
 import type { JsonObject } from "../../../base/json.ts";
 import type { OutgoingRequest } from "../../../base/transport.ts";
+import type { MemoryHandler } from "../../../router/transport/memory.ts";
 import { EngineError } from "../../../router/worker/engine_error.ts";
 import { collect, engineOver, eventStream, never, placement, textRequest } from "./harness.ts";
 
@@ -18,6 +19,18 @@ class CountingClock extends VirtualClock {
 
 const MEGABYTES = 3;
 const TEXT = 'line\n"\u4e16" '.repeat(MEGABYTES * 100_000);
+
+const encoder = new TextEncoder();
+
+/** An engine that answers with these bytes, some at a time. */
+const answered = (type: string, bytes: Uint8Array): MemoryHandler => () => {
+  async function* body(): AsyncGenerator<Uint8Array> {
+    for (let at = 0; at < bytes.length; at += 50_000) {
+      yield await Promise.resolve(bytes.subarray(at, at + 50_000));
+    }
+  }
+  return Promise.resolve({ status: 200, headers: { "content-type": type }, body: body() });
+};
 
 const choice = (text: string, finish: string | null = null): JsonObject => ({
   choices: [{ index: 0, text, finish_reason: finish }],
@@ -72,6 +85,24 @@ test("a long event that is not JSON is an invalid answer", async () => {
       (error) => error instanceof EngineError && error.message.includes("an event of its stream is not"),
     );
   }
+});
+
+test("a long event that is not UTF-8 has U+FFFD where a short one has", async () => {
+  const bytes = encoder.encode(`data: ${JSON.stringify(choice(`~${TEXT}`, "stop"))}\n\ndata: [DONE]\n\n`);
+  bytes[bytes.indexOf("~".charCodeAt(0))] = 0xff;
+  const clock = new VirtualClock();
+  const { engine } = engineOver("vllm", answered("text/event-stream", bytes), { clock });
+  const { text } = await clock.run(() => collect(engine.generate(textRequest, placement, never)));
+  assert.ok(text === `\ufffd${TEXT}`);
+});
+
+test("a whole answer of megabytes, from a server that does not stream, is read in turns", async () => {
+  const clock = new CountingClock();
+  const bytes = encoder.encode(JSON.stringify(choice(TEXT, "stop")));
+  const { engine } = engineOver("vllm", answered("application/json", bytes), { clock });
+  const { text } = await clock.run(() => collect(engine.generate(textRequest, placement, never)));
+  assert.ok(text === TEXT);
+  assert.ok(clock.turns > 3 * MEGABYTES, `${clock.turns} turns`);
 });
 
 const manyIds = {

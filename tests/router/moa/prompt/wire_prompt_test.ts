@@ -149,7 +149,10 @@ test("a conversation of many messages is rendered in a thread, whatever it is re
       return renderChat(conversation);
     },
     longTexts: {
-      encode: ({ text }) => Promise.resolve({ ids: encode(unmarked(text)), state: undefined, over: false }),
+      encode: ({ text }) => {
+        const known = encode(unmarked(text));
+        return Promise.resolve({ ids: known, tokens: known.length, state: undefined, over: false });
+      },
       decode: (known) => Promise.resolve(decode(known)),
       render: (conversation) => {
         rendered++;
