@@ -14,6 +14,7 @@ export interface StopSignal {
 export class Stopper implements StopSignal {
   #aborted = false;
   #reason: unknown;
+  #controller: AbortController | undefined;
   readonly #listeners: (() => void)[] = [];
 
   get aborted(): boolean {
@@ -24,12 +25,20 @@ export class Stopper implements StopSignal {
     return this.#reason;
   }
 
+  /** The same for those who need the runtime's own kind, which costs more; made when it is asked for. */
+  get signal(): AbortSignal {
+    const controller = this.#controller ??= new AbortController();
+    if (this.#aborted) controller.abort(this.#reason);
+    return controller.signal;
+  }
+
   /** Tells the listeners, in the order in which they came; the second call does nothing. */
   abort(reason: unknown): void {
     if (this.#aborted) return;
     this.#aborted = true;
     this.#reason = reason;
     for (const listener of this.#listeners.splice(0)) listener();
+    this.#controller?.abort(reason);
   }
 
   addEventListener(_type: "abort", listener: () => void): void {

@@ -29,3 +29,15 @@ test("a stopper is a signal like the runtime's own", async () => {
   assert.deepEqual(await story(own, (reason) => own.abort(reason)), expected);
   assert.deepEqual(await story(runtimes.signal, (reason) => runtimes.abort(reason)), expected);
 });
+
+test("a stopper's signal of the runtime's kind tells the same, whether it was asked for before or after", () => {
+  const reason = new Error("enough");
+  const before = new Stopper();
+  const told: unknown[] = [];
+  before.signal.addEventListener("abort", () => told.push(before.signal.reason));
+  before.abort(reason);
+  const after = new Stopper();
+  after.abort(reason);
+  assert.deepEqual([told, before.signal === before.signal, after.signal.aborted], [[reason], true, true]);
+  assert.equal(after.signal.reason, reason);
+});

@@ -30,7 +30,6 @@ export class RequestScope {
   /** Where limits count for the client's key: it pays for what the request uses. */
   pass: KeyPass | undefined;
   readonly #stopper = new Stopper();
-  #controller: AbortController | undefined;
   readonly #client: StopSignal;
   readonly #request: Request;
   readonly #requestId: string;
@@ -61,9 +60,7 @@ export class RequestScope {
 
   /** The same for those who need the runtime's own kind, which costs more. */
   get signal(): AbortSignal {
-    const controller = this.#controller ??= new AbortController();
-    if (this.#stopper.aborted) controller.abort(this.#stopper.reason);
-    return controller.signal;
+    return this.#stopper.signal;
   }
 
   /** An answer of the kind that this request's server writes. */
@@ -81,7 +78,6 @@ export class RequestScope {
   abort(reason: unknown): void {
     if (this.#outcome !== undefined) return;
     this.#stopper.abort(reason);
-    this.#controller?.abort(reason);
     this.end("cancelled");
   }
 

@@ -26,7 +26,6 @@ export class ClientRequest {
   readonly #hasBody: boolean;
   readonly #gone = new Stopper();
   #headers: Headers | undefined;
-  #controller: AbortController | undefined;
   #chunks: Uint8Array<ArrayBuffer>[] = [];
   #bufferedBytes = 0;
   #state: "open" | "complete" | "broken" = "open";
@@ -57,9 +56,7 @@ export class ClientRequest {
 
   /** The same in the runtime's own kind, which costs more. */
   get signal(): AbortSignal {
-    const controller = this.#controller ??= new AbortController();
-    if (this.#gone.aborted) controller.abort(this.#gone.reason);
-    return controller.signal;
+    return this.#gone.signal;
   }
 
   get headers(): Headers {
@@ -160,7 +157,6 @@ export class ClientRequest {
   leave(reason: unknown): void {
     if (this.#state === "open") this.#state = "broken";
     this.#gone.abort(reason);
-    this.#controller?.abort(reason);
     this.#notify();
   }
 
