@@ -41,6 +41,8 @@ export function peerRouters(canopy: string, peers: string): ReadonlyMap<string, 
     ["sglang", launch(BASELINE, [join(peers, "sglang-router-0.3.2/bin/sglang-router"), "launch"])],
     ["smg", launch("smg 1.13.0", [join(peers, "smg-1.13.0/bin/smg"), "launch"])],
     ["canopy", launch("canopy", [canopy, "serve"])],
+    // Rust routers take all cores; so does this one.
+    ["threads", launch("canopy --workers 2", [canopy, "serve", "--workers", "2"])],
     ["deno", launch("canopy on Deno", [...deno, "run", "-A", "--no-check", own, "serve"])],
     ["floor", {
       name: "Bun.serve + sockets",
