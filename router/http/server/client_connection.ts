@@ -158,7 +158,8 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     this.#exchange = undefined;
     if (this.#last) return this.#end();
     this.#parser.begin();
-    if (this.#restBytes === 0) return;
+    // A body that nobody read had its client wait: the next request is to be read.
+    if (this.#restBytes === 0) return this.#pauseOrResume();
     const rest = this.#rest.length === 1 ? this.#rest[0]! : Buffer.concat(this.#rest);
     this.#rest = [];
     this.#restBytes = 0;

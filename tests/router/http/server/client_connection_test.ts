@@ -320,6 +320,15 @@ test("a body that nobody reads has its client wait, until it is read", async () 
   assert.match(client.received, /\r\n\r\n1000000$/);
 });
 
+test("a long body that came whole and that nobody read does not keep the next request from being read", async () => {
+  const client = new FakeClient(async () => {
+    await Promise.resolve();
+    return new Response("no", { status: 401 });
+  });
+  assert.match(await client.send(post("x".repeat(400_000))), /^HTTP\/1\.1 401 /);
+  assert.equal(client.isPaused, false);
+});
+
 test("a client that pipelines more than it is answered waits", async () => {
   const client = new FakeClient(() => new Promise(() => {}));
   await client.send(GET);
