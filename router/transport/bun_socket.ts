@@ -46,6 +46,8 @@ const SHORT = Buffer.allocUnsafeSlow(64 * 1024);
 const WRITE_BYTES = 256 * 1024;
 /** Bytes that are written in a turn: a worker that reads as fast would take all of a long body. */
 const TURN_BYTES = 1024 * 1024;
+/** Bytes, about, that may be written before the end of the turn shows whether the other side takes them. */
+const FULL_BYTES = 1024 * 1024;
 
 /** A connection by Bun's own sockets, without TLS: a request over them costs some two thirds of one over its `node:net`. */
 export class BunSocket implements WorkerSocket, TurnSocket {
@@ -55,6 +57,8 @@ export class BunSocket implements WorkerSocket, TurnSocket {
   #raw: RawSocket | undefined;
   /** What did not fit into the kernel's buffer. */
   #waiting: (string | Uint8Array)[] = [];
+  /** Bytes that were written since nothing waited, about: texts count by their characters. */
+  #written = 0;
   #isFull = false;
   #finishes = false;
   #over = false;
@@ -87,13 +91,18 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     return this.#waiting.length > 0;
   }
 
-  /** True from when the kernel takes no more until it has taken all: then the owner hears `onDrain`. */
+  /** True from when the kernel takes no more, or much waits for it, until it has taken all: then the owner hears `onDrain`. */
   get isFull(): boolean {
     return this.#isFull;
   }
 
   write(pieces: readonly (string | Uint8Array)[]): void {
-    for (const piece of pieces) this.#waiting.push(piece);
+    for (const piece of pieces) {
+      this.#waiting.push(piece);
+      this.#written += piece.length;
+    }
+    // Who makes bytes without a wait would come to the end of the memory before the end of the turn.
+    if (this.#written > FULL_BYTES) this.#isFull = true;
     this.turn.write(this);
   }
 
@@ -131,6 +140,7 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     const wasFull = this.#isFull;
     this.#isFull = isFull;
     if (isFull) return;
+    this.#written = 0;
     if (wasFull) this.owner.onDrain?.();
     if (!this.#finishes || this.#over || this.#waiting.length > 0) return;
     this.#finishes = false;

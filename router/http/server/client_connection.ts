@@ -97,7 +97,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   onData(data: Buffer): void {
     try {
       if (this.#state !== "open") this.#spend(data.length);
-      else if (this.#parser.complete) this.#keep(data);
+      else if (this.#mustWait) this.#keep(data);
       else this.#take(data);
     } catch (error) {
       log.error("A connection was given up: {error}", { error: messageOf(error), cause: error });
@@ -106,7 +106,8 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   }
 
   onDrain(): void {
-    this.#exchange?.onDrain();
+    if (this.#exchange !== undefined) this.#exchange.onDrain();
+    else if (this.#state === "open") this.#takeRest();
   }
 
   onFinish(): void {
@@ -158,8 +159,18 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     this.#exchange = undefined;
     if (this.#last) return this.#end();
     this.#parser.begin();
+    this.#takeRest();
+  }
+
+  /** True while what comes belongs to further requests, and cannot be answered yet. */
+  get #mustWait(): boolean {
+    return this.#parser.complete || this.#exchange === undefined && this.#socket.isFull;
+  }
+
+  /** Takes what has come behind the last request, once the client takes answers: who only asks would fill the memory. */
+  #takeRest(): void {
     // A body that nobody read had its client wait: the next request is to be read.
-    if (this.#restBytes === 0) return this.#pauseOrResume();
+    if (this.#restBytes === 0 || this.#socket.isFull) return this.#pauseOrResume();
     const rest = this.#rest.length === 1 ? this.#rest[0]! : Buffer.concat(this.#rest);
     this.#rest = [];
     this.#restBytes = 0;

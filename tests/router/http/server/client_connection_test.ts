@@ -336,6 +336,47 @@ test("a client that pipelines more than it is answered waits", async () => {
   assert.equal(client.isPaused, true);
 });
 
+test("a client that asks on and on and reads no answer is not asked for more, and gets all answers once it reads", async () => {
+  let asked = 0;
+  const client = new FakeClient((request) => {
+    asked++;
+    return answerTo(request, { status: 200, headers: {}, body: Buffer.alloc(10_000, "x") });
+  });
+  client.room = 0;
+  // All in one read, in which nothing is sent yet, and one by one.
+  await client.send(GET.repeat(500));
+  assert.ok(asked < 120, `${asked} answers wait for a client that takes none`);
+  let sent = 500;
+  for (; sent < 5_000 && !client.isPaused; sent++) await client.send(GET);
+  assert.ok(asked < 120, `${asked} answers wait for a client that takes none`);
+  assert.equal(client.isPaused, true);
+  while (asked < sent) await client.drain();
+  await client.drain();
+  assert.equal(client.received.split("HTTP/1.1 200 OK").length - 1, sent);
+  assert.equal(client.isPaused, false);
+});
+
+test("a stream that never waits is sent as the client takes it", async () => {
+  let made = 0;
+  const client = new FakeClient(() =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        pull(controller) {
+          if (++made > 2_000) controller.close();
+          else controller.enqueue(Buffer.alloc(10_000, "x"));
+        },
+      }),
+    )
+  );
+  client.room = 0;
+  await client.send(GET);
+  assert.ok(made < 120, `${made} pieces were taken for a client that takes none`);
+  while (made <= 2_000) await client.drain();
+  await client.drain();
+  assert.match(client.received, /\r\n0\r\n\r\n$/);
+  assert.ok(client.received.length > 20_000_000);
+});
+
 test("clients of HTTP/1.0 read up to the end, and keep their connection when they ask for it", async () => {
   const { body, push } = pushed();
   const client = new FakeClient((request) =>
