@@ -50,6 +50,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   #rest: Buffer[] = [];
   #restBytes = 0;
   #paused = false;
+  #takesRest = false;
   #state: "open" | "ending" | "closed" = "open";
   /** No further request is read. */
   #last = false;
@@ -169,13 +170,18 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
 
   /** Takes what has come behind the last request, once the client takes answers: who only asks would fill the memory. */
   #takeRest(): void {
+    // It comes here again for each request that is answered at once: thousands of them would fill the stack.
+    if (this.#takesRest) return;
+    this.#takesRest = true;
+    while (this.#restBytes > 0 && this.#state === "open" && !this.#mustWait) {
+      const rest = this.#rest.length === 1 ? this.#rest[0]! : Buffer.concat(this.#rest);
+      this.#rest = [];
+      this.#restBytes = 0;
+      this.#take(rest);
+    }
+    this.#takesRest = false;
     // A body that nobody read had its client wait: the next request is to be read.
-    if (this.#restBytes === 0 || this.#socket.isFull) return this.#pauseOrResume();
-    const rest = this.#rest.length === 1 ? this.#rest[0]! : Buffer.concat(this.#rest);
-    this.#rest = [];
-    this.#restBytes = 0;
     this.#pauseOrResume();
-    this.#take(rest);
   }
 
   /** The client reads what was written, and then the end. */

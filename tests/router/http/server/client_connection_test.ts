@@ -356,6 +356,16 @@ test("a client that asks on and on and reads no answer is not asked for more, an
   assert.equal(client.isPaused, false);
 });
 
+test("however many requests come together, all that are answered at once are answered", async () => {
+  const client = new FakeClient((request) =>
+    answerTo(request, { status: 204, headers: {}, body: undefined })
+  );
+  const count = 30_000;
+  await client.send("GET / HTTP/1.1\r\nHost:a\r\n\r\n".repeat(count));
+  assert.equal(client.received.split("HTTP/1.1 204 ").length - 1, count);
+  assert.equal(client.isClosed, false);
+});
+
 test("a stream that never waits is sent as the client takes it", async () => {
   let made = 0;
   const client = new FakeClient(() =>
