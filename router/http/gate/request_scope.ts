@@ -155,8 +155,9 @@ export class ScopedBody implements PulledBody {
         if (piece.done === true) this.#scope.end(this.#outcome);
       },
       fail: (error: unknown) => {
-        fail(error);
+        // Before the connection is given up: to the scope that is a client who leaves.
         this.#scope.end("stream_error");
+        fail(error);
       },
     };
   }

@@ -2,6 +2,9 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
 import { answerTo } from "../../../../router/http/server/ready_response.ts";
+import { Drain } from "../../../../router/http/gate/drain.ts";
+import { RequestScope, ScopedBody } from "../../../../router/http/gate/request_scope.ts";
+import { Metrics } from "../../../../router/http/metrics/metrics.ts";
 import { callerAddress } from "../../../../router/http/gate/caller.ts";
 import { fc, often } from "../../../properties.ts";
 import { type Answers, FakeClient, post } from "./fake_client.ts";
@@ -441,6 +444,25 @@ test("a stream that fails is cut off without its last chunk, so that no client t
   await client.settle();
   assert.equal(client.isClosed, true);
   assert.doesNotMatch(client.received, /0\r\n\r\n$/);
+});
+
+test("a stream that fails counts as such, and not as one that its client has left", async () => {
+  const outcomes: string[] = [];
+  let closed = false;
+  const client: FakeClient = new FakeClient((request) => {
+    const { clock } = client;
+    const drain = new Drain({ clock, timeoutMs: 1_000 });
+    const scope = new RequestScope(request, "r", { clock, drain, metrics: new Metrics(clock) });
+    scope.onEnd((outcome) => outcomes.push(outcome));
+    const pieces = {
+      next: () => Promise.reject(new Error("broken")),
+      return: () => Promise.resolve(void (closed = true)),
+    };
+    return answerTo(request, { status: 200, headers: {}, body: new ScopedBody(pieces, scope) });
+  });
+  await client.send(GET);
+  assert.deepEqual(outcomes, ["stream_error"]);
+  assert.equal(client.isClosed && closed, true);
 });
 
 test("when a server closes, quiet connections end at once and others behind their answer", async () => {
