@@ -134,6 +134,8 @@ export class ClientExchange {
     this.#reader = reader;
     let reading = reader.read();
     const first = await this.#atOnce(reading);
+    // A stream that is cancelled is over, too.
+    if (this.#left) return;
     if (first?.done === true) return this.#sendWhole({ status, headers }, undefined);
     if (first !== undefined) {
       reading = reader.read();

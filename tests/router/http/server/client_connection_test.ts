@@ -286,6 +286,21 @@ test("an answer that comes when its client has gone is left", async () => {
   assert.equal(client.received, "");
 });
 
+test("a client that leaves before a stream's first piece is sent nothing more, and nothing waits for it", async () => {
+  let cancelled = false;
+  const client = new FakeClient(() =>
+    new Response(new ReadableStream<Uint8Array>({ cancel: () => void (cancelled = true) }))
+  );
+  const sent = client.send(GET);
+  // The answer is there, and its first piece is waited for.
+  await Promise.resolve();
+  client.clock.timer(0, () => client.connection.destroy());
+  await sent;
+  assert.equal(cancelled && client.isForgotten, true);
+  assert.equal(client.received, "");
+  assert.equal(client.clock.pendingTimers, 0);
+});
+
 test("a client that takes nothing has the next piece wait, and loses nothing", async () => {
   const { body, push, state } = pushed();
   const client = new FakeClient((request) => answerTo(request, { status: 200, headers: {}, body }));
