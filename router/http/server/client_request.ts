@@ -151,6 +151,7 @@ export class ClientRequest {
     this.#bufferedBytes = 0;
     if (this.#state === "open") this.#state = "broken";
     this.#source.onRead();
+    this.#notify();
   }
 
   /** The client has gone: a body that is not there will not come. */

@@ -249,6 +249,19 @@ test("a body whose chunks are none breaks off for those who read it", async () =
   assert.equal(client.isFinished, true);
 });
 
+test("who still reads a body when its request has been answered hears that no more comes", async () => {
+  const reads: string[] = [];
+  const client = new FakeClient((request) => {
+    request.text().then(() => reads.push("whole"), (error) => reads.push(String(error)));
+    return new Response("no", { status: 413 });
+  });
+  const request = post("x".repeat(1000));
+  await client.send(request.slice(0, 200));
+  assert.match(reads.join(), /closed before the body was complete/);
+  await client.send(request.slice(200) + GET);
+  assert.equal(client.received.split("HTTP/1.1 413 ").length - 1, 2);
+});
+
 test("when the client leaves, the request's signal aborts, and what is sent is left", async () => {
   const { body, push, state } = pushed();
   const gone: unknown[] = [];
