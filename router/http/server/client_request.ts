@@ -34,13 +34,18 @@ export class ClientRequest {
   /** Waits for more of the body. */
   #wake: (() => void) | undefined;
   #stream: ReadableStream<Uint8Array<ArrayBuffer>> | undefined;
+  /** There is a copy: what is read comes out of the stream that both share. */
+  #isCopied = false;
 
   constructor({ method, headers }: RequestHead, url: string, source: RequestSource) {
     this.method = method;
     this.url = url;
     this.headerRecord = headers;
     this.#source = source;
-    this.#hasBody = headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined;
+    // Those of these are none to the runtimes, either: they make no `Request` with one.
+    const mayHave = method !== "GET" && method !== "HEAD";
+    this.#hasBody = mayHave &&
+      (headers["content-length"] !== undefined || headers["transfer-encoding"] !== undefined);
   }
 
   /** This, for those who take what the runtimes make. */
@@ -93,6 +98,7 @@ export class ClientRequest {
 
   /** The whole body. Rejects when it breaks off. */
   async bytes(): Promise<Uint8Array<ArrayBuffer>> {
+    if (this.#isCopied) return await this.#asResponse().bytes();
     this.#read("all");
     while (this.#state === "open") await this.#more();
     if (this.#state === "broken") throw brokenBody();
@@ -119,6 +125,16 @@ export class ClientRequest {
 
   async blob(): Promise<Blob> {
     return await this.#asResponse().blob();
+  }
+
+  /** The same in the runtime's own kind, with a body of its own. */
+  clone(): Request {
+    const { method, headers, signal, body } = this;
+    if (body === null) return new Request(this.url, { method, headers, signal });
+    const [own, other] = body.tee();
+    this.#stream = own;
+    this.#isCopied = true;
+    return new Request(this.url, { method, headers, signal, body: other });
   }
 
   /** True when so much of the body waits that the socket is to be paused. */

@@ -530,6 +530,24 @@ test("a request tells its headers, its caller and its URL as the runtimes' own d
   ]);
 });
 
+test("a copy of a request has its body, too, and hears of its client's end", async () => {
+  const seen: unknown[] = [];
+  const client = new FakeClient(async (request) => {
+    const copy = request.clone();
+    seen.push([copy.method, copy.url, copy.headers.get("x-a"), await copy.text(), await request.text()]);
+    copy.signal.addEventListener("abort", () => seen.push("gone"));
+    return await new Promise<Response>(() => {});
+  });
+  await client.send(post("text", "X-A: 1\r\n"));
+  await client.leave();
+  const bodiless = new FakeClient((request) => {
+    seen.push(request.clone().body);
+    return new Response();
+  });
+  await bodiless.send(GET + GET.replace("Host", "Content-Length: 0\r\nHost"));
+  assert.deepEqual(seen, [["POST", "http://here/echo", "1", "text", "text"], "gone", null, null]);
+});
+
 test("a handler that throws is a 500, and the connection ends", async () => {
   const client = new FakeClient(() => {
     throw new Error("a fault");
