@@ -60,7 +60,8 @@ export class RequestParser extends MessageParser {
       const part = at === 0 && data.length <= INPUT_BYTES ? data : data.subarray(at, at + INPUT_BYTES);
       const result = this.execute(part);
       if (result === LLHTTP.ok) at += part.length;
-      else if (this.#complete && (result === LLHTTP.paused || result === LLHTTP.pausedForUpgrade)) {
+      else if (this.#complete && result === LLHTTP.paused || result === LLHTTP.pausedForUpgrade) {
+        // Nothing is upgraded: llhttp says so behind the request, where the next one begins.
         at += this.resume(result);
       } else {
         this.keepReason();

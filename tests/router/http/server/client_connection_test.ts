@@ -548,6 +548,17 @@ test("a copy of a request has its body, too, and hears of its client's end", asy
   assert.deepEqual(seen, [["POST", "http://here/echo", "1", "text", "text"], "gone", null, null]);
 });
 
+test("a request that asks for another protocol is answered in this one, and so is what follows", async () => {
+  const client = new FakeClient(echo);
+  const upgrade = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n";
+  const get = GET.replace("Host", `${upgrade}Host`);
+  await client.send(get + post("one", upgrade) + post("two"), get, post("three", upgrade), post("four"));
+  await client.send(get);
+  const bodies = client.received.split("HTTP/1.1 200 OK").map((text) => text.split("\r\n\r\n")[1]);
+  assert.deepEqual(bodies.slice(1), ["", "one", "two", "", "three", "four", ""]);
+  assert.equal(client.isFinished, false);
+});
+
 test("a handler that throws is a 500, and the connection ends", async () => {
   const client = new FakeClient(() => {
     throw new Error("a fault");
