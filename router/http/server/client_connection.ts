@@ -118,7 +118,8 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   onEnd(): void {
     // Half-closed and gone cannot be told apart, and no engine may work for somebody who has gone. What has been
     // answered still leaves.
-    if (this.#exchange !== undefined || !this.#socket.unsent) this.destroy();
+    const works = this.#exchange?.isAnswered === false;
+    if (works || !this.#socket.unsent) this.destroy();
     else if (this.#state === "open") this.#end();
   }
 

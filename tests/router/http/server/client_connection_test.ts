@@ -593,6 +593,18 @@ test("a client that closes its side behind its request still gets an answer that
   assert.equal(client.isForgotten, true);
 });
 
+test("a client that closes its side within its body still gets an answer that was there at once", async () => {
+  const client = new FakeClient((request) =>
+    answerTo(request, { status: 413, headers: {}, body: Buffer.from("all") })
+  );
+  client.send(post("text").slice(0, -1));
+  await client.leave("half");
+  assert.match(client.received, /all$/);
+  assert.equal(client.isFinished, true);
+  await client.leave();
+  assert.equal(client.isForgotten, true);
+});
+
 test("the last answer of a connection waits for a client that takes it slowly", async () => {
   const client = new FakeClient((request) =>
     answerTo(request, { status: 200, headers: {}, body: Buffer.alloc(1_000_000, "x") })
