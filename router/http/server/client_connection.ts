@@ -68,6 +68,8 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
 
   /** Ends the connection behind what is being answered; at once between two requests. */
   close(): void {
+    // What has come by now is answered.
+    this.#server.turn.takeNow();
     this.#last = true;
     if (this.#exchange !== undefined || this.#state !== "open") return;
     if (this.#socket.unsent) this.#end();

@@ -509,6 +509,14 @@ test("when a server closes, quiet connections end at once and others behind thei
   assert.equal(busy.isFinished, true);
 });
 
+test("a request that came just before its server closes is answered", async () => {
+  const client = new FakeClient(echo);
+  const sent = client.send(post("late"));
+  client.connection.close();
+  assert.match(await sent, /connection: close\r\n\r\nlate$/);
+  assert.equal(client.isFinished, true);
+});
+
 test("a request tells its headers, its caller and its URL as the runtimes' own do", async () => {
   const seen: unknown[] = [];
   const client = new FakeClient((request, env) => {
