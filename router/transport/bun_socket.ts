@@ -91,6 +91,10 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     return this.#waiting.length > 0;
   }
 
+  get unsentBytes(): number {
+    return this.#waiting.reduce((sum, { length }) => sum + length, 0);
+  }
+
   /** True from when the kernel takes no more, or much waits for it, until it has taken all: then the owner hears `onDrain`. */
   get isFull(): boolean {
     return this.#isFull;

@@ -18,6 +18,8 @@ const MAX_PIPELINED_BYTES = 64 * 1024;
 const HEAD_MS = 60_000;
 /** What is still read behind an answer that came before the request's end: a client that is cut off loses the answer. */
 const LINGER = { bytes: 16 * 1024 * 1024, ms: 5_000 };
+/** Time in ms in which something must move once the server closes; the kernel tells in leaps of what a slow client takes. */
+const STALL_MS = 30_000;
 /** Time in ms for a client to close its side behind the end. */
 const END_MS = 500;
 const log = logger("http");
@@ -57,6 +59,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   /** Bytes that may still be read of a request that was answered before its end. */
   #lingerBytes = 0;
   #cancelTimer: (() => void) | undefined;
+  #cancelWatch: (() => void) | undefined;
 
   constructor(server: ServedBy, raw: ClientSocket) {
     this.#server = server;
@@ -71,9 +74,22 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     // What has come by now is answered.
     this.#server.turn.takeNow();
     this.#last = true;
-    if (this.#exchange !== undefined || this.#state !== "open") return;
-    if (this.#socket.unsent) this.#end();
-    else this.destroy();
+    if (this.#exchange === undefined && this.#state === "open") {
+      if (!this.#socket.unsent) return this.destroy();
+      this.#end();
+    }
+    if (this.#state !== "closed") this.#watch(this.#socket.unsentBytes);
+  }
+
+  /** A client that sends no more of its request, or takes nothing of its answer, would keep the server for ever. */
+  #watch(unsentBytes: number): void {
+    this.#cancelWatch?.();
+    this.#cancelWatch = this.#server.clock.timer(STALL_MS, () => {
+      const now = this.#socket.unsentBytes;
+      const sendsNoMore = this.#exchange?.hasBegun === false && !this.#parser.complete;
+      if (sendsNoMore || now > 0 && now === unsentBytes) this.destroy();
+      else this.#watch(now);
+    });
   }
 
   /** Closes it at once. */
@@ -131,6 +147,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     if (this.#state === "closed") return;
     this.#state = "closed";
     this.#setTimer(undefined);
+    this.#cancelWatch?.();
     this.#parser.free();
     this.#rest = [];
     const exchange = this.#exchange;

@@ -517,6 +517,30 @@ test("a request that came just before its server closes is answered", async () =
   assert.equal(client.isFinished, true);
 });
 
+test("when a server closes, a client that sends no more or takes no more does not keep it for ever", async () => {
+  const stalled = new FakeClient(echo);
+  await stalled.send(post("text").slice(0, -1));
+  const reading = new FakeClient((request) =>
+    answerTo(request, { status: 200, headers: {}, body: Buffer.alloc(1_000, "x") })
+  );
+  reading.room = 10;
+  await reading.send(GET);
+  for (const client of [stalled, reading]) client.connection.close();
+  for (let i = 0; i < 5; i++) {
+    await reading.settle(25_000);
+    await reading.drain(10);
+  }
+  assert.equal(reading.isForgotten, false);
+  await stalled.settle(30_000);
+  await reading.settle(60_000);
+  assert.equal(stalled.isForgotten && reading.isForgotten, true);
+  const slow = new FakeClient(() => new Promise(() => {}));
+  await slow.send(GET);
+  slow.connection.close();
+  await slow.settle(600_000);
+  assert.equal(slow.isForgotten, false);
+});
+
 test("a request tells its headers, its caller and its URL as the runtimes' own do", async () => {
   const seen: unknown[] = [];
   const client = new FakeClient((request, env) => {
