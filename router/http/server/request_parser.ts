@@ -101,6 +101,11 @@ export class RequestParser extends MessageParser {
   ): number {
     const { isHttp11 } = this;
     if (isHttp11 && headers["host"] === undefined) return this.fail("a request of HTTP/1.1 names its host");
+    const coding = headers["transfer-encoding"];
+    // Others between here and the client may see another end of such a request.
+    if (coding === "" || coding !== undefined && !isHttp11) {
+      return this.fail("its Transfer-Encoding does not say where it ends");
+    }
     const method = this.#methodName();
     if (method === "CONNECT") return this.fail("this is no proxy");
     this.#head = { method, target: this.#target, headers, isHttp11, keepAlive };

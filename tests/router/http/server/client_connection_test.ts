@@ -206,6 +206,18 @@ test("what is no request is a 400 that says why, and ends the connection", async
     ["POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", 400, /./],
     ["POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n", 400, /./],
     ["POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 400, /./],
+    [
+      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\nContent-Length: 3\r\n\r\nabc",
+      400,
+      /where it ends/,
+    ],
+    ["POST /x HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", 400, /where it ends/],
+    [
+      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+      400,
+      /./,
+    ],
+    ["POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc", 400, /./],
     ["GET /x HTTP/1.1\r\nHost : a\r\n\r\n", 400, /./],
     ["GET /x HTTP/1.1\nHost: a\n\n", 400, /./],
     [`GET /x HTTP/1.1\r\nHost: a\r\nX: ${"y".repeat(70_000)}\r\n\r\n`, 431, /exceeds 65536 bytes/],
