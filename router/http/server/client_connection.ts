@@ -18,6 +18,10 @@ const MAX_PIPELINED_BYTES = 64 * 1024;
 const HEAD_MS = 60_000;
 /** What is still read behind an answer that came before the request's end: a client that is cut off loses the answer. */
 const LINGER = { bytes: 16 * 1024 * 1024, ms: 5_000 };
+/** Time in ms after which a client that waits is read a little further: a paused socket does not tell that it has gone. */
+const PROBE_MS = 5_000;
+/** Bytes that are kept of such a client: it has sent more than a kernel holds for one that has gone. */
+const MAX_PROBED_BYTES = 8 * 1024 * 1024;
 /** Time in ms in which something must move once the server closes; the kernel tells in leaps of what a slow client takes. */
 const STALL_MS = 30_000;
 /** Time in ms for a client to close its side behind the end. */
@@ -60,6 +64,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   #lingerBytes = 0;
   #cancelTimer: (() => void) | undefined;
   #cancelWatch: (() => void) | undefined;
+  #cancelProbe: (() => void) | undefined;
 
   constructor(server: ServedBy, raw: ClientSocket) {
     this.#server = server;
@@ -148,6 +153,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     this.#state = "closed";
     this.#setTimer(undefined);
     this.#cancelWatch?.();
+    this.#cancelProbe?.();
     this.#parser.free();
     this.#rest = [];
     const exchange = this.#exchange;
@@ -269,9 +275,25 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     const pause = this.#restBytes > MAX_PIPELINED_BYTES || this.#exchange?.request.isFull === true;
     if (pause === this.#paused || this.#state !== "open") return;
     this.#paused = pause;
-    if (pause) this.#socket.pause();
-    else this.#socket.resume();
+    if (!pause) return this.#socket.resume();
+    this.#socket.pause();
+    this.#cancelProbe ??= this.#server.clock.timer(PROBE_MS, this.#probe);
   }
+
+  readonly #probe = (): void => {
+    this.#cancelProbe = undefined;
+    if (!this.#paused || this.#state !== "open") return;
+    const exchange = this.#exchange;
+    const works = exchange?.isAnswered === false;
+    const kept = this.#restBytes + (exchange?.request.bufferedBytes ?? 0);
+    if (!works || kept > MAX_PROBED_BYTES) {
+      this.#cancelProbe = this.#server.clock.timer(PROBE_MS, this.#probe);
+      return;
+    }
+    // More of it has the socket paused again.
+    this.#paused = false;
+    this.#socket.resume();
+  };
 
   /** Answers what is no request, and ends the connection. */
   #refuse(status: number, problem: string): void {

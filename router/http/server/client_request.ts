@@ -137,6 +137,11 @@ export class ClientRequest {
     return new Request(this.url, { method, headers, signal, body: other });
   }
 
+  /** Bytes of the body that wait for those who read it. */
+  get bufferedBytes(): number {
+    return this.#bufferedBytes;
+  }
+
   /** True when so much of the body waits that the socket is to be paused. */
   get isFull(): boolean {
     return this.#reading !== "all" && this.#bufferedBytes > HIGH_WATER_BYTES;

@@ -430,6 +430,35 @@ test("a stream that never waits is sent as the client takes it", async () => {
   assert.ok(client.received.length > 20_000_000);
 });
 
+test("a client that waits and leaves is noticed, and one that stays fills no memory", async () => {
+  const rest = Buffer.alloc(1024 * 1024, "x");
+  const head = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n";
+  // Behind its request, and within it.
+  for (const first of [GET, head]) {
+    let aborted = false;
+    const client = new FakeClient((request) => {
+      request.signal.addEventListener("abort", () => aborted = true);
+      return new Promise(() => {});
+    });
+    await client.send(first, rest);
+    assert.equal(client.isPaused, true);
+    await client.settle(6_000);
+    // The kernel tells of its end only now.
+    assert.equal(client.isPaused, false);
+    await client.leave("half");
+    assert.equal(aborted && client.isForgotten, true);
+    assert.equal(client.clock.pendingTimers, 0);
+    const staying = new FakeClient(() => new Promise(() => {}));
+    await staying.send(first);
+    let sent = 0;
+    for (let i = 0; i < 100; i++) {
+      for (; !staying.isPaused; sent++) await staying.send(rest);
+      await staying.settle(6_000);
+    }
+    assert.ok(sent < 12, `${sent} MB are kept of a client that waits`);
+  }
+});
+
 test("clients of HTTP/1.0 read up to the end, and keep their connection when they ask for it", async () => {
   const { body, push } = pushed();
   const client = new FakeClient((request) =>
