@@ -221,7 +221,8 @@ export abstract class MessageParser {
 
   #onMessageEnd(): number {
     this.#takeHeaders();
-    return this.onComplete();
+    // Trailers may have been what no head may be: the next message is not to be refused for it.
+    return this.#problem === undefined ? this.onComplete() : LLHTTP.fail;
   }
 
   #onPiece(from: number, length: number): number {

@@ -244,6 +244,20 @@ test("what is no request is a 400 that says why, and ends the connection", async
   }
 });
 
+test("trailers that are not allowed are refused with their own request, not with the next one", async () => {
+  const urls: string[] = [];
+  const client = new FakeClient((request) => {
+    urls.push(request.url);
+    return new Response("?");
+  });
+  const head = "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+  await client.send(`${head}Host: b\r\nX-A: 1\r\n\r\n`);
+  assert.match(client.received, /200 OK/);
+  assert.match(await client.send(`${head}Host: b\r\nHost: c\r\n\r\n`), /400 Bad Request\r\n.*two hosts/s);
+  assert.equal(client.isFinished, true);
+  assert.deepEqual(urls, ["http://a/x"]);
+});
+
 test("a body whose chunks are none breaks off for those who read it", async () => {
   const reads: string[] = [];
   const client = new FakeClient(async (request) => {
