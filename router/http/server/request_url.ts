@@ -1,5 +1,7 @@
 /** Targets that stand in a URL as they are. */
 const PLAIN = /^\/[\w\-~!$&'()*+,;=:@/?%.]*$/;
+/** What may be a segment that goes up, or stays. */
+const DOTS = /\/(?:\.|%2e)/i;
 
 /** What was read last: nearly all requests of a client are for the same. */
 let latest = { host: "", target: "", url: "" };
@@ -19,7 +21,7 @@ function urlOf(target: string, host: string): string | undefined {
   // A host with a path or a user in it would make another URL of the target.
   if (parsed === null || parsed.pathname !== "/" || /[/?#@\\]/.test(host)) return undefined;
   const path = target === "*" ? "/*" : target;
-  if (PLAIN.test(path) && !path.includes("/.")) return origin + path;
+  if (PLAIN.test(path) && !DOTS.test(path)) return origin + path;
   return httpUrl(origin + path);
 }
 

@@ -605,12 +605,14 @@ test("a request tells its headers, its caller and its URL as the runtimes' own d
   });
   await client.send("GET /a?b=%20c HTTP/1.1\r\nHost: here:1\r\nX-A: 1\r\nx-a: 2 \r\nConstructor: y\r\n\r\n");
   await client.send("GET /a/../b//c HTTP/1.1\r\nHost: here\r\n\r\n");
+  await client.send("GET /a/%2e%2E/b%2e/%2e HTTP/1.1\r\nHost: here\r\n\r\n");
   await client.send("GET http://there/x HTTP/1.1\r\nHost: here\r\n\r\n");
   await client.send("OPTIONS * HTTP/1.1\r\nHost: [::1]:80\r\n\r\n");
   await client.send("GET /h2 HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n");
   assert.deepEqual(seen, [
     ["GET", "http://here:1/a?b=%20c", "1, 2", "y", "10.0.0.1"],
     ["GET", "http://here/b//c", null, null, "10.0.0.1"],
+    ["GET", "http://here/b%2e/", null, null, "10.0.0.1"],
     ["GET", "http://there/x", null, null, "10.0.0.1"],
     ["OPTIONS", "http://[::1]:80/*", null, null, "10.0.0.1"],
     ["GET", "http://a/h2", null, null, "10.0.0.1"],
