@@ -69,7 +69,7 @@ export class ClientRequest {
   }
 
   get bodyUsed(): boolean {
-    return this.#reading !== "no";
+    return this.#hasBody && this.#reading !== "no";
   }
 
   /** The caller's address, under the name by which Bun's own server tells it. */
@@ -96,9 +96,10 @@ export class ClientRequest {
     }, { highWaterMark: 0 });
   }
 
-  /** The whole body. Rejects when it breaks off. */
+  /** The whole body. Rejects when it breaks off, and where somebody has begun to read it. */
   async bytes(): Promise<Uint8Array<ArrayBuffer>> {
     if (this.#isCopied) return await this.#asResponse().bytes();
+    if (this.bodyUsed) throw new TypeError("The body has been read already");
     this.#read("all");
     while (this.#state === "open") await this.#more();
     if (this.#state === "broken") throw brokenBody();

@@ -386,6 +386,18 @@ test("a long body that came whole and that nobody read does not keep the next re
   assert.equal(client.isPaused, false);
 });
 
+test("a body is there once: who reads it again hears so, and not that it is empty", async () => {
+  const client = new FakeClient(async (request) => {
+    const texts = [request.text(), request.text()];
+    texts.push(texts[0]!.then(() => request.text()));
+    const settled = await Promise.allSettled(texts);
+    return new Response(settled.map((read) => read.status === "fulfilled" ? read.value : "-").join());
+  });
+  const bytes = post("all");
+  await client.send(bytes.slice(0, -1), bytes.slice(-1));
+  assert.match(client.received, /all,-,-$/);
+});
+
 test("a client that pipelines more than it is answered waits", async () => {
   const client = new FakeClient(() => new Promise(() => {}));
   await client.send(GET);
