@@ -16,8 +16,11 @@ import type { ResponseHeads } from "./response_head.ts";
 const MAX_PIPELINED_BYTES = 64 * 1024;
 /** Longest time for a request's head, from its first byte, in ms. */
 const HEAD_MS = 60_000;
-/** What is still read behind an answer that came before the request's end: a client that is cut off loses the answer. */
-const LINGER = { bytes: 16 * 1024 * 1024, ms: 5_000 };
+/**
+ * What is still read behind an answer that came before the request's end: a client that is cut off loses the answer, and
+ * most send all of a body that is far too long before they read that it is.
+ */
+const LINGER = { bytes: 256 * 1024 * 1024, ms: 30_000 };
 /** Time in ms after which a client that waits is read a little further: a paused socket does not tell that it has gone. */
 const PROBE_MS = 5_000;
 /** Bytes that are kept of such a client: it has sent more than a kernel holds for one that has gone. */
