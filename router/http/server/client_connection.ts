@@ -229,7 +229,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     if (head !== undefined && !this.#begin(head)) return;
     if (at < 0) return this.#refuse(parser.problemStatus, parser.problem);
     const exchange = this.#exchange;
-    for (const chunk of parser.takeChunks()) exchange?.request.push(chunk);
+    for (const chunk of parser.takeChunks()) exchange?.takeBody(chunk);
     if (at < data.length) this.#keep(data.subarray(at));
     if (exchange === undefined) {
       if (this.#cancelTimer === undefined) this.#setTimer(HEAD_MS);
@@ -237,7 +237,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
       if (parser.complete) this.#endOfBody();
       else this.#spend(data.length);
     } else {
-      if (parser.complete) exchange.request.complete();
+      if (parser.complete) exchange.takeEnd();
       if (head !== undefined) exchange.serve();
       this.#pauseOrResume();
     }

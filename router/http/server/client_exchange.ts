@@ -65,6 +65,19 @@ export class ClientExchange {
     return this.#hasBegun;
   }
 
+  /** A part of the body has come. */
+  takeBody(chunk: Uint8Array<ArrayBuffer>): void {
+    // A client that sends need not be asked to.
+    this.owesContinue = false;
+    this.request.push(chunk);
+  }
+
+  /** The whole body has come. */
+  takeEnd(): void {
+    this.owesContinue = false;
+    this.request.complete();
+  }
+
   /** Has the request answered. */
   serve(): void {
     const { app } = this.#options;

@@ -170,6 +170,18 @@ test("a refused body that the client still holds back ends the connection: what 
   assert.equal(client.isFinished, true);
 });
 
+test("a client that says that it would wait and sends all the same keeps its connection, read or not", async () => {
+  const client = new FakeClient((request) => new Response(request.method, { status: 401 }));
+  const bytes = post("text", "Expect: 100-continue\r\n");
+  await client.send(bytes.slice(0, -2));
+  assert.match(client.received, /^HTTP\/1\.1 401 .*POST$/s);
+  await client.send(bytes.slice(-2) + bytes);
+  await client.send(GET.replace("Host", "Expect: 100-continue\r\nHost"));
+  assert.match(client.received, /POSTHTTP.*POSTHTTP.*GET$/s);
+  assert.doesNotMatch(client.received, /connection: close|100 Continue/);
+  assert.equal(client.isFinished, false);
+});
+
 test("an answer before the body's end reaches the client, the rest is read and forgotten, and the next one counts", async () => {
   const client = new FakeClient((request) => new Response(request.method, { status: 413 }));
   const request = post("x".repeat(1000));
