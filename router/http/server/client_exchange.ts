@@ -180,8 +180,16 @@ export class ClientExchange {
   readonly #pump = (): void => {
     const body = this.#body;
     if (body === undefined || this.#left) return;
-    if (this.#options.connection.isFull) this.#onDrain = this.#pump;
-    else body.pass(this.#take, this.#fail).then(this.#pump, this.#fail);
+    if (this.#options.connection.isFull) {
+      this.#onDrain = this.#pump;
+      return;
+    }
+    try {
+      body.pass(this.#take, this.#fail).then(this.#pump, this.#fail);
+    } catch (error) {
+      // Nobody above would hear of it: not a turn in which all sockets write, nor the promise of the answer.
+      this.#fail(error);
+    }
   };
 
   readonly #take: TakePiece = (piece) => {

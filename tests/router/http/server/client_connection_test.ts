@@ -575,6 +575,33 @@ test("a stream that fails counts as such, and not as one that its client has lef
   assert.equal(client.isClosed && closed, true);
 });
 
+test("a stream that throws when it is asked for a piece fails alone: neither the program nor who writes beside it", async () => {
+  for (const when of ["at first", "when the client takes more"]) {
+    let asked = 0;
+    const body: PulledBody = {
+      pass: (take) => Promise.resolve().then(() => take({ done: false, value: Buffer.from("one") })),
+      leave: () => {},
+      asStream: () => new ReadableStream<Uint8Array>(),
+    };
+    const throwing: PulledBody = {
+      ...body,
+      pass: (take, fail) => {
+        if (asked++ === 0 && when !== "at first") return body.pass(take, fail);
+        throw new Error("a fault");
+      },
+    };
+    const client = new FakeClient(async (request) => {
+      await Promise.resolve();
+      return answerTo(request, { status: 200, headers: {}, body: throwing });
+    });
+    client.room = when === "at first" ? Infinity : 0;
+    await client.send(GET);
+    if (when !== "at first") await client.drain();
+    assert.equal(client.isClosed && client.isForgotten, true, when);
+    assert.doesNotMatch(client.received, /0\r\n\r\n$/);
+  }
+});
+
 test("when a server closes, quiet connections end at once and others behind their answer", async () => {
   const quiet = new FakeClient(echo);
   await quiet.send(post("a"));
