@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { test } from "node:test";
-import { answerTo } from "../../../../router/http/server/ready_response.ts";
+import { answerTo, type PulledBody } from "../../../../router/http/server/ready_response.ts";
 import { Drain } from "../../../../router/http/gate/drain.ts";
 import { RequestScope, ScopedBody } from "../../../../router/http/gate/request_scope.ts";
 import { Metrics } from "../../../../router/http/metrics/metrics.ts";
