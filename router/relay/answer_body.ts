@@ -22,19 +22,24 @@ export interface AnswerBodyOptions {
     /** A stream of this path is whole only with a last event `[DONE]`. */
     readonly endsWithDone: boolean;
     readonly rewrite: AnswerRewrite | undefined;
-    /** Makes an error event of the worker's fit for the client. */
-    readonly clean: (events: Uint8Array) => Uint8Array;
   } | undefined;
   /** The client has gone. */
   readonly signal: StopSignal;
+  readonly owner: AnswerOwner;
+}
+
+/** Whose answer it is: an object, as functions keep all that is near where they are made. */
+export interface AnswerOwner {
+  /** Makes an error event of the worker's fit for the client. */
+  clean(events: Uint8Array): Uint8Array;
   /** Makes the error that a client sees for a broken answer. */
-  readonly describe: (error: unknown) => CanopyError;
+  describe(error: unknown): CanopyError;
   /** Makes of it the last event of a stream. */
-  readonly event: (error: CanopyError) => Uint8Array;
+  event(error: CanopyError): Uint8Array;
   /** Called with the events at the end of a whole stream. */
-  readonly onLast: (events: Uint8Array) => void;
+  onLast(events: Uint8Array): void;
   /** Called exactly once. */
-  readonly onEnd: (outcome: PlacementOutcome) => void;
+  onEnd(outcome: PlacementOutcome): void;
 }
 
 /**
@@ -92,7 +97,7 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     const hadError = frames.sawError;
     let events = frames.push(read.value);
     if (events.length === 0) return this.next();
-    if (frames.sawError && !hadError) events = this.#options.events?.clean(events) ?? events;
+    if (frames.sawError && !hadError) events = this.#options.owner.clean(events);
     const rewrite = this.#options.events?.rewrite;
     if (rewrite !== undefined) {
       const value = rewrite.events(events);
@@ -106,7 +111,7 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     if (frames !== undefined && this.#options.events?.endsWithDone === true && !frames.done) {
       return this.fail(new Error("the stream ended without [DONE]"));
     }
-    if (frames !== undefined) this.#options.onLast(frames.last);
+    if (frames !== undefined) this.#options.owner.onLast(frames.last);
     const rest = frames?.rest();
     this.#end(frames?.sawError === true ? "failed" : "ok");
     if (rest === undefined || rest.length === 0) return ENDED;
@@ -122,11 +127,11 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
       this.#end("ok");
       return rest.length > 0 ? { done: false, value: rest } : ENDED;
     }
-    const described = this.#options.describe(error);
+    const described = this.#options.owner.describe(error);
     void this.#call.drop();
     this.#end("failed");
     if (frames === undefined) throw described;
-    const event = this.#options.event(described);
+    const event = this.#options.owner.event(described);
     return { done: false, value: frames.torn ? joined([encoder.encode("\n\n"), event]) : event };
   }
 
@@ -142,7 +147,7 @@ export class AnswerBody implements AnswerBytes, ReadFilter<Read> {
     this.#options.signal.removeEventListener("abort", this.#onAbort);
     if (outcome === "ok") this.#call.complete();
     void this.#call.close();
-    this.#options.onEnd(outcome);
+    this.#options.owner.onEnd(outcome);
   }
 }
 

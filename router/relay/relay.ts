@@ -2,7 +2,7 @@ import type { StopSignal } from "../../base/stop_signal.ts";
 import { joined } from "../../base/bytes.ts";
 import { allRewrites } from "./answer_rewrite.ts";
 import type { Clock } from "../../base/clock.ts";
-import { CanopyError, messageOf } from "../../base/errors.ts";
+import { CanopyError } from "../../base/errors.ts";
 import type { Logger } from "../../base/log.ts";
 import type { Random } from "../../base/random.ts";
 import { turnByTurn } from "../../base/turns.ts";
@@ -15,25 +15,22 @@ import { AnswerBody } from "./answer_body.ts";
 import { attemptCall, type AttemptOptions } from "./attempt_call.ts";
 import { hedged } from "./hedge.ts";
 import { type LiveRid, LiveRids } from "./live_rids.ts";
-import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody, refusalEvents } from "./refusal_body.ts";
-import { cacheReportIn } from "./cache_report.ts";
+import { PassedAnswer } from "./passed_answer.ts";
+import { isRefusalStatus, MAX_REFUSAL_BYTES, refusalBody } from "./refusal_body.ts";
 import type { Relay, RelayAnswer, RelayRequest, RelayRetries, RetriedRequest } from "./relay_types.ts";
-import type { RequestIds } from "./request_ids.ts";
 import { LONG_BODY, RequestPlan } from "./request_plan.ts";
 import type { ServedModel } from "../served/served_model.ts";
-import { errorBodyAt, errorEventAt } from "../wire/error_form.ts";
+import { logFailure, noteCached, release, type Tried } from "./tried.ts";
+import { errorBodyAt } from "../wire/error_form.ts";
 import { endsWithDone, isEventStream, isWhole } from "../wire/answer_kind.ts";
 import { forwardedHeaders, returnedHeaders } from "../wire/headers.ts";
 import { applyEdits, applyEditsInTurns, type Edit } from "../wire/splice_json.ts";
 import {
   answerFailure,
   type AttemptFailure,
-  brokenAnswer,
   callFailure,
   errorEventStatus,
 } from "../worker/answer_failure.ts";
-import { EngineError } from "../worker/engine_error.ts";
-import { isHandOffFailure } from "../worker/pair_call.ts";
 import type { PlacementOutcome } from "../worker/placement.ts";
 import type { UpstreamCall } from "../worker/upstream_call.ts";
 
@@ -68,15 +65,6 @@ interface Job {
   /** The headers that all attempts carry. */
   readonly headers: Readonly<Record<string, string>>;
   readonly signal: StopSignal;
-}
-
-/** An attempt under way. */
-interface Tried {
-  readonly call: UpstreamCall;
-  readonly lease: Lease;
-  readonly ids: RequestIds | undefined;
-  /** Its ids are nobody's any more. */
-  readonly forget: () => void;
 }
 
 /** An attempt whose answer the client should have. */
@@ -310,26 +298,18 @@ class WorkerRelay implements Relay {
       }
       return { status, headers, body: body && unshared(rewrite?.answer(body) ?? body) };
     }
-    const events = isEventStream(workerHeaders);
-    const refused = events && (errorEventStatus(attempt.first) ?? 500) < 500;
     // What follows lasts as long as the answer, and keeps nothing of the prompt.
     job.prompt?.release();
-    const body = new AnswerBody({
-      call,
-      read,
-      events: events
-        ? {
-          endsWithDone: endsWithDone(status, request.path),
-          rewrite,
-          clean: (event) => refusalEvents(call.worker, event),
-        }
-        : undefined,
-      signal,
-      describe: (error) => this.#describe(requestId, call, error),
-      event: (error) => errorEventAt(request.path, error),
-      onLast: (events) => noteCached(attempt, events),
-      onEnd: (outcome) => release(attempt, endOutcome(outcome, wellEnded, refused)),
+    const isEvents = isEventStream(workerHeaders);
+    const owner = new PassedAnswer(attempt, {
+      path: request.path,
+      requestId,
+      wellEnded,
+      isRefused: isEvents && (errorEventStatus(attempt.first) ?? 500) < 500,
+      log: this.#options.log,
     });
+    const events = isEvents ? { endsWithDone: endsWithDone(status, request.path), rewrite } : undefined;
+    const body = new AnswerBody({ call, read, events, signal, owner });
     return { status, headers, body };
   }
 
@@ -348,7 +328,7 @@ class WorkerRelay implements Relay {
     }
     await call.drop();
     release(attempt, failure.outcome);
-    this.#logFailure(job.requestId, failure.error);
+    logFailure(this.#options.log, job.requestId, failure.error);
     const headers = { "content-type": "application/json", "x-request-id": job.requestId, ...extra };
     const { status } = failure.error;
     const body = JSON.stringify(errorBodyAt(job.request.path, failure.error));
@@ -377,21 +357,6 @@ class WorkerRelay implements Relay {
     }
   }
 
-  #describe(requestId: string, call: UpstreamCall, error: unknown): CanopyError {
-    const described = brokenAnswer(call.worker, error);
-    this.#logFailure(requestId, described);
-    return described;
-  }
-
-  #logFailure(requestId: string, error: CanopyError): void {
-    this.#options.log.warning("Request {request} failed: {error}{where}", {
-      request: requestId,
-      error: error.message,
-      where: error instanceof EngineError ? ` (${error.workerUrl})` : "",
-      ...(error.cause === undefined ? {} : { cause: messageOf(error.cause) }),
-    });
-  }
-
   /** Waits before another attempt; gives the pause in ms. */
   async #backOff({ model, signal }: Job, retry: number): Promise<number> {
     const { initial_ms, factor, max_ms, jitter } = model.config.backoff;
@@ -409,27 +374,6 @@ function retriedOf({ request: { path } }: Job, { call, lease }: Failed): Retried
 /** Stops a call; made here, where nothing is near that it would keep alive as long as the place is held. */
 function stopperOf(call: UpstreamCall): (error: unknown) => void {
   return (error) => void call.stop(error);
-}
-
-/** Tells the policy what the engine says at the end of an answer. */
-function noteCached({ lease }: Answered, last: Uint8Array): void {
-  const found = cacheReportIn(last);
-  if (found !== undefined) lease.promptRead(found);
-}
-
-/** Gives a place back; of a pair, a failure counts against the half it came from, or both if they failed to meet. */
-function release(
-  { call, lease, first, forget }: Tried & { readonly first?: Uint8Array | undefined },
-  outcome: PlacementOutcome,
-): void {
-  forget();
-  const { half } = call;
-  if (outcome === "failed" && half !== undefined) {
-    const both = first !== undefined && isHandOffFailure(new TextDecoder().decode(first));
-    if (both || half === "prefill") lease.release("failed", "prefill");
-    if (both || half === "decode") lease.release("failed", "decode");
-  }
-  lease.release(outcome);
 }
 
 /**
@@ -463,16 +407,6 @@ async function readWhole(
     length += value.length;
   }
   return false;
-}
-
-function endOutcome(
-  outcome: PlacementOutcome,
-  wellEnded: PlacementOutcome,
-  refused: boolean,
-): PlacementOutcome {
-  if (outcome === "aborted") return "aborted";
-  if (refused) return "rejected";
-  return outcome === "ok" ? wellEnded : outcome;
 }
 
 /** Bytes as `Response` wants them: no transport gives shared memory, and to ask for their buffer makes one. */

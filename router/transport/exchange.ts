@@ -19,12 +19,16 @@ const NOTHING = new Uint8Array();
 type Result = IteratorResult<Uint8Array>;
 type State = "waiting" | "sent" | "streaming" | "ended" | "failed";
 
-/** What an exchange tells its sender. */
-export interface ExchangeOutcome {
-  readonly resolve: (response: IncomingResponse) => void;
-  readonly reject: (error: unknown) => void;
+/** Where an exchange takes place. */
+export interface ExchangePlace {
   /** Called once, when the exchange is over. */
-  readonly done: (exchange: Exchange, reusable: boolean) => void;
+  done(exchange: Exchange, reusable: boolean): void;
+}
+
+/** The two ends of a promise. */
+interface Settles<Value> {
+  readonly resolve: (value: Value) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** One request and its response: the connection pushes, the reader of the body pulls, a full buffer pauses the socket. */
@@ -41,16 +45,18 @@ export class Exchange implements ConnectionUser, IncomingResponse, AsyncIterable
   #request: OutgoingRequest | undefined;
   readonly target: Target;
   readonly #signal: StopSignal;
-  readonly #outcome: ExchangeOutcome;
+  readonly #place: ExchangePlace;
   readonly #onAbort = () => this.#leave(this.#signal.reason);
   #connection: Connection | undefined;
   #state: State = "waiting";
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #failure: unknown;
-  #reader: { resolve: (result: Result) => void; reject: (error: unknown) => void } | undefined;
+  /** Waits for the head. */
+  #sender: Settles<IncomingResponse> | undefined;
+  #reader: Settles<Result> | undefined;
 
-  constructor(request: OutgoingRequest, target: Target, signal: StopSignal, outcome: ExchangeOutcome) {
+  constructor(request: OutgoingRequest, target: Target, signal: StopSignal, place: ExchangePlace) {
     this.#request = request;
     this.#url = request.url;
     this.lane = request.lane ?? "generation";
@@ -58,13 +64,21 @@ export class Exchange implements ConnectionUser, IncomingResponse, AsyncIterable
     this.target = target;
     this.bodiless = request.method === "HEAD";
     this.#signal = signal;
-    this.#outcome = outcome;
+    this.#place = place;
     signal.addEventListener("abort", this.#onAbort, { once: true });
   }
 
   /** The connection that carries it; undefined while it waits for one. */
   get connection(): Connection | undefined {
     return this.#connection;
+  }
+
+  /**
+   * This, once the response's head is there. Asked for once; not by a function of who sends, which would keep the request
+   * as long as the answer lasts.
+   */
+  answered(): Promise<IncomingResponse> {
+    return new Promise((resolve, reject) => this.#sender = { resolve, reject });
   }
 
   /** Sends the request. */
@@ -90,7 +104,9 @@ export class Exchange implements ConnectionUser, IncomingResponse, AsyncIterable
     this.#state = "streaming";
     this.status = status;
     this.headers = headers;
-    this.#outcome.resolve(this);
+    const sender = this.#sender;
+    this.#sender = undefined;
+    sender?.resolve(this);
   }
 
   onBody(chunk: Uint8Array): void {
@@ -172,7 +188,7 @@ export class Exchange implements ConnectionUser, IncomingResponse, AsyncIterable
     this.#failure = error;
     this.#connection?.destroy();
     this.#over(false);
-    if (headless) return this.#outcome.reject(error);
+    if (headless) return this.#sender?.reject(error);
     const reader = this.#reader;
     if (reader === undefined) return;
     this.#reader = undefined;
@@ -183,7 +199,7 @@ export class Exchange implements ConnectionUser, IncomingResponse, AsyncIterable
 
   #over(reusable: boolean): void {
     this.#signal.removeEventListener("abort", this.#onAbort);
-    this.#outcome.done(this, reusable);
+    this.#place.done(this, reusable);
     this.#connection = undefined;
   }
 

@@ -8,7 +8,7 @@ import {
   TransportError,
 } from "../../base/transport.ts";
 import { Connection } from "./connection.ts";
-import { Exchange } from "./exchange.ts";
+import { Exchange, type ExchangePlace } from "./exchange.ts";
 import { type Target, targetOf } from "./target.ts";
 import { SOCKET_TURN } from "./turn.ts";
 import type { TlsClientOptions } from "./worker_socket.ts";
@@ -69,12 +69,11 @@ export class SocketTransport implements Transport {
       return refused(request, new Error(`${MAX_WAITING} requests wait for a socket to ${target.origin}`));
     }
     this.#inFlight++;
-    return new Promise((resolve, reject) => {
-      const done = (exchange: Exchange, reusable: boolean) => this.#done(worker, exchange, reusable);
-      const exchange = new Exchange(request, target, signal, { resolve, reject, done });
-      if (lane.inFlight < atOnce) this.#start(worker, lane, exchange);
-      else lane.waiting.add(exchange);
-    });
+    const exchange = new Exchange(request, target, signal, worker);
+    const answered = exchange.answered();
+    if (lane.inFlight < atOnce) this.#start(worker, lane, exchange);
+    else lane.waiting.add(exchange);
+    return answered;
   }
 
   async close(): Promise<void> {
@@ -99,7 +98,7 @@ export class SocketTransport implements Transport {
 
   #workerOf({ origin }: Target): WorkerSockets {
     let worker = this.#workers.get(origin);
-    if (worker === undefined) this.#workers.set(origin, worker = new WorkerSockets(origin));
+    if (worker === undefined) this.#workers.set(origin, worker = new WorkerSockets(origin, this.#done));
     return worker;
   }
 
@@ -118,7 +117,7 @@ export class SocketTransport implements Transport {
   }
 
   /** An exchange is over: its socket goes to the next one, and its place to one that waits. */
-  #done(worker: WorkerSockets, exchange: Exchange, reusable: boolean): void {
+  readonly #done: ExchangeDone = (worker, exchange, reusable) => {
     this.#inFlight--;
     const lane = worker.lanes[exchange.lane];
     const { connection } = exchange;
@@ -137,7 +136,7 @@ export class SocketTransport implements Transport {
     }
     if (worker.unused) this.#workers.delete(worker.origin);
     if (this.#inFlight === 0) this.#closed?.resolve();
-  }
+  };
 
   #keep(worker: WorkerSockets, connection: Connection): void {
     if (this.#closed !== undefined || worker.idle.length >= MAX_IDLE) return connection.destroy();
@@ -168,8 +167,10 @@ interface LaneState {
   readonly waiting: Set<Exchange>;
 }
 
+type ExchangeDone = (worker: WorkerSockets, exchange: Exchange, reusable: boolean) => void;
+
 /** The sockets of one origin: the lanes count apart and share what is idle. */
-class WorkerSockets {
+class WorkerSockets implements ExchangePlace {
   readonly origin: string;
   readonly lanes: Readonly<Record<Lane, LaneState>> = {
     generation: { inFlight: 0, waiting: new Set() },
@@ -177,9 +178,15 @@ class WorkerSockets {
   };
   /** The one that became idle last is at the end. */
   readonly idle: Connection[] = [];
+  readonly #done: ExchangeDone;
 
-  constructor(origin: string) {
+  constructor(origin: string, done: ExchangeDone) {
     this.origin = origin;
+    this.#done = done;
+  }
+
+  done(exchange: Exchange, reusable: boolean): void {
+    this.#done(this, exchange, reusable);
   }
 
   get unused(): boolean {

@@ -181,7 +181,7 @@ export class PairCall implements UpstreamCall {
         return this.#answered(prefill, response);
       }
       prefill.gotToken();
-      if (prefill.whole) this.#prefillAnswer = first;
+      if (prefill.whole) this.#prefillAnswer = this.#options.keepPrefill === true ? first : undefined;
       else await this.#drainPrefill();
       this.#prefillEnded = true;
       at.release("ok", "prefill");

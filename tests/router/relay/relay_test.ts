@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { configureSync, type LogRecord, resetSync } from "@logtape/logtape";
+import { stillThere } from "../../garbage.ts";
 import { fc } from "../../properties.ts";
 import { loadCase, wireCases } from "../engines/wire.ts";
 import { CanopyError } from "../../../base/errors.ts";
@@ -676,3 +677,40 @@ test("to a request in Anthropic's form all errors are, also of a relayed stream 
     /^event: error\ndata: \{"type":"error","error":\{"type":"api_error","message":"/,
   );
 });
+
+for (const pair of [false, true]) {
+  test(`a prompt is not kept while its answer is passed on${pair ? ", nor by the other half" : ""}`, async () => {
+    const bench = relayBench(
+      pair
+        ? {
+          engine: "sglang-pd",
+          workers: [{ prefill: "http://p", bootstrap_port: 8998, decode: "http://a" }],
+        }
+        : {},
+    );
+    bench.workers.scripts.set("p", [{ headers: SSE, body: [event("[DONE]")] }]);
+    bench.workers.scripts.set("a", [{ headers: SSE, body: [event(delta("x")), { hang: true }] }]);
+    bench.workers.scripts.set("a/abort_request", [{}]);
+    const prompts: WeakRef<object>[] = [];
+    const ask = async (i: number) => {
+      const parsed = { model: "m", stream: true, prompt: `${i}`.repeat(5_000) };
+      const body = new TextEncoder().encode(JSON.stringify(parsed));
+      prompts.push(new WeakRef(body), new WeakRef(parsed));
+      const request = { method: "POST", path: "/v1/completions", headers: {}, body, parsed } as const;
+      const { body: answer } = await bench.relay.relay(bench.model, request, bench.gone.signal);
+      assert.ok(answer !== undefined && "next" in answer);
+      assert.equal((await answer.next()).done, false);
+      return answer;
+    };
+    const answers = await bench.clock.run(async () => {
+      const answers = [];
+      for (let i = 0; i < 30; i++) answers.push(await ask(i));
+      return answers;
+    });
+    const kept = await stillThere(prompts);
+    // A collector that reads the stack may take a number for the address of one.
+    assert.ok(kept <= 6, `${kept} of ${prompts.length} are kept`);
+    await bench.clock.run(() => Promise.all(answers.map((answer) => answer.return())));
+    assert.deepEqual(bench.leaks(), CLEAN);
+  });
+}

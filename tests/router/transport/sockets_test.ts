@@ -7,6 +7,7 @@ import { VirtualClock } from "../../../base/clock.ts";
 import { TransportError, type TransportErrorCode } from "../../../base/transport.ts";
 import { KEEP_ALIVE_MS } from "../../../router/transport/worker_socket.ts";
 import { SocketTransport, type SocketTransportOptions } from "../../../router/transport/sockets.ts";
+import { stillThere } from "../../garbage.ts";
 import { HANG_MS, until } from "../../until.ts";
 import { transportContract } from "./contract.ts";
 import {
@@ -510,3 +511,17 @@ function listening(server: net.Server, host: string): Promise<string> {
     });
   });
 }
+
+check("a body that was sent is not kept while its answer lasts", (side) => side.head(200), async (stage) => {
+  const bodies: WeakRef<object>[] = [];
+  const ask = () => {
+    const body = new Uint8Array(10_000);
+    bodies.push(new WeakRef(body));
+    return stage.transport.send({ ...post(`${stage.url}/`), body }, never());
+  };
+  const answers = [];
+  for (let i = 0; i < 30; i++) answers.push(await ask());
+  // A collector that reads the stack may take a number for the address of one.
+  assert.ok(await stillThere(bodies) <= 3);
+  for (const { body } of answers) await body[Symbol.asyncIterator]().return?.();
+});
