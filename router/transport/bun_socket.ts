@@ -12,6 +12,8 @@ export interface RawSocket {
   pause(): void;
   resume(): void;
   close(): void;
+  /** Closes it with a reset. */
+  terminate(): void;
   /** Sends the end of what is written. */
   shutdown(): void;
   setKeepAlive(enable: boolean, idleMs: number): void;
@@ -128,6 +130,13 @@ export class BunSocket implements WorkerSocket, TurnSocket {
     this.#over = true;
     this.#waiting = [];
     this.#raw?.close();
+  }
+
+  /** As `destroy`; the other side sees that it is no orderly end. */
+  reset(): void {
+    this.#over = true;
+    this.#waiting = [];
+    this.#raw?.terminate();
   }
 
   opened(raw: RawSocket): void {

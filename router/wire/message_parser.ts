@@ -22,6 +22,7 @@ interface Llhttp {
   llhttp_finish(parser: number): number;
   llhttp_resume(parser: number): void;
   llhttp_resume_after_upgrade(parser: number): void;
+  llhttp_get_http_major(parser: number): number;
   llhttp_get_http_minor(parser: number): number;
   llhttp_get_method(parser: number): number;
   llhttp_method_name(method: number): number;
@@ -70,6 +71,12 @@ export abstract class MessageParser {
   /** True for a head of HTTP/1.1, not 1.0. */
   protected get isHttp11(): boolean {
     return this.module.llhttp_get_http_minor(this.#parser) === 1;
+  }
+
+  /** True for a head of HTTP/1.0. */
+  protected get isHttp10(): boolean {
+    const { llhttp_get_http_major, llhttp_get_http_minor } = this.module;
+    return llhttp_get_http_major(this.#parser) === 1 && llhttp_get_http_minor(this.#parser) === 0;
   }
 
   /** Gives its memory back; the parser is not to be used again. */

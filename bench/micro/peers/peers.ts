@@ -19,8 +19,6 @@ import { BASELINE, type Mode, peerRouters, RunningRouter } from "./routers.ts";
 import { type Figures, measure, type Scenario, SCENARIOS } from "./scenarios.ts";
 
 const MODEL = "m";
-/** Length of the first round in those that count. */
-const WARM_UP = 3;
 const rounds = numberAfter("--rounds", 3);
 const seconds = numberAfter("--seconds", 4);
 const basePort = numberAfter("--base-port", 18_300);
@@ -53,13 +51,11 @@ async function measureMode(mode: Mode, bench: NativeBench): Promise<void> {
   }
   const scenarios = SCENARIOS.filter(({ name }) => loads.length === 0 || loads.includes(name));
   const all = new Map(scenarios.map((scenario) => [scenario, new Map<string, Figures[]>()]));
-  for (let round = 0; round <= rounds; round++) {
+  for (let round = 0; round < rounds; round++) {
     for (const [scenario, figures] of all) {
       for (const [name, router] of running) {
-        // The first round warms compilers and connections up.
-        const lasts = round > 0 ? seconds : WARM_UP * seconds;
-        const one = await measure({ scenario, router, bench, clock, model: MODEL, seconds: lasts });
-        if (round > 0) figures.set(name, [...figures.get(name) ?? [], one]);
+        const one = await measure({ scenario, router, bench, clock, model: MODEL, seconds });
+        figures.set(name, [...figures.get(name) ?? [], one]);
       }
     }
   }
@@ -103,7 +99,8 @@ function writeTable({ title, unit }: Scenario, figures: ReadonlyMap<string, read
 try {
   const bench = new NativeBench(folder);
   stopWorker = await bench.serve(MODEL, [basePort, basePort + 1]);
-  write(`Medians of ${rounds} rounds of ${seconds} s, in turns; ratios to ${BASELINE}; policy ${policy}\n`);
+  write(`Medians of ${rounds} rounds of ${seconds} s, in turns, each behind as much of the same load; `);
+  write(`ratios to ${BASELINE}; policy ${policy}\n`);
   for (const mode of modes) await measureMode(mode, bench);
 } finally {
   stopRouters();

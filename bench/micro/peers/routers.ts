@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -47,11 +47,16 @@ export function peerRouters(canopy: string, peers: string): ReadonlyMap<string, 
     ["floor", {
       name: "Bun.serve + sockets",
       command: ({ port, mode, prefillPort, decodePort }) => [
-        ...["npx", "-y", "bun@1.4.5", floor, `${port}`, `${decodePort}`],
+        ...[bunPath(), floor, `${port}`, `${decodePort}`],
         ...(mode === "pd" ? [`${prefillPort}`] : []),
       ],
     }],
   ]);
+}
+
+/** Bun itself: what starts it by its version lasts as long, and would be counted with it. */
+function bunPath(): string {
+  return execFileSync("npx", ["-y", "bun@1.4.5", "-p", "process.execPath"], { encoding: "utf8" }).trim();
 }
 
 function launchFlags({ mode, port, prefillPort, decodePort, policy }: RouterPlace): string[] {

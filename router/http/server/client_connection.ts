@@ -16,6 +16,8 @@ import type { ResponseHeads } from "./response_head.ts";
 const MAX_PIPELINED_BYTES = 64 * 1024;
 /** Longest time for a request's head, from its first byte, in ms. */
 const HEAD_MS = 60_000;
+/** Longest time in which nothing of a request's body comes, in ms. */
+const BODY_MS = 60_000;
 /**
  * What is still read behind an answer that came before the request's end: a client that is cut off loses the answer, and
  * most send all of a body that is far too long before they read that it is.
@@ -104,6 +106,13 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
   destroy(): void {
     if (this.#state === "closed") return;
     this.#socket.destroy();
+    this.onClose();
+  }
+
+  /** Closes it so that its client does not take what has come for all. */
+  reset(): void {
+    if (this.#state === "closed") return;
+    this.#socket.reset();
     this.onClose();
   }
 
@@ -238,9 +247,25 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
       else this.#spend(data.length);
     } else {
       if (parser.complete) exchange.takeEnd();
+      this.#setBodyTimer(!parser.complete);
       if (head !== undefined) exchange.serve();
       this.#pauseOrResume();
     }
+  }
+
+  /** A client that sends nothing more of its request would keep what it has sent, and its place, for ever. */
+  #setBodyTimer(isOn: boolean): void {
+    this.#cancelTimer?.();
+    this.#cancelTimer = isOn ? this.#server.clock.timer(BODY_MS, () => this.#onBodyLate()) : undefined;
+  }
+
+  #onBodyLate(): void {
+    const exchange = this.#exchange;
+    this.#cancelTimer = undefined;
+    if (this.#state !== "open" || exchange === undefined || exchange.hasBegun) return;
+    // It is we who have it wait.
+    if (exchange.request.isFull || exchange.owesContinue) return this.#setBodyTimer(true);
+    this.#refuse(408, `nothing more of its body came for ${BODY_MS / 1000} s`);
   }
 
   #begin(head: RequestHead): boolean {
@@ -306,7 +331,8 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     const message = `The request cannot be read: ${problem}`;
     this.#exchange = undefined;
     exchange?.leave(new Error(message));
-    const error = { message, type: "invalid_request_error", param: null, code: "invalid_http" };
+    const code = status === 408 ? "request_timeout" : "invalid_http";
+    const error = { message, type: "invalid_request_error", param: null, code };
     const body = Buffer.from(JSON.stringify({ error }));
     const headers = { "content-type": "application/json" };
     const head = { status, headers, framing: body.length, connection: "close" } as const;

@@ -22,6 +22,8 @@ export interface ExchangeConnection {
   answered(reusable: boolean): void;
   /** The answer cannot be written to its end. */
   destroy(): void;
+  /** The same, where the connection's end would be taken for the answer's. */
+  reset(): void;
 }
 
 /** Options of an exchange. */
@@ -131,7 +133,8 @@ export class ClientExchange {
   readonly #fail = (error: unknown): void => {
     if (this.#left) return;
     log.error("A request could not be answered: {error}", { error: messageOf(error) });
-    if (this.#hasBegun) return this.#options.connection.destroy();
+    const { connection } = this.#options;
+    if (this.#hasBegun) return this.#isChunked ? connection.destroy() : connection.reset();
     this.#keepAlive = false;
     this.#sendWhole({ status: 500, headers: {} }, undefined);
   };

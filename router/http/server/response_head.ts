@@ -32,6 +32,7 @@ const REASONS: Readonly<Record<number, string>> = {
   502: "Bad Gateway",
   503: "Service Unavailable",
   504: "Gateway Timeout",
+  505: "HTTP Version Not Supported",
 };
 
 /** How the end of a body is told. */

@@ -33,6 +33,7 @@ function socketThatTakes(counts: readonly number[]) {
     },
     pause() {},
     resume() {},
+    terminate() {},
     close() {},
     shutdown() {},
     setKeepAlive() {},

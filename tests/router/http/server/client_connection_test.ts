@@ -232,6 +232,9 @@ test("what is no request is a 400 that says why, and ends the connection", async
       400,
       /./,
     ],
+    ["POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501, /"chunked" alone/],
+    ["GET /x HTTP/2.0\r\nHost: a\r\n\r\n", 505, /neither 1\.1 nor 1\.0/],
+    ["GET /x HTTP/0.9\r\nHost: a\r\n\r\n", 505, /neither 1\.1 nor 1\.0/],
     ["POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 3, 3\r\n\r\nabc", 400, /./],
     ["GET /x HTTP/1.1\r\nHost : a\r\n\r\n", 400, /./],
     ["GET /x HTTP/1.1\nHost: a\n\n", 400, /./],
@@ -542,6 +545,52 @@ test("a head that does not come to its end within a minute ends its connection; 
   assert.equal(client.isClosed, false);
   await client.settle(1_000);
   assert.equal(client.isClosed, true);
+});
+
+test("a client that sends nothing more of its body for a minute hears so; one that is slow, or made to wait, does not", async () => {
+  let asked = 0;
+  const outcomes: unknown[] = [];
+  const answers: Answers = async (request) => {
+    asked++;
+    return new Response(await request.text().catch((error) => void outcomes.push(error)));
+  };
+  const client = new FakeClient(answers);
+  await client.send(post("text").slice(0, -2));
+  await client.settle(59_000);
+  await client.send("x");
+  await client.settle(59_000);
+  assert.equal(client.received, "");
+  const received = await client.settle(1_000).then(() => client.received);
+  assert.match(
+    received,
+    /^HTTP\/1\.1 408 Request Timeout\r\n[^]*connection: close[^]*nothing more of its body came for 60 s/,
+  );
+  assert.match(received, /"code":"request_timeout"/);
+  assert.deepEqual([client.isFinished, asked, outcomes.length], [true, 1, 1]);
+  const held = new FakeClient(() => new Promise(() => {}));
+  await held.send(
+    "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n",
+    Buffer.alloc(1024 * 1024),
+  );
+  const asking = new FakeClient(() => new Promise(() => {}));
+  await asking.send("POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
+  const whole = new FakeClient(() => new Promise(() => {}));
+  await whole.send(post("a").slice(0, -1), "a");
+  for (const one of [held, asking, whole]) {
+    await one.settle(600_000);
+    assert.deepEqual([one.received, one.isClosed], ["", false]);
+  }
+});
+
+test("a stream that fails and ends with its connection resets that: its client takes it for no end", async () => {
+  const { body, push, state } = pushed();
+  const client = new FakeClient((request) => answerTo(request, { status: 200, headers: {}, body }));
+  await client.send("GET /x HTTP/1.0\r\n\r\n");
+  push("one");
+  await client.settle();
+  state.fail(new Error("broken"));
+  await client.settle();
+  assert.deepEqual([client.isReset, client.isFinished, client.isForgotten], [true, false, true]);
 });
 
 test("a stream that fails is cut off without its last chunk, so that no client takes it for whole", async () => {

@@ -42,6 +42,10 @@ class FakeSocket implements ClientSocket {
     this.#client.isClosed = true;
   }
 
+  terminate(): void {
+    this.#client.isClosed = this.#client.isReset = true;
+  }
+
   setKeepAlive(): void {}
 }
 
@@ -55,6 +59,8 @@ export class FakeClient {
   /** What has been sent is over. */
   isFinished = false;
   isClosed = false;
+  /** It was closed so that this side hears of a failure. */
+  isReset = false;
   /** The server has forgotten the connection. */
   isForgotten = false;
   readonly taken: Buffer[] = [];
