@@ -37,7 +37,13 @@ export interface PairCallOptions {
  * fails, the other is aborted, and both were told when the call has ended.
  */
 export class PairCall implements UpstreamCall {
-  readonly #options: PairCallOptions;
+  readonly #clock: Clock;
+  readonly #at: PairCallOptions["at"];
+  readonly #decode: UpstreamCall;
+  readonly #finishPrefill: boolean;
+  readonly #keepPrefill: boolean;
+  /** Until it has ended well: answers last, and nothing is left to say to it. */
+  #prefill: UpstreamCall | undefined;
   /** The half whose answer is passed on. */
   #answering: UpstreamCall;
   /** Decode's answer or error, or that of a prefill half that failed before decode had begun: whichever came first. */
@@ -52,7 +58,12 @@ export class PairCall implements UpstreamCall {
   #stopped: Promise<void> | undefined;
 
   constructor(options: PairCallOptions) {
-    this.#options = options;
+    this.#clock = options.clock;
+    this.#at = options.at;
+    this.#prefill = options.prefill;
+    this.#decode = options.decode;
+    this.#finishPrefill = options.finishPrefill;
+    this.#keepPrefill = options.keepPrefill === true;
     this.#answering = options.decode;
   }
 
@@ -61,14 +72,14 @@ export class PairCall implements UpstreamCall {
   }
 
   get half(): "prefill" | "decode" {
-    return this.#answering === this.#options.prefill ? "prefill" : "decode";
+    return this.#answering === this.#decode ? "decode" : "prefill";
   }
 
   open(): Promise<IncomingResponse> {
-    this.#prefilled = this.#readPrefill();
-    this.#options.decode.open().then((response) => {
+    this.#prefilled = this.#readPrefill(this.#prefill!);
+    this.#decode.open().then((response) => {
       this.#decodeBegan = this.half === "decode";
-      this.#answered(this.#options.decode, response);
+      this.#answered(this.#decode, response);
     }, this.#answer.reject);
     return this.#answer.promise;
   }
@@ -129,7 +140,7 @@ export class PairCall implements UpstreamCall {
   #fail(half: "prefill" | "decode"): void {
     if (this.#failed.includes(half)) return;
     this.#failed.push(half);
-    this.#options.at.release("failed", half);
+    this.#at.release("failed", half);
   }
 
   stop(reason: unknown): Promise<void> {
@@ -137,10 +148,9 @@ export class PairCall implements UpstreamCall {
   }
 
   async drop(): Promise<void> {
-    const { prefill, decode, finishPrefill } = this.#options;
-    const dropped = decode.drop();
-    if (this.half === "prefill") return await prefill.drop();
-    if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
+    const dropped = this.#decode.drop();
+    if (this.half === "prefill") return await this.#prefill?.drop();
+    if (this.#finishPrefill) await this.#within(PREFILL_FINISH_MS);
     await this.#stopPrefill();
     await dropped;
   }
@@ -148,88 +158,86 @@ export class PairCall implements UpstreamCall {
   close(): Promise<void> {
     if (this.#stopped !== undefined) return this.#stopped;
     // Both halves have come to their ends.
-    if (this.#wellEnded && this.#prefillEnded && this.half === "decode") return this.#options.decode.close();
+    if (this.#wellEnded && this.#prefillEnded && this.half === "decode") return this.#decode.close();
     return this.#close();
   }
 
   async #close(): Promise<void> {
-    const { prefill, decode, finishPrefill } = this.#options;
-    if (this.half === "prefill") return void await Promise.all([prefill.close(), decode.close()]);
+    if (this.half === "prefill") {
+      return void await Promise.all([this.#prefill?.close(), this.#decode.close()]);
+    }
     // What prefill still has to say after a good answer is short.
     if (this.#wellEnded && !this.#refused) await this.#within(PREFILL_TRAILER_MS);
-    else if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
-    await Promise.all([decode.close(), this.#stopPrefill()]);
+    else if (this.#finishPrefill) await this.#within(PREFILL_FINISH_MS);
+    await Promise.all([this.#decode.close(), this.#stopPrefill()]);
     await this.#prefilled;
   }
 
   async #stop(reason: unknown): Promise<void> {
-    const { prefill, decode, finishPrefill } = this.#options;
-    if (finishPrefill) await this.#within(PREFILL_FINISH_MS);
+    if (this.#finishPrefill) await this.#within(PREFILL_FINISH_MS);
     this.#prefillEnded = true;
-    await Promise.all([prefill.stop(reason), decode.stop(reason)]);
+    await Promise.all([this.#prefill?.stop(reason), this.#decode.stop(reason)]);
   }
 
   /** Reads the prefill half to its end. Never rejects. */
-  async #readPrefill(): Promise<void> {
-    const { prefill, at } = this.#options;
+  async #readPrefill(prefill: UpstreamCall): Promise<void> {
     try {
       const response = await prefill.open();
       const { first } = prefill;
       const answer = { worker: prefill.worker, response, first };
       if (response.status >= 400 || errorEventStatus(first) !== undefined || isFailed(answer)) {
-        this.#failPrefill(answer);
+        this.#failPrefill(prefill, answer);
         return this.#answered(prefill, response);
       }
       prefill.gotToken();
-      if (prefill.whole) this.#prefillAnswer = this.#options.keepPrefill === true ? first : undefined;
-      else await this.#drainPrefill();
+      if (prefill.whole) this.#prefillAnswer = this.#keepPrefill ? first : undefined;
+      else await this.#drainPrefill(prefill);
       this.#prefillEnded = true;
-      at.release("ok", "prefill");
+      this.#at.release("ok", "prefill");
+      this.#prefill = undefined;
       await prefill.close();
     } catch (error) {
       if (this.#prefillEnded) return;
-      this.#failPrefill(undefined);
+      this.#failPrefill(prefill, undefined);
       this.#answer.reject(error);
     }
   }
 
-  async #drainPrefill(): Promise<void> {
-    const { prefill, keepPrefill } = this.#options;
+  async #drainPrefill(prefill: UpstreamCall): Promise<void> {
     const kept: Uint8Array[] = [];
     let length = 0;
     while (true) {
       const { done, value } = await prefill.next();
       if (done === true) break;
-      if (keepPrefill !== true) continue;
+      if (!this.#keepPrefill) continue;
       length += value.length;
       if (length > MAX_KEPT_BYTES) {
         throw new Error(`the prefill server's answer is longer than ${MAX_KEPT_BYTES} bytes`);
       }
       kept.push(value);
     }
-    if (keepPrefill === true) this.#prefillAnswer = joined(kept);
+    if (this.#keepPrefill) this.#prefillAnswer = joined(kept);
   }
 
-  #failPrefill(answer: Answer | undefined): void {
-    const { prefill, decode } = this.#options;
+  #failPrefill(prefill: UpstreamCall, answer: Answer | undefined): void {
     this.#prefillEnded = true;
     // Once decode has begun it needs the other half no more: that one's failure is its own affair.
     if (!this.#decodeBegan) this.#answering = prefill;
     if (answer === undefined || isFailed(answer)) this.#fail("prefill");
     if (this.#decodeBegan) void prefill.drop();
-    else void decode.stop(new Error("The prefill server has failed"));
+    else void this.#decode.stop(new Error("The prefill server has failed"));
   }
 
   async #stopPrefill(): Promise<void> {
     if (this.#prefillEnded) return;
     this.#prefillEnded = true;
-    await this.#options.prefill.stop(LEFT);
+    await this.#prefill?.stop(LEFT);
   }
 
   async #within(limitMs: number): Promise<void> {
     if (this.#prefillEnded) return;
     let cancel = () => {};
-    const late = new Promise<void>((resolve) => cancel = this.#options.clock.timer(limitMs, resolve));
+    const late = new Promise<void>((resolve) => cancel = this.#clock.timer(limitMs, resolve));
     await Promise.race([this.#prefilled, late]);
     cancel();
   }
