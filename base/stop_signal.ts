@@ -46,8 +46,12 @@ export class Stopper implements StopSignal {
   }
 
   removeEventListener(_type: "abort", listener: () => void): void {
-    const at = this.#listeners.indexOf(listener);
-    if (at >= 0) this.#listeners.splice(at, 1);
+    const listeners = this.#listeners;
+    // Who came last mostly goes first.
+    const at = listeners.lastIndexOf(listener);
+    if (at < 0) return;
+    if (at === listeners.length - 1) listeners.pop();
+    else listeners.splice(at, 1);
   }
 
   throwIfAborted(): void {

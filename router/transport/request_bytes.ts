@@ -33,7 +33,8 @@ export function requestBytes(request: OutgoingRequest, target: Target): (string 
   }
   head += latest.lines;
   const content = typeof body === "string" && body.length > SHORT_TEXT ? Buffer.from(body) : body;
-  if (content !== undefined) head += `content-length: ${Buffer.byteLength(content)}\r\n`;
+  if (typeof content === "string") head += `content-length: ${Buffer.byteLength(content)}\r\n`;
+  else if (content !== undefined) head += `content-length: ${content.length}\r\n`;
   else if (method === "POST" || method === "PUT") head += "content-length: 0\r\n";
   head += "connection: keep-alive\r\n\r\n";
   const first = latest.isAscii ? head : Buffer.from(head, "latin1");
