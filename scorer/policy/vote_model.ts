@@ -2,6 +2,8 @@ import type { ConsensusRules } from "../../cfgs/schema/early_exit.ts";
 
 /** Share of right answers of a model of which nothing is known. */
 const UNKNOWN_SKILL = 0.6;
+/** Nobody is surer to be right, or wrong, than this: two who are and disagree would leave nothing that can be. */
+const MOST_SKILL = 1 - 1e-9;
 
 /** One kind of questions, such as hard ones. */
 export interface QuestionKind {
@@ -121,7 +123,8 @@ class KindLogs {
   #skill(model: string): { readonly right: number; readonly wrong: number } {
     let known = this.#skills.get(model);
     if (known === undefined) {
-      const skill = this.#kind.skills[model] ?? UNKNOWN_SKILL;
+      const said = this.#kind.skills[model] ?? UNKNOWN_SKILL;
+      const skill = Math.min(MOST_SKILL, Math.max(1 - MOST_SKILL, said));
       this.#skills.set(model, known = { right: Math.log(skill), wrong: Math.log(1 - skill) });
     }
     return known;

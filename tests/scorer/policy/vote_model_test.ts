@@ -28,6 +28,12 @@ test("the posterior is Dawid and Skene's with one skill a model, worked out by h
   near(rightProbability([["other"]], 0, [KIND]), 0.6, 1e-12);
 });
 
+test("models that are said to be always right, or never, and disagree are doubted alike", () => {
+  const kind = { share: 1, skills: { a: 1, b: 1, c: 0 }, coincidence: 0.25 };
+  near(rightProbability([["a"], ["b"]], 0, [kind]), 0.5, 1e-6);
+  near(rightProbability([["a"], ["c"]], 0, [kind]), 1, 1e-6);
+});
+
 test("over several kinds of questions it is the mixture's, worked out by hand", () => {
   const hard: QuestionKind = { share: 0.3, skills: { small: 0.2, large: 0.4 }, coincidence: 0.5 };
   const kinds = [{ ...KIND, share: 0.7 }, hard];
