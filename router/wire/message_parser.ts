@@ -1,6 +1,6 @@
 import type { Buffer } from "node:buffer";
 import { KnownTexts } from "./known_texts.ts";
-import llhttpBinary from "undici/lib/llhttp/llhttp_simd-wasm.js";
+import { binary } from "./llhttp_binary.cjs";
 
 /** llhttp's numbers. */
 export const LLHTTP = { request: 1, response: 2, ok: 0, paused: 21, pausedForUpgrade: 22, fail: -1 } as const;
@@ -270,7 +270,7 @@ export abstract class MessageParser {
       wasm_on_body: (_: number, from: number, length: number) => current().#onPiece(from, length),
       wasm_on_message_complete: () => current().#onMessageEnd(),
     };
-    const module = new WebAssembly.Instance(new WebAssembly.Module(llhttpBinary), { env });
+    const module = new WebAssembly.Instance(new WebAssembly.Module(binary), { env });
     const llhttp = module.exports as typeof module.exports & Llhttp;
     MessageParser.#inputAt = llhttp.malloc(INPUT_BYTES);
     return llhttp;
