@@ -8,6 +8,7 @@ import type { SocketOwner } from "../../transport/worker_socket.ts";
 import { ClientExchange, type ExchangeConnection } from "./client_exchange.ts";
 import { ClientRequest, type RequestSource } from "./client_request.ts";
 import type { Fetches } from "./fetches.ts";
+import { NO_URL, noRequestBody } from "./no_request.ts";
 import { type RequestHead, RequestParser } from "./request_parser.ts";
 import { requestUrl } from "./request_url.ts";
 import type { ResponseHeads } from "./response_head.ts";
@@ -273,7 +274,7 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     const { app, clock, heads } = this.#server;
     const url = requestUrl(head.target, head.headers["host"] ?? "");
     if (url === undefined) {
-      this.#refuse(400, "its target and Host make no URL");
+      this.#refuse(400, NO_URL);
       return false;
     }
     const request = new ClientRequest(head, url, this);
@@ -328,12 +329,9 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     const exchange = this.#exchange;
     // An answer is under way: nothing can be said in its place.
     if (exchange?.hasBegun === true) return this.destroy();
-    const message = `The request cannot be read: ${problem}`;
     this.#exchange = undefined;
-    exchange?.leave(new Error(message));
-    const code = status === 408 ? "request_timeout" : "invalid_http";
-    const error = { message, type: "invalid_request_error", param: null, code };
-    const body = Buffer.from(JSON.stringify({ error }));
+    exchange?.leave(new Error(problem));
+    const body = Buffer.from(noRequestBody(status, problem));
     const headers = { "content-type": "application/json" };
     const head = { status, headers, framing: body.length, connection: "close" } as const;
     this.write([this.#server.heads.write(head), body]);

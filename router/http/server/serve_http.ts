@@ -1,4 +1,5 @@
 import type { Fetches } from "./fetches.ts";
+import { NO_URL, noRequestBody } from "./no_request.ts";
 import { type BunListens, SocketServer } from "./socket_server.ts";
 import type { TlsPair } from "./tls_files.ts";
 
@@ -57,7 +58,9 @@ export function serveHttp(
 ): HttpServer {
   const { host, port, tls, sharesPort = false } = options;
   const scheme = tls === undefined ? "http" : "https";
-  const handler = (request: Request, env: object) => app.fetch(request, env);
+  // The runtimes let a target pass that names a host which is none.
+  const handler = (request: Request, env: object) =>
+    URL.canParse(request.url) ? app.fetch(request, env) : noUrl();
   const runtime: object = globalThis;
   if (hasDeno(runtime)) {
     const listening = { hostname: host, port, reusePort: sharesPort, onListen: () => {}, ...tls };
@@ -85,6 +88,11 @@ export function serveHttp(
     return { url: urlOf(scheme, host, server.port), shutdown: () => server.stop(false) };
   }
   throw new Error("Cannot serve HTTP: neither Deno nor Bun is running this program");
+}
+
+function noUrl(): Response {
+  const headers = { "content-type": "application/json" };
+  return new Response(noRequestBody(400, NO_URL), { status: 400, headers });
 }
 
 function hasDeno(scope: object): scope is { Deno: DenoRuntime } {

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import http from "node:http";
+import net from "node:net";
 import { test } from "node:test";
 import { serveHttp } from "../../../../router/http/server/serve_http.ts";
 import type { RunEvent } from "../../../../router/moa/run/run.ts";
@@ -114,4 +115,16 @@ test("a port that a server has is refused to a second one", async () => {
   } finally {
     await server.shutdown();
   }
+});
+
+test("over a real port: a target whose host is none is a 400 that says so", async () => {
+  const { app } = fakeApp();
+  const server = serveHttp(app, { host: "127.0.0.1", port: 0 });
+  const socket = net.connect(Number(new URL(server.url).port), "127.0.0.1");
+  socket.write("GET http://else[[er/v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  let received = "";
+  for await (const chunk of socket.setEncoding("utf8")) received += chunk;
+  assert.match(received, /^HTTP\/1\.1 400 /);
+  assert.match(received, /"code":"invalid_http"/);
+  await server.shutdown();
 });
