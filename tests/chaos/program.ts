@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import process from "node:process";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -22,7 +23,8 @@ export interface Program {
 /** The program as `CANOPY_BIN` names it, or from its source under the runtime of the tests: always so when it is `breakable`. */
 function commandOf(args: readonly string[], breakable: boolean): [string, readonly string[]] {
   const binary = process.env["CANOPY_BIN"];
-  if (binary !== undefined && !breakable) return [binary, args];
+  // It is started elsewhere.
+  if (binary !== undefined && !breakable) return [resolve(binary), args];
   const main = fileURLToPath(new URL(breakable ? "breakable_router.ts" : "../../main.ts", import.meta.url));
   return "Deno" in globalThis
     ? [process.execPath, ["run", "-A", "--no-check", main, ...args]]
