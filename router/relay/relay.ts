@@ -70,7 +70,6 @@ interface Job {
 /** An attempt whose answer the client should have. */
 interface Answered extends Tried {
   readonly response: IncomingResponse;
-  readonly first: Uint8Array | undefined;
   /** Chunks that were taken from the call. */
   readonly read: readonly Uint8Array[];
   /** True when `read` is the whole body. */
@@ -82,7 +81,6 @@ interface Answered extends Tried {
 interface Failed extends Tried {
   /** Undefined when nothing came. */
   readonly response?: IncomingResponse;
-  readonly first?: Uint8Array | undefined;
   readonly failure: AttemptFailure;
 }
 
@@ -315,12 +313,12 @@ class WorkerRelay implements Relay {
 
   /** The end of a request that no worker could serve. */
   async #fail(job: Job, attempt: Failed, retried: boolean): Promise<RelayAnswer> {
-    const { call, response, first, failure } = attempt;
+    const { call, response, failure } = attempt;
     const gaveUp = failure.retryable ? failure.deliverable ? "full" : "failed" : undefined;
     // A client that retries, too, would multiply our attempts.
     const extra: Record<string, string> = retried ? { "x-should-retry": "false" } : {};
     if (failure.deliverable && response !== undefined) {
-      const answered = await this.#readRefusal(job, { ...attempt, response, first });
+      const answered = await this.#readRefusal(job, { ...attempt, response });
       const retryAfter = response.headers["retry-after"] ?? "1";
       if (answered !== undefined) {
         return { ...this.#answer(job, answered, { "retry-after": retryAfter, ...extra }), gaveUp };
@@ -338,7 +336,7 @@ class WorkerRelay implements Relay {
   /** Reads the body of a refusal; undefined when it breaks off. Rejects as `#try` does when the client goes. */
   async #readRefusal(
     job: Job,
-    attempt: Tried & { readonly response: IncomingResponse; readonly first: Uint8Array | undefined },
+    attempt: Tried & { readonly response: IncomingResponse },
   ): Promise<Answered | undefined> {
     const { call, response, first } = attempt;
     const onGone = () => void call.stop(job.signal.reason);

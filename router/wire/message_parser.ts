@@ -52,6 +52,7 @@ export abstract class MessageParser {
   #inValue = false;
   #headBytes = 0;
   #problem: string | undefined;
+  #status = 400;
   protected readonly module: Llhttp;
   /** Those that were read since the last `takeHeaders`; trailers, too. */
   #headers: Record<string, string> = {};
@@ -66,6 +67,11 @@ export abstract class MessageParser {
   /** Why the bytes are no message; undefined where it is not known. */
   protected get reason(): string | undefined {
     return this.#problem;
+  }
+
+  /** The status of an answer to it. */
+  protected get status(): number {
+    return this.#status;
   }
 
   /** True for a head of HTTP/1.1, not 1.0. */
@@ -141,9 +147,10 @@ export abstract class MessageParser {
     return end;
   }
 
-  /** Makes the message invalid, with a reason; the result is llhttp's. */
-  protected fail(problem: string): number {
+  /** Makes the message invalid, with a reason and the status of an answer to it; the result is llhttp's. */
+  protected fail(problem: string, status = 400): number {
     this.#problem = problem;
+    this.#status = status;
     return LLHTTP.fail;
   }
 
@@ -246,7 +253,7 @@ export abstract class MessageParser {
   #count(bytes: number): number {
     this.#headBytes += bytes;
     return this.#headBytes > this.#maxHeadBytes
-      ? this.fail(`its head exceeds ${this.#maxHeadBytes} bytes`)
+      ? this.fail(`its head exceeds ${this.#maxHeadBytes} bytes`, 431)
       : 0;
   }
 

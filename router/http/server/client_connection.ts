@@ -248,26 +248,20 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
       else this.#spend(data.length);
     } else {
       if (parser.complete) exchange.takeEnd();
-      this.#setBodyTimer(!parser.complete);
+      this.#setTimer(parser.complete ? undefined : BODY_MS, this.#onBodyLate);
       if (head !== undefined) exchange.serve();
       this.#pauseOrResume();
     }
   }
 
   /** A client that sends nothing more of its request would keep what it has sent, and its place, for ever. */
-  #setBodyTimer(isOn: boolean): void {
-    this.#cancelTimer?.();
-    this.#cancelTimer = isOn ? this.#server.clock.timer(BODY_MS, () => this.#onBodyLate()) : undefined;
-  }
-
-  #onBodyLate(): void {
+  readonly #onBodyLate = (): void => {
     const exchange = this.#exchange;
-    this.#cancelTimer = undefined;
     if (this.#state !== "open" || exchange === undefined || exchange.hasBegun) return;
     // It is we who have it wait.
-    if (exchange.request.isFull || exchange.owesContinue) return this.#setBodyTimer(true);
+    if (exchange.request.isFull || exchange.owesContinue) return this.#setTimer(BODY_MS, this.#onBodyLate);
     this.#refuse(408, `nothing more of its body came for ${BODY_MS / 1000} s`);
-  }
+  };
 
   #begin(head: RequestHead): boolean {
     this.#setTimer(undefined);
@@ -338,8 +332,10 @@ export class ClientConnection implements SocketOwner, RequestSource, ExchangeCon
     this.#end();
   }
 
-  #setTimer(ms: number | undefined): void {
+  readonly #onLate = (): void => this.destroy();
+
+  #setTimer(ms: number | undefined, onDue = this.#onLate): void {
     this.#cancelTimer?.();
-    this.#cancelTimer = ms === undefined ? undefined : this.#server.clock.timer(ms, () => this.destroy());
+    this.#cancelTimer = ms === undefined ? undefined : this.#server.clock.timer(ms, onDue);
   }
 }

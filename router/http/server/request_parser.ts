@@ -23,7 +23,6 @@ export class RequestParser extends MessageParser {
   #head: RequestHead | undefined;
   #chunks: Uint8Array<ArrayBuffer>[] = [];
   #complete = false;
-  #problemStatus: number | undefined;
 
   constructor() {
     super(LLHTTP.request, MAX_REQUEST_HEAD_BYTES);
@@ -36,7 +35,7 @@ export class RequestParser extends MessageParser {
 
   /** The status of the answer to what is no request. */
   get problemStatus(): number {
-    return this.#problemStatus ?? (this.reason?.includes("exceeds") ? 431 : 400);
+    return this.status;
   }
 
   /** True once a request's end was read, until `begin`. */
@@ -101,7 +100,7 @@ export class RequestParser extends MessageParser {
     headers: Record<string, string>,
   ): number {
     const { isHttp11 } = this;
-    if (!isHttp11 && !this.isHttp10) return this.#refuse(505, "its version of HTTP is neither 1.1 nor 1.0");
+    if (!isHttp11 && !this.isHttp10) return this.fail("its version of HTTP is neither 1.1 nor 1.0", 505);
     if (isHttp11 && headers["host"] === undefined) return this.fail("a request of HTTP/1.1 names its host");
     const coding = headers["transfer-encoding"];
     // Others between here and the client may see another end of such a request.
@@ -109,7 +108,7 @@ export class RequestParser extends MessageParser {
       return this.fail("its Transfer-Encoding does not say where it ends");
     }
     if (coding !== undefined && /,\s*chunked$/i.test(coding)) {
-      return this.#refuse(501, `its Transfer-Encoding is not known here: "chunked" alone is`);
+      return this.fail('its Transfer-Encoding is not known here: "chunked" alone is', 501);
     }
     const method = this.#methodName();
     if (method === "CONNECT") return this.fail("this is no proxy");
@@ -125,11 +124,6 @@ export class RequestParser extends MessageParser {
   protected override joinedValues(name: string, earlier: string, value: string): string {
     if (name === "host") this.fail("it names two hosts");
     return super.joinedValues(name, earlier, value);
-  }
-
-  #refuse(status: number, problem: string): number {
-    this.#problemStatus = status;
-    return this.fail(problem);
   }
 
   #methodName(): string {
